@@ -15,12 +15,12 @@ STRUCTURE := tests/test_structure.py tests/test_house.py tests/test_language.py 
 WAITING := spark live brokers commands programs lakes
 PARTS := $(WAITING) bytes packets rest
 spark_TESTS := tests/spark tests/cli/pipeline tests/analysis
-brokers_TESTS := tests/broker_test
+brokers_TESTS := tests/broker_test tests/kernel tests/secrets tests/test_installation.py
 live_TESTS := tests/capture tests/mutate tests/proxy tests/replay tests/transport
 programs_TESTS := $(wildcard tests/cli/test_[m-z]*.py)
 commands_TESTS := $(filter-out tests/cli/pipeline $(programs_TESTS), \
 	$(patsubst %/,%,$(wildcard tests/cli/*/)) $(wildcard tests/cli/test_*.py))
-lakes_TESTS := tests/browse tests/lake tests/parallel
+lakes_TESTS := tests/browse tests/lake
 bytes_TESTS := tests/mqtt tests/net tests/report
 packets_TESTS := tests/corpus tests/dissect tests/lint tests/session tests/stats tests/test_docs.py
 rest_TESTS := $(filter-out $(foreach part,$(PARTS),$($(part)_TESTS)) tests/cli tests/__pycache__ $(STRUCTURE), \
@@ -54,10 +54,11 @@ ifneq ($(filter C POSIX,$(LC_ALL)),)
 export LC_ALL := C.UTF-8
 endif
 
-.PHONY: demo test $(PARTS:%=test-%) test-long test-corpora test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site bench lab fuzz clean venv dev tools style-tools long-tools wheel release
+.PHONY: demo test $(PARTS:%=test-%) test-long test-corpora test-lowest long-spark long-lakes test-others style structure coverage exhaustive check lint types layers unit generate site browser-page bench lab mutants fuzz clean venv dev tools style-tools long-tools wheel release
 
 demo: venv
 	@$(BIN)/mqttscope inspect $(DEMO)
+	@$(BIN)/mqttscope --version | tail -n 1
 
 venv: $(VENV)/.installed
 
@@ -65,7 +66,8 @@ $(VENV)/.made: .ci/make_venv.sh
 	@sh .ci/make_venv.sh $(PYTHON) $(VENV)
 	@touch $@
 
-$(VENV)/.installed: pyproject.toml $(VENV)/.made
+# The kernel is compiled with the installation.
+$(VENV)/.installed: pyproject.toml hatch_build.py $(wildcard mqttscope/kernel/*.[ch]) $(VENV)/.made
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	@$(BIN)/python -m compileall -q mqttscope
 	@touch $@
@@ -79,7 +81,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 # What most tests need, what those of `make style` need, and what only tests that take long need.
 tools: TOOLS = tshark mosquitto mosquitto_pub jq nc xxd openssl java
 style-tools: TOOLS = groff zsh fish
-long-tools: TOOLS = chromium pdftotext azurite-blob
+long-tools: TOOLS = chromium pdftotext azurite-blob npm prometheus
 tools style-tools long-tools:
 	@sh .ci/install_tools.sh $(TOOLS)
 
@@ -185,10 +187,16 @@ release: dev
 	@$(BIN)/python .ci/release.py dist build/release
 
 ## The documentation as a site, in build/site.
-site: dev
+site: dev browser-page
 	$(BIN)/zensical build --strict
+	@cp -r build/browser-page/. build/site/browser
+
+## mqttscope as a page for browsers, in build/browser-page: static files, which a web server serves. Pyodide comes from npm.
+browser-page: venv
+	@$(BIN)/python .ci/make_browser_page.py build/browser-page
 
 bench: dev tools
+	-@sh .ci/install_tools.sh tcpdump
 	$(BIN)/python -m tests.bench
 
 CASES ?= 300
@@ -196,6 +204,11 @@ CASES ?= 300
 ## one, and FAULT=normal draws one kind alone.
 lab: dev tools
 	nice $(BIN)/python -m tests.lab --seed $(SEED) $(if $(CASE),--case $(CASE),--cases $(CASES)) $(if $(FAULT),--fault $(FAULT))
+
+MUTANTS ?= 300
+## Small faults that are drawn and planted in the core, and which of them the tests find: build/mutants/report.md.
+mutants: dev tools
+	nice $(BIN)/python -m tests.mutants --seed $(SEED) --count $(MUTANTS) $(if $(AREA),--area $(AREA))
 
 fuzz: dev
 	$(BIN)/python .ci/install_group.py fuzz

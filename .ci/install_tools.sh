@@ -3,7 +3,7 @@
 # Without arguments, all that any test needs. They come from Debian's packages, if this is root's shell and there is
 # apt-get, or from npm.
 set -eu
-[ $# -gt 0 ] || set -- tshark mosquitto mosquitto_pub jq nc xxd openssl java groff zsh fish chromium pdftotext azurite-blob
+[ $# -gt 0 ] || set -- tshark mosquitto mosquitto_pub jq nc xxd openssl java groff zsh fish chromium pdftotext azurite-blob npm prometheus
 
 # The package of a program, where it has another name.
 package() {

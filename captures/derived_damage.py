@@ -89,8 +89,9 @@ def split_at_odd_places() -> Made:
 
 @derivation(
     "coalesced",
-    "All that one side has to say in one segment",
-    "What a side sent until the other one spoke is one segment: deliveries, aliases and DISCONNECT together.",
+    "All packets of one side in one segment",
+    "Everything that a side sent until the other side answered is one segment: deliveries, aliases and DISCONNECT "
+    "together.",
     base="v5-topic-alias-client",
 )
 def coalesced() -> Made:
@@ -115,7 +116,7 @@ def lost_segment() -> Made:
 @derivation(
     "lost-in-payload",
     "The capture lost a segment in the middle of a payload",
-    "One of the broker's segments of a 24,000 byte PUBLISH is missing; its Remaining Length still says where the next "
+    "One of the broker's segments of a 24,000 byte PUBLISH is missing; its Remaining Length still shows where the next "
     "packet starts.",
     base="big-payload",
 )
@@ -159,7 +160,7 @@ def joined_v311() -> Made:
 @derivation(
     "joined-v5",
     "A 5.0 capture that begins in the middle",
-    "No handshake, no CONNECT, no SUBSCRIBE: only the properties of PUBLISH tell that it is 5.0.",
+    "No handshake, no CONNECT, no SUBSCRIBE: only the properties of PUBLISH show that it is 5.0.",
     base="v5-publish-properties",
 )
 def joined_v5() -> Made:
@@ -170,8 +171,8 @@ def joined_v5() -> Made:
 @derivation(
     "joined-after-alias",
     "A capture that begins after an alias was set",
-    "The first PUBLISH uses alias 1 with an empty topic; nobody can know its topic, while those mapped later are "
-    "known. The second connection is complete.",
+    "The first PUBLISH uses alias 1 with an empty topic; its topic is unknown, while topics mapped later are known. "
+    "The second connection is complete.",
     base="v5-topic-alias-client",
 )
 def joined_after_alias() -> Made:
@@ -223,7 +224,7 @@ def server_side_only() -> Made:
 @derivation(
     "strange-port",
     "MQTT on port 40123",
-    "Complete connections to a port that nothing hints at; the CONNECT tells.",
+    "Complete connections to a port without a known service; the CONNECT shows that it is MQTT.",
     base="v311-retained",
 )
 def strange_port() -> Made:

@@ -149,7 +149,7 @@ def example_leading_slash() -> Made:
 
 @derivation(
     "example-length-too-long",
-    "A printed example whose Remaining Length is 2 too large",
+    "A printed example with a Remaining Length that is 2 too large",
     "30 0e where 0c is right: the receiver swallows the first two bytes of the next PUBLISH as payload and reads "
     "the third, 00, as a packet type.",
     notes="The first PUBLISH counts as a packet with the payload 74 65 73 74 30 0c; the fault shows behind it.",
@@ -207,7 +207,7 @@ def _alias(example: bytes, rest: bytes, broken: bool) -> Made:
 
 @derivation(
     "example-alias-length-too-short",
-    "A printed example whose Remaining Length is 1 too small",
+    "A printed example with a Remaining Length that is 1 too small",
     "32 0b where 0c is right: the payload becomes dat and the left-over 61 is read as a PUBREL with wrong flags.",
     notes="An earlier PUBLISH maps alias 1, so that only the length is wrong.",
     explain={0: "protocol_violation"},
@@ -232,8 +232,8 @@ def example_alias_repaired() -> Made:
 @derivation(
     "five-byte-length",
     "A Remaining Length of five bytes",
-    "30 80 80 80 80 01 is malformed at its fifth byte; the server says so and closes, and the client's next connection "
-    "is in order.",
+    "30 80 80 80 80 01 is malformed at its fifth byte; the server reports it and closes, and the client's next "
+    "connection is in order.",
     explain={0: "protocol_violation"},
 )
 def five_byte_length() -> Made:
@@ -287,7 +287,8 @@ def alias_both_directions() -> Made:
 @derivation(
     "session-taken-over",
     "Session taken over: DISCONNECT 0x8E from the server",
-    "A second connection with the same Client Identifier; the server says why to the first one, with a Reason String.",
+    "A second connection with the same Client Identifier; the server sends the reason to the first one, with a Reason "
+    "String.",
     explain={0: "taken_over"},
 )
 def session_taken_over() -> Made:

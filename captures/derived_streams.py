@@ -210,7 +210,7 @@ DISCONNECT_DEFLATED = "7ac00000"
 @derivation(
     "websocket-deflate",
     "MQTT over WebSocket with permessage-deflate",
-    "Compressed messages whose dictionary continues from message to message in each direction; one in two fragments, "
+    "Compressed messages; the dictionary continues from message to message in each direction; one in two fragments, "
     "one not compressed.",
 )
 def websocket_deflate() -> Made:

@@ -103,7 +103,7 @@ def half_open() -> Made:
 @derivation(
     "reset-by-middlebox",
     "A firewall resets a connection in the name of both sides",
-    "Two RST within a millisecond, one to each side; their TTL is not that of the sides they name.",
+    "Two RST within a millisecond, one to each side; their TTL differs from the TTL of the sides they name.",
     explain={0: "middlebox_reset"},
 )
 def reset_by_middlebox() -> Made:

@@ -26,6 +26,7 @@ import scenarios_reasons
 import scenarios_reconnects
 import scenarios_retained
 import scenarios_silence
+import scenarios_sparkplug
 import scenarios_transport
 import scenarios_trouble
 import scenarios_v5
@@ -49,6 +50,7 @@ MODULES = (
     scenarios_practice,
     scenarios_brokers,
     scenarios_deviations,
+    scenarios_sparkplug,
 )
 """Importing them registers their scenarios."""
 
@@ -104,6 +106,9 @@ def describe(scenario: Scenario, rig: rigs.Rig, broker: str, capture: Path, fram
         tools.append("tamper.py")
     if "paho-mqtt" in scenario.clients:
         tools.append(f"paho-mqtt {metadata.version('paho-mqtt')}")
+    for name, version in (("sparkplug-client", servers.node_version), ("pysparkplug", servers.python_version)):
+        if name in scenario.clients:
+            tools.append(f"{name} {version(name)}")
     tools += [rigs.version(name) for name in scenario.clients if name.startswith("mosquitto_")]
     tools.append(rigs.version("dumpcap"))
     return About(

@@ -244,7 +244,7 @@ def v311_many_filters(rig: Rig) -> None:
 @scenario(
     "v5-many-filters",
     "SUBSCRIBE and UNSUBSCRIBE with many topic filters in 5.0",
-    "As v311-many-filters; UNSUBACK now says 0x11 for the filter that was never subscribed.",
+    "As v311-many-filters; UNSUBACK now has 0x11 for the filter that was never subscribed.",
 )
 def v5_many_filters(rig: Rig) -> None:
     """Lists of topic filters with reason codes."""
@@ -310,7 +310,7 @@ def refused_connect(rig: Rig) -> None:
 @scenario(
     "keep-alive",
     "PINGREQ and PINGRESP, and a client that falls silent",
-    "A paho client with Keep Alive 1 pings; a bare 3.1.1 one with Keep Alive 1 says nothing more and is cut off.",
+    "A paho client with Keep Alive 1 pings; a bare 3.1.1 client with Keep Alive 1 sends nothing more and is cut off.",
     clients=("paho-mqtt", "bare socket"),
     explain={1: "keep_alive"},
 )

@@ -16,8 +16,8 @@ BARE = ("bare socket",)
 @scenario(
     "amqtt-waits",
     "A broker that lets everybody stay",
-    "amqtt keeps a client that is silent for six times its Keep Alive, and a connection on "
-    "which no CONNECT comes for a minute.",
+    "amqtt keeps a client that is silent for six times its Keep Alive, and a connection that "
+    "sends no CONNECT for a minute.",
     clients=BARE,
     broker="amqtt",
     fires={

@@ -112,7 +112,7 @@ class Honest(Bare):
 
 @scenario(
     "deviations-mosquitto",
-    "What mosquitto does otherwise",
+    "Deviations of mosquitto",
     "`worker` subscribes to $share/crew/plant/# alone and gets the retained message of plant/job, which 5.0 4.8.2"
     " forbids. `both`, which speaks 3.1.1, has plant/1 with QoS 0 and plant/# with QoS 1 and gets QoS 0.",
     clients=("bare socket",),
@@ -137,7 +137,7 @@ def deviations_mosquitto(rig: Rig) -> None:
 
 @scenario(
     "deviations-aedes",
-    "What Aedes does otherwise",
+    "Deviations of Aedes",
     "`plus` was granted QoS 1 for plant/+ and gets QoS 2. `both` has plant/1 with QoS 0 and plant/# with QoS 1 and gets"
     " QoS 0. `again` breaks off without having acknowledged, and gets the message with DUP 0. `away` comes back and"
     " gets the message that deleted a retained one, with RETAIN 1. `bare` had a session without subscriptions, of which"
@@ -188,7 +188,7 @@ def deviations_aedes(rig: Rig) -> None:
 
 @scenario(
     "deviations-amqtt",
-    "What amqtt does otherwise",
+    "Deviations of amqtt",
     "`reader` gets with QoS 1 what was published with QoS 0, `low` the will of `gone` with QoS 1 where QoS 0 was"
     " granted. `stranger` has subscribed to nothing and gets a retained message. `less` has replaced QoS 1 by QoS 0"
     " and still gets QoS 1. `away` comes back, and its session is lost with what was published meanwhile.",
@@ -242,10 +242,10 @@ def deviations_amqtt(rig: Rig) -> None:
 
 @scenario(
     "deviations-rabbitmq",
-    "What RabbitMQ does otherwise",
+    "Deviations of RabbitMQ",
     "QoS 2 is answered with PUBACK. `less` has replaced QoS 1 by QoS 0 and gets each message twice, with both."
-    " `again` has acknowledged one message and not the second, which comes again with the packet identifier of the"
-    " first. `bare` had a session without subscriptions, of which the second CONNACK does not know.",
+    " `again` has acknowledged the first of two messages; the second comes again with the packet identifier of the"
+    " first. `bare` had a session without subscriptions; the second CONNACK reports Session Present 0.",
     clients=("bare socket",),
     running="RabbitMQ 3.10.8",
     explain={2: "client_closed"},
@@ -281,7 +281,7 @@ def deviations_rabbitmq(rig: Rig) -> None:
 
 @scenario(
     "deviations-ejabberd",
-    "What ejabberd does otherwise",
+    "Deviations of ejabberd",
     "`small` accepts packets of 100 bytes and gets one of 217. The UNSUBACK for a filter that was never subscribed has"
     " reason code 0x00, not 0x11.",
     clients=("bare socket",),

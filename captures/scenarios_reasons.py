@@ -98,7 +98,7 @@ def v5_server_disconnect(rig: Rig) -> None:
     "mosquitto 2.0 just closes, though 5.0 has a reason code for each.",
     clients=("paho-mqtt", "bare socket"),
     explain={0: "taken_over", 1: "server_closed", 2: "protocol_violation", 3: "keep_alive"},
-    fires={"ERR503": ("server", "mosquitto closes for a second CONNECT and does not say why")},
+    fires={"ERR503": ("server", "mosquitto closes for a second CONNECT without a reason")},
     beside={
         "CON212": "ERR503 needs a violation",
         "KAL201": "the client is silent to see what mosquitto says",

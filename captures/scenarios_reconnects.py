@@ -99,7 +99,7 @@ def resumed_by_clients(rig: Rig) -> None:
         "ACK313": ("server", "the proxy changes the packet identifier of a message that mosquitto sends again"),
         "ACK314": (
             "server",
-            "the proxy drops a QoS 2 message whose Message Expiry Interval has run out while it was under way",
+            "the proxy drops a QoS 2 message after its Message Expiry Interval has expired in flight",
         ),
         "PUB311": ("server", "the proxy takes DUP from a message that mosquitto sends again"),
         "SES306": ("server", "the proxy hides a clean start from mosquitto, and its Session Present from the client"),

@@ -31,7 +31,7 @@ METHOD = b"\x15" + mb.string("X")
         "CON527": ("server", "the proxy drops a CONNACK"),
         "CON531": ("client", "the client waits more than a minute for the CONNACK that the proxy drops"),
         "KAL504": ("server", "the proxy drops a PINGRESP"),
-        "KAL505": ("client", "the client continues a minute after a PINGREQ whose PINGRESP the proxy drops"),
+        "KAL505": ("client", "the proxy drops a PINGRESP, and the client continues a minute later"),
         "SUB519": ("server", "the proxy drops a SUBACK"),
         "SUB520": ("server", "the proxy drops an UNSUBACK"),
     },
@@ -87,7 +87,7 @@ def silent_server(rig: Rig) -> None:
         ),
         "CON528": ("server", "the proxy keeps a connection open that mosquitto closes after its refusal"),
         "DIS503": ("client", "the client sends DISCONNECT and does not close; the proxy keeps mosquitto's FIN back"),
-        "DIS504": ("server", "the proxy keeps the FIN back with which mosquitto answers a DISCONNECT"),
+        "DIS504": ("server", "the proxy holds back mosquitto's FIN after a DISCONNECT"),
         "ERR501": ("server", "the client sends a second CONNECT, the proxy drops that, and mosquitto continues"),
         "KAL503": ("server", "the client is silent, and the proxy pings for it"),
         "SES307": (
@@ -166,7 +166,7 @@ def protocol_level_accepted(rig: Rig) -> None:
 
 @scenario(
     "late-connect",
-    "A connection on which the CONNECT comes after a minute",
+    "A connection with a CONNECT after a minute",
     "mosquitto waits for it, and accepts it.",
     clients=BARE,
     fires={"CON530": ("server", "mosquitto accepts a CONNECT that comes 61 s after the connection was opened")},

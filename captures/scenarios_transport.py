@@ -170,7 +170,8 @@ def _secret(rig: Rig, newest: ssl.TLSVersion) -> None:
 @scenario(
     "tls-12",
     "MQTT in TLS 1.2, without the keys",
-    "A handshake and encrypted records on port 8883; nobody can read the packets, a tool should say what it is.",
+    "A handshake and encrypted records on port 8883; the packets are unreadable, but a tool should report that this is "
+    "TLS.",
     config="certfile {folder}/cert.pem\nkeyfile {folder}/key.pem\n",
     prepare=_certificate,
     port=8883,

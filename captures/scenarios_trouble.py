@@ -15,7 +15,8 @@ from scenario import scenario
 @scenario(
     "too-large-v311",
     "A PUBLISH above max_packet_size, before 5.0",
-    "mosquitto closes on a message of 4,000 bytes without a word, as there is none in 3.1.1; small messages pass.",
+    "mosquitto closes on a message of 4,000 bytes without a reason, because 3.1.1 has no packet for it; small messages "
+    "pass.",
     config="max_packet_size 1000\n",
     clients=("bare socket",),
     explain={0: "packet_too_large"},

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
+import sys
 import time
 
 import mqttbytes as mb
@@ -27,9 +29,12 @@ const {{ Aedes }} = require('aedes')
 Aedes.createBroker().then(broker => require('net').createServer(broker.handle).listen({port}, '{host}'))
 """
 VERSION = """\
-const at = require.resolve('aedes').replace(/(node_modules.aedes).*/, '$1/package.json')
+const at = require.resolve('NAME').replace(/(node_modules.NAME).*/, '$1/package.json')
 console.log(require(at).version)
 """
+
+
+SPARKPLUG_PYTHON = os.environ.get("SPARKPLUG_PYTHON", sys.executable)
 
 
 def start(rig: Rig, name: str) -> str:
@@ -56,8 +61,13 @@ def _aedes(rig: Rig) -> str:
     path.write_text(AEDES.format(host=rig.host, port=rig.port))
     rig.start("node", str(path))
     _greet(rig)
-    shown = subprocess.run(["node", "-e", VERSION], capture_output=True, text=True, check=True).stdout
-    return f"Aedes {shown.strip()}"
+    return f"Aedes {node_version('aedes')}"
+
+
+def node_version(package: str) -> str:
+    """The version of a package of Node."""
+    command = ["node", "-e", VERSION.replace("NAME", package)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _greet(rig: Rig) -> None:
@@ -74,3 +84,9 @@ def _greet(rig: Rig) -> None:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.1)
+
+
+def python_version(package: str) -> str:
+    """The version of a package of `SPARKPLUG_PYTHON`."""
+    command = [SPARKPLUG_PYTHON, "-c", f"from importlib import metadata; print(metadata.version('{package}'))"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -1,12 +1,12 @@
 """mqttscope: see, check and replay MQTT traffic as it really crossed the wire.
 
-What ``import mqttscope`` offers is named in `__all__`, documented in docs/library.md, and loaded when it is asked for:
-importing this package costs nothing.  Everything else is private to the project.
+`__all__` lists the public names, documented in docs/library.md and imported on first use: importing this package costs
+nothing.  Everything else is private to the project.
 
-The folders follow the way of the bytes: ``capture`` (files and interfaces, I/O) -> ``net`` (frames, TCP, WebSocket,
-sans-IO) -> ``mqtt`` (the shared decoder, sans-IO) -> ``session`` (what both ends of a connection know) -> ``dissect``
-(the one place that joins them) -> ``report`` (text and machine formats) -> ``api`` (this library) -> ``cli`` (one file
-per command).
+The packages follow the path of the bytes: ``capture`` (files and interfaces, I/O) -> ``net`` (frames, TCP, WebSocket,
+sans-IO) -> ``mqtt`` (the shared decoder, sans-IO) -> ``session`` (the state of both ends of a connection) ->
+``dissect`` (joins them) -> ``report`` (text and machine formats) -> ``api`` (this library) -> ``cli`` (one file per
+command).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 
 from mqttscope.errors import MqttscopeError
 
-TYPE_CHECKING = False  # true for who checks types; `typing` itself takes longer to load than everything here
+TYPE_CHECKING = False  # true for type checkers; importing `typing` takes longer than everything here
 if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
@@ -117,10 +117,10 @@ _HOMES = {
     "decode": "api.decoding",
     "open": "api.captures",
 }
-"""Where each name is, which is loaded when it is asked for."""
+"""Module of each name, imported on first use."""
 
 
-if not TYPE_CHECKING:  # who checks types would take it for every name, also one that does not exist
+if not TYPE_CHECKING:  # a type checker would accept any name
 
     def __getattr__(name: str) -> Any:
         from importlib import import_module
@@ -129,8 +129,8 @@ if not TYPE_CHECKING:  # who checks types would take it for every name, also one
             return import_module(f"mqttscope.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'mqttscope' has no attribute {name!r}")
-        found = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)
-        return found
+        member = globals()[name] = getattr(import_module(f"mqttscope.{_HOMES[name]}"), name)
+        return member
 
 
 def __dir__() -> list[str]:
@@ -138,7 +138,7 @@ def __dir__() -> list[str]:
 
 
 class _Lint(ModuleType):
-    """The package ``mqttscope.lint``, which is the function `api.linting.lint` when it is called."""
+    """The package ``mqttscope.lint``, which can be called as the function `api.linting.lint`."""
 
     def __call__(self, *captures: Any, **options: Any) -> Any:
         from importlib import import_module
@@ -154,7 +154,7 @@ class _Lint(ModuleType):
 
 
 class _Package(ModuleType):
-    """This package: importing its folder ``lint`` takes the place of the name, so that the folder is made callable."""
+    """This package; importing its subpackage ``lint`` binds that name, so the subpackage is made callable."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "lint" and type(value) is ModuleType:

@@ -1,7 +1,7 @@
-"""One limit for all that is unfinished and kept in memory, over all connections together.
+"""A common limit for the unfinished bytes of all connections in memory.
 
-Bytes are unfinished while they wait for others: segments after a hole, and the beginning of a packet.  Whoever keeps
-them counts them here, and gives up what came last if there are too many.
+Bytes are unfinished while they wait for others: segments after a gap, and the start of a packet.  Each buffer counts
+its bytes here, and discards its latest bytes when the limit is exceeded.
 """
 
 from __future__ import annotations
@@ -12,30 +12,27 @@ from typing import Final
 
 UNFINISHED_BYTES: Final = 64 * 1024 * 1024
 VARIABLE: Final = "MQTTSCOPE_UNFINISHED_BYTES"
-"""The environment variable that sets another limit."""
+"""Environment variable for another limit."""
 
 
 def unfinished_bytes() -> int:
-    """The limit of this process."""
-    given = os.environ.get(VARIABLE, "")
-    return int(given) if given.isascii() and given.isdigit() and int(given) > 0 else UNFINISHED_BYTES
+    """Limit of this process."""
+    limit = os.environ.get(VARIABLE, "")
+    return int(limit) if limit.isascii() and limit.isdigit() and int(limit) > 0 else UNFINISHED_BYTES
 
 
 @dataclass(slots=True)
 class Budget:
-    """Bytes that are kept, and how many may be."""
+    """Number of unfinished bytes in memory, and their limit."""
 
     limit: int = field(default_factory=unfinished_bytes)
     used: int = 0
-    most: int = 0
-    """The most that was ever used, since a reader reset it."""
 
     def take(self, size: int) -> None:
-        """Count bytes that are kept from now on, or, if negative, no more."""
+        """Add bytes to the count, or remove them if negative."""
         self.used += size
-        self.most = max(self.most, self.used)
 
     @property
     def is_exceeded(self) -> bool:
-        """Whether somebody has to give up what came last."""
+        """Whether a buffer has to discard its latest bytes."""
         return self.used > self.limit

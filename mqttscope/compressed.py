@@ -1,4 +1,4 @@
-"""Unpacks compressed payloads, recognised by their first bytes or said to be compressed, to a limit of bytes."""
+"""Unpacks compressed payloads, recognised by their first bytes or declared as compressed, up to a limit of bytes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Final, Protocol
 from mqttscope.mqtt.wire import counted
 
 MAX_NESTED = 3
-"""Maximum number of compressions, one in the other, that are unpacked."""
+"""Maximum number of nested compressions that are unpacked."""
 MAX_ZSTD_WINDOW_BYTES = 1 << 23
-"""Maximum window that a zstd frame asks memory for; the recommendation of the format for decoders."""
+"""Maximum window of a zstd frame; the recommendation of the format for decoders."""
 
 _PIECE_BYTES = 4096
 
@@ -27,51 +27,51 @@ FIRST_BYTES: Final = (0x1F, 0x78, 0x28, 0x04)
 
 
 @dataclass(slots=True)
-class Unpacked:
-    """What was inside."""
+class UnpackedData:
+    """Unpacked data of a payload."""
 
     data: bytes
     steps: list[str] = field(default_factory=list)
     """Formats from the outside in: ``["gzip"]``."""
     cut: bool = False
-    """More would have come out."""
+    """Whether the output was cut off at the limit."""
     note: str = ""
 
 
-def unpack(payload: bytes, limit: int, *, missing: int = 0) -> Unpacked | None:
+def unpack(payload: bytes, limit: int, *, missing: int = 0) -> UnpackedData | None:
     """Unpack gzip, zlib, zstd and lz4, recognised by their first bytes, to at most ``limit`` bytes.
 
-    None when the payload is not compressed.  A zlib header is only two bytes that text may begin with, so text that
-    does not unpack in full is no zlib; the others carry a note where they do not unpack.
+    ``None`` if the payload is not compressed.  Text may start with the two bytes of a zlib header, so text that does
+    not unpack completely does not count as zlib; other formats get a note if they do not unpack.
     """
-    found: Unpacked | None = None
+    unpacked: UnpackedData | None = None
     for _ in range(MAX_NESTED):
-        data = payload if found is None else found.data
+        data = payload if unpacked is None else unpacked.data
         name = recognised(data)
-        if name is None or (found is not None and found.cut):
+        if name is None or (unpacked is not None and unpacked.cut):
             break
-        made, cut, problem = decompress(data, limit, name)
-        if problem and ((name == "zlib" and data[:64].isascii()) or (not made and (name == "zlib" or found))):
+        output, cut, problem = decompress(data, limit, name)
+        if problem and ((name == "zlib" and data[:64].isascii()) or (not output and (name == "zlib" or unpacked))):
             break
-        found = found or Unpacked(payload)
-        if not made and problem:
-            found.note = f"{name} does not unpack: {problem}"
+        unpacked = unpacked or UnpackedData(payload)
+        if not output and problem:
+            unpacked.note = f"{name} does not unpack: {problem}"
             break
-        found.data, found.cut = made, cut or bool(problem)
-        found.steps.append(name)
+        unpacked.data, unpacked.cut = output, cut or bool(problem)
+        unpacked.steps.append(name)
         if problem:
-            found.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
+            unpacked.note = f"{name} is incomplete" if missing else f"{name}: {problem}"
         elif cut:
-            found.note = f"first {counted(limit, 'byte')} unpacked"
+            unpacked.note = f"first {counted(limit, 'byte')} unpacked"
     else:
-        inner = None if found is None or found.note else recognised(found.data)
-        if found is not None and inner is not None and decompress(found.data, limit, inner)[0]:
-            found.note = f"{inner} inside is not unpacked: more than {MAX_NESTED} compressions"
-    return found
+        inner = None if unpacked is None or unpacked.note else recognised(unpacked.data)
+        if unpacked is not None and inner is not None and decompress(unpacked.data, limit, inner)[0]:
+            unpacked.note = f"{inner} inside is not unpacked: more than {MAX_NESTED} compressions"
+    return unpacked
 
 
 def recognised(data: bytes) -> str | None:
-    """The format that data has by its first bytes."""
+    """Format according to the first bytes."""
     if data[:2] == GZIP:
         return "gzip"
     if data[:4] == ZSTD:
@@ -82,7 +82,7 @@ def recognised(data: bytes) -> str | None:
 
 
 def decompress(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
-    """What comes out of data of one of `FORMATS`, at most ``limit`` bytes; whether there is more; what is wrong."""
+    """Unpack one of `FORMATS`; returns at most ``limit`` bytes, whether there are more, and an error or empty."""
     if name == "zstd":
         return _zstd(data, limit)
     return _lz4(data, limit) if name == "lz4" else _deflate(data, limit, name)
@@ -95,28 +95,28 @@ def _lz4(data: bytes, limit: int) -> tuple[bytes, bool, str]:
         return b"", False, "lz4 is not installed (pip install lz4)"
     machine = lz4.frame.LZ4FrameDecompressor()
     try:
-        made: bytes = machine.decompress(data, limit)
-    except Exception as error:  # RuntimeError of the library, and MemoryError of sizes that cannot be
+        output: bytes = machine.decompress(data, limit)
+    except Exception as error:  # RuntimeError of the library, and MemoryError for impossible sizes
         return b"", False, str(error)[:120] or type(error).__name__
     if machine.eof:
         after = len(machine.unused_data or b"")
-        return made, False, f"{counted(after, 'byte')} after its end" if after else ""
-    if len(made) >= limit:
-        return made, True, ""
-    return made, False, "it ends too early"
+        return output, False, f"{counted(after, 'byte')} after its end" if after else ""
+    if len(output) >= limit:
+        return output, True, ""
+    return output, False, "it ends too early"
 
 
 def _deflate(data: bytes, limit: int, name: str) -> tuple[bytes, bool, str]:
-    """What comes out, whether there is more, and what is wrong."""
+    """Unpack gzip or zlib; returns like `decompress`."""
     machine = zlib.decompressobj(31 if name == "gzip" else 15)
     try:
-        made = machine.decompress(data, limit)
+        output = machine.decompress(data, limit)
         if machine.eof:
             behind = len(machine.unused_data)
-            return made, False, f"{counted(behind, 'byte')} after its end" if behind else ""
-        if len(made) >= limit:
-            return made, True, ""
-        return made, False, "it ends too early"
+            return output, False, f"{counted(behind, 'byte')} after its end" if behind else ""
+        if len(output) >= limit:
+            return output, True, ""
+        return output, False, "it ends too early"
     except zlib.error as error:
         return _until_fault(data, limit, name), False, str(error).rpartition(": ")[2]
 
@@ -126,31 +126,31 @@ class _Machine(Protocol):
 
 
 def _until_fault(data: bytes, limit: int, name: str) -> bytes:
-    """What came out before the fault: a piece with a fault gives nothing, so the last one is fed byte by byte."""
+    """Output before a fault: a piece with a fault yields nothing, so the last piece is fed byte by byte."""
     machine = zlib.decompressobj(31 if name == "gzip" else 15)
-    made = bytearray()
+    output = bytearray()
     for at in range(0, len(data), _PIECE_BYTES):
         piece, before = data[at : at + _PIECE_BYTES], machine.copy()
         try:
-            made += machine.decompress(piece, limit - len(made))
+            output += machine.decompress(piece, limit - len(output))
         except zlib.error:
-            made += _byte_by_byte(before, piece, limit - len(made))
+            output += _byte_by_byte(before, piece, limit - len(output))
             break
-        if len(made) >= limit:
+        if len(output) >= limit:
             break
-    return bytes(made)
+    return bytes(output)
 
 
 def _byte_by_byte(machine: _Machine, piece: bytes, limit: int) -> bytes:
-    made = bytearray()
+    output = bytearray()
     try:
         for at in range(len(piece)):
-            made += machine.decompress(piece[at : at + 1], limit - len(made))
-            if len(made) >= limit:
+            output += machine.decompress(piece[at : at + 1], limit - len(output))
+            if len(output) >= limit:
                 break
     except zlib.error:
         pass
-    return bytes(made)
+    return bytes(output)
 
 
 def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
@@ -159,20 +159,20 @@ def _zstd(data: bytes, limit: int) -> tuple[bytes, bool, str]:
     except ImportError:
         return b"", False, "zstandard is not installed (pip install zstandard)"
     machine = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW_BYTES)
-    made = b""
+    output = b""
     try:
         with machine.stream_reader(data) as reader:
-            while len(made) <= limit:
-                piece = reader.read(limit + 1 - len(made))
+            while len(output) <= limit:
+                piece = reader.read(limit + 1 - len(output))
                 if not piece:
                     break
-                made += piece
+                output += piece
     except zstandard.ZstdError as error:
-        return made[:limit], False, str(error).rpartition(": ")[2]
+        return output[:limit], False, str(error).rpartition(": ")[2]
     try:
         announced = zstandard.frame_content_size(data)
     except zstandard.ZstdError:
-        return made, False, "it ends too early"
-    if len(made) < min(announced, limit):
-        return made, False, "it ends too early"
-    return made[:limit], len(made) > limit, ""
+        return output, False, "it ends too early"
+    if len(output) < min(announced, limit):
+        return output, False, "it ends too early"
+    return output[:limit], len(output) > limit, ""

@@ -1,18 +1,19 @@
-"""What dissecting a capture yields, in capture order: the one vocabulary of reports, rules, filters and pipelines."""
+"""Events from dissecting a capture, in capture order: the common input of reports, rules, filters and pipelines."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from mqttscope.mqtt.constants import Direction, type_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import Unparsed
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets
 from mqttscope.session.connection import Connection
 
 _NAMES: Final = tuple([type_name(number) for number in range(16)])
-"""Names of packet types by their number."""
+"""Names of packet types by number."""
 
 
 @dataclass(slots=True)
@@ -22,17 +23,17 @@ class PacketEvent:
     connection: Connection
     direction: Direction
     number: int
-    """Counted from 0 over all packets of the run, malformed ones included."""
+    """Number of the packet from 0 over the whole run, including malformed packets."""
     frame: int
-    """The frame that completed the packet."""
+    """Number of the frame that completed the packet."""
     timestamp_ns: int
     capture: str
     packet: ControlPacket
     topic: str | None
-    """Resolved topic of a PUBLISH; ``None`` for other packets and where an alias cannot be resolved."""
+    """Resolved topic of a PUBLISH; ``None`` for other packets, and for an unknown Topic Alias."""
     stream_offset: int = -1
-    """Place of its first byte in the stream of its direction: that of TCP, or what its WebSocket or TLS carries.  The
-    same however the capture was cut into files; -1 where there is no stream."""
+    """Offset of the first byte in the stream of its direction: TCP, or the contents of WebSocket or TLS.  Does not
+    depend on the division of the capture into files; -1 without a stream."""
 
     @property
     def type(self) -> str:
@@ -42,7 +43,7 @@ class PacketEvent:
 
 @dataclass(slots=True)
 class MalformedEvent:
-    """One packet that breaks the layout."""
+    """One malformed packet."""
 
     connection: Connection
     direction: Direction
@@ -57,14 +58,14 @@ class MalformedEvent:
 
     @property
     def type(self) -> str | None:
-        """Name of the packet type, ``None`` where not even that is known."""
+        """Name of the packet type, or ``None`` if it is unknown."""
         kind = self.malformed.packet_type
         return None if kind is None else type_name(kind)
 
 
 @dataclass(slots=True)
-class GapEvent:
-    """Bytes that the capture does not have."""
+class LossEvent:
+    """Bytes that are not read: missing in the capture, or discarded."""
 
     connection: Connection
     direction: Direction
@@ -73,14 +74,41 @@ class GapEvent:
     capture: str
     length: int
     reason: str
-    """As in ``net.flow.StreamGap``."""
+    kind: ClassVar[str]
+    reasons: ClassVar[dict[str, str]]
+    """Each reason, in words that follow the number of bytes."""
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in LOSS_VALUES}
+
+    @classmethod
+    def describe(cls, length: int, reason: str) -> str:
+        """Description of one loss, or of several with the same reason."""
+        return f"{counted(length, 'byte')} {cls.reasons.get(reason, reason)}"
+
+
+LOSS_VALUES: Final[dict[str, type]] = {"length": int, "reason": str}
+"""Values of every loss, with their types."""
+
+
+@dataclass(slots=True)
+class GapEvent(LossEvent):
+    """Bytes missing in the capture, for a reason of ``net.flow.StreamGap``."""
+
+    kind: ClassVar[str] = "gap"
+    reasons: ClassVar[dict[str, str]] = {
+        "not_captured": "acknowledged but not captured",
+        "cut": "cut off by the snap length",
+        "unproven": "missing, without proof that the capture lost them",
+    }
     stream_offset: int = -1
-    """Place of the first missing byte in the stream of TCP."""
+    """Offset of the first missing byte in the TCP stream."""
 
 
 @dataclass(slots=True)
 class UnparsedEvent:
-    """Bytes that belong to no packet that could be read."""
+    """Bytes that belong to no readable packet."""
 
     connection: Connection
     direction: Direction
@@ -90,11 +118,12 @@ class UnparsedEvent:
     unparsed: Unparsed
     stream_offset: int = -1
     """As in `PacketEvent`."""
+    kind: ClassVar[str] = "unparsed"
 
 
 @dataclass(slots=True)
-class ConnectionOpened:
-    """A connection was recognised; for MQTT inside TLS it is listed only."""
+class ConnectionEvent:
+    """An event of a connection, not of one direction."""
 
     connection: Connection
     frame: int
@@ -103,76 +132,67 @@ class ConnectionOpened:
 
 
 @dataclass(slots=True)
-class ConnectionDue:
-    """The capture time has come at which a judge wants to look at a connection again (`History.ask`).
+class ConnectionOpened(ConnectionEvent):
+    """A connection was recognised; MQTT inside TLS is only listed."""
 
-    It counts before all that is captured at that time; nothing of the connection itself need come for it.
+
+@dataclass(slots=True)
+class ConnectionDue(ConnectionEvent):
+    """A time at which a rule requested to check a connection again (`History.ask`).
+
+    It precedes everything captured at that time, and does not need a frame of the connection: its frame is the last one
+    of the connection, its time the requested one.
     """
 
-    connection: Connection
-    frame: int
-    """The last one of the connection."""
-    timestamp_ns: int
-    """The time that was asked for."""
-    capture: str
-
 
 @dataclass(slots=True)
-class ConnectionEnding:
+class ConnectionEnding(ConnectionEvent):
     """The first FIN or RST of a connection; packets of the other side may still follow."""
 
-    connection: Connection
-    frame: int
-    timestamp_ns: int
-    capture: str
-
 
 @dataclass(slots=True)
-class ConnectionClosed:
-    """Nothing more comes of a connection: both sides ended, or the capture did.
+class ConnectionClosed(ConnectionEvent):
+    """A connection is over: both sides ended it, or the capture ended.
 
-    Its place is that of the first FIN or RST, whatever came later; without one it is that of the last frame.
+    Frame and time are those of the first FIN or RST; without one, those of the last frame.
     """
 
-    connection: Connection
-    frame: int
-    timestamp_ns: int
-    capture: str
-
 
 @dataclass(slots=True)
-class DiscardedEvent:
-    """A segment with data that no connection takes.  It may come after the connection was closed."""
+class DiscardedEvent(LossEvent):
+    """A segment with data, for a reason of ``net.flow.SegmentDiscarded``; its connection may be over."""
 
-    connection: Connection
-    """The connection whose numbers it has; it may be over."""
-    direction: Direction
-    frame: int
-    timestamp_ns: int
-    capture: str
-    length: int
-    """How many bytes are in no stream."""
-    reason: str
-    """As in ``net.flow.SegmentDiscarded``."""
+    kind: ClassVar[str] = "discarded"
+    reasons: ClassVar[dict[str, str]] = {
+        "after_fin": "after the FIN of this side",
+        "after_close": "after the connection was closed",
+        "after_reset": "after the connection was reset",
+        "late_copy": "that came again after the end",
+        "late": "that came after their gap was given up",
+        "before_start": "before the first byte that was read",
+        "out_of_window": "with numbers that belong to no connection",
+        "in_reset": "beside a reset",
+        "damaged": "of a damaged segment: wrong checksum",
+    }
 
 
 @dataclass(slots=True)
 class ClockStep:
-    """The clock of a capture was set, or may have been.  Times after it are `session.capture_time.CaptureTime`."""
+    """The clock of a capture was set, or may have been set.  Later times are `session.capture_time.CaptureTime`."""
 
     capture: str
     frame: int
-    """The first one after it."""
+    """Number of the first frame after the step."""
     timestamp_ns: int
-    """Of this frame."""
+    """Timestamp of this frame."""
     by_ns: int
-    """How far forward; negative if the clock was set back, 0 if it may have been set and nothing proves it."""
+    """Size of the step; negative if the clock was set back, 0 if a step is possible but not proven."""
 
     @property
     def message(self) -> str:
-        """What happened, for people."""
+        """Description for users."""
         if not self.by_ns:
-            why = "since the TCP timestamps of one host say so and no others prove or disprove it"
+            why = "according to the TCP timestamps of one host; no other host confirms or refutes it"
             return f"the clock may have been set forward at frame {self.frame:,}, {why}"
         seconds = abs(self.by_ns) / 1e9
         way = "forward" if self.by_ns > 0 else "back"
@@ -180,10 +200,10 @@ class ClockStep:
 
 
 CaptureRemark = CaptureError | CaptureDrops | ClockStep
-"""What concerns a capture and no connection, and what a user is told in every case."""
+"""Events of a capture, not of a connection, that are always reported to the user."""
 
 Damage = MalformedEvent | GapEvent | UnparsedEvent | DiscardedEvent
-"""Bytes that are no packet, or no good one, or are not there."""
+"""Malformed, unparsed, missing or discarded bytes."""
 Event = (
     PacketEvent
     | Damage

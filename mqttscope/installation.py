@@ -1,11 +1,11 @@
-"""Shell commands that install what this copy of mqttscope lacks.
+"""Shell commands that install missing packages for this copy of mqttscope.
 
-An extra has to come from where the copy itself came from: an index has no version that fits a checkout, and it may have
-none at all. ``direct_url.json`` (PEP 610) records the origin: a folder, which may be editable, a wheel, or a
-repository. Without that file the copy came from an index. A copy that no installer knows is a source tree on the
-module path. If a local origin is gone, the command names the packages of the extra instead.
+An extra has to come from the origin of the copy: an index has no version that fits a checkout, or no version at all.
+``direct_url.json`` (PEP 610) records the origin: a folder, possibly editable, a wheel, or a repository. Without that
+file the copy came from an index. A copy without an installer is a source tree on the module path. If a local origin
+no longer exists, the command names the packages of the extra instead.
 
-The command uses the pip of the interpreter that runs, since the ``pip`` on the path may belong to another one.
+The command uses the pip of the running interpreter, because ``pip`` on the path may belong to another one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 def extra_command(extra: str) -> str:
-    """The command that adds an extra (``lake``) to the copy that runs."""
+    """Command that adds an extra (``lake``) to the running copy."""
     distribution = _distribution()
     if distribution is None:
         return _command(*_from_tree(PACKAGE.parent, extra))
@@ -34,7 +34,7 @@ def extra_command(extra: str) -> str:
 
 
 def package_command(*words: str) -> str:
-    """The command that installs packages that are no extra of mqttscope, with the options among ``words``."""
+    """Command that installs packages outside the extras; ``words``: packages and options of pip."""
     return _command(*words)
 
 
@@ -43,13 +43,13 @@ def _command(*words: str, uv: bool = False) -> str:
 
     python = _python()
     pip = [python, "-m", "pip", "install"]
-    if uv and find_spec("pip") is None:  # environments of uv have none
+    if uv and find_spec("pip") is None:  # uv environments have no pip
         pip = ["uv", "pip", "install", "--python", python]
     return " ".join(map(quote, (*pip, *words)))
 
 
 def _python() -> str:
-    """The interpreter that runs: its name if the path leads to it, else its path."""
+    """Running interpreter: its name if it is on the path, else its full path."""
     from shutil import which
 
     if not sys.executable:
@@ -59,12 +59,12 @@ def _python() -> str:
 
 
 def _normal(path: str) -> str:
-    # Links are not followed: the interpreter of a virtual environment is one.
+    # Do not follow links: the interpreter of a virtual environment is a link.
     return os.path.normcase(os.path.abspath(path)) if path else ""
 
 
 def _distribution() -> Distribution | None:
-    """The installed distribution that this module belongs to."""
+    """Installed distribution of this module."""
     from importlib.metadata import distributions
 
     for distribution in distributions(name=NAME):
@@ -77,7 +77,7 @@ def _distribution() -> Distribution | None:
 
 
 def _origin(distribution: Distribution) -> dict[str, Any]:
-    """The content of ``direct_url.json``; empty if the distribution came from an index."""
+    """Content of ``direct_url.json``; empty if the distribution came from an index."""
     import json
 
     try:
@@ -92,7 +92,7 @@ def _is_editable(origin: dict[str, Any]) -> bool:
 
 
 def _folder(origin: dict[str, Any]) -> str:
-    """The path of an origin on this machine."""
+    """Path of an origin on this machine."""
     from urllib.parse import urlsplit
     from urllib.request import url2pathname
 
@@ -102,12 +102,12 @@ def _folder(origin: dict[str, Any]) -> str:
 
 
 def _from_origin(distribution: Distribution, extra: str) -> list[str]:
-    """The words after ``install`` for a copy that an installer knows."""
+    """Words after ``install`` for an installed copy."""
     origin = _origin(distribution)
     url, repository = str(origin.get("url", "")), origin.get("vcs_info")
     folder = f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
     if repository:
-        # pip records the path of a repository as it is, and takes no requirement with a blank or without a host.
+        # pip records the path of a repository verbatim, but rejects requirements with blanks or without a host.
         url = url.replace(" ", "%20").replace("file:///", "file://localhost/")
         return [f"{NAME}[{extra}] @ {repository['vcs']}+{url}@{repository['commit_id']}{folder}"]
     if not url:
@@ -121,19 +121,19 @@ def _from_origin(distribution: Distribution, extra: str) -> list[str]:
 
 
 def _packages(distribution: Distribution, extra: str) -> list[str]:
-    """The requirements of an extra; the project has no other conditions for requirements than extras."""
+    """Requirements of an extra; the project uses no other conditions in requirements."""
     wanted = f"extra == '{extra}'"
     parts = [line.replace('"', "'").partition(";") for line in distribution.requires or ()]
     return [requirement.strip() for requirement, _, condition in parts if condition.strip() == wanted]
 
 
 def _from_tree(tree: Path, extra: str) -> list[str]:
-    """The words after ``install`` for a source tree on the module path."""
+    """Words after ``install`` for a source tree on the module path."""
     import tomllib
 
     try:
         project = tomllib.loads((tree / "pyproject.toml").read_text("utf-8")).get("project", {})
     except (OSError, ValueError):
         project = {}
-    # A folder of another project may hold a copy of the package.
+    # A folder of another project may contain a copy of the package.
     return ["-e", f"{tree}[{extra}]"] if project.get("name") == NAME else [f"{NAME}[{extra}]"]

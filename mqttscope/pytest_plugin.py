@@ -1,6 +1,6 @@
-"""The pytest plugin: a proxy between the clients and the broker of a test, expectations of what passes, and a stand-in.
+"""The pytest plugin: a proxy between clients and broker of a test, expectations of its traffic, and a stand-in broker.
 
-Loaded by pytest wherever mqttscope is installed, so importing it imports nothing else.
+pytest loads it wherever mqttscope is installed, so it imports nothing else at first.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]:
     """Makes recording proxies in front of a broker; they end with the test.
 
-    ``mqtt_proxy(upstream_url)`` returns a running `mqttscope.proxy.Proxy`; without a URL that of the marker or of the
-    setting ``mqtt_upstream`` counts.  Rules, suppressions, baseline, profile and what counts are those of the
-    project's configuration, found from the rootdir of pytest upwards; ``config`` names another file, and ``False``
-    means none.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of ``mqttscope lint``;
-    ``rules`` run as well unless they are ignored there.  Further arguments go to `Proxy`.
+    ``mqtt_proxy(upstream_url)`` returns a running `mqttscope.proxy.Proxy`; the default URL comes from the marker or the
+    setting ``mqtt_upstream``.  Rules, suppressions, baseline, profile and failing severities come from the
+    configuration of the project, searched from the rootdir of pytest upwards; ``config`` names another file, and
+    ``False`` disables it.  ``select``, ``extend_select`` and ``ignore`` are as on the command line of
+    ``mqttscope lint``; ``rules`` are additional rules, unless ignored.  Further arguments go to `Proxy`.
     """
     from mqttscope.proxy import Proxy
 
@@ -54,7 +54,7 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
         wanted = wanted or request.config.getini(UPSTREAM)
         if not wanted:
             raise pytest.UsageError(f"mqtt_proxy needs the URL of a broker: an argument, the marker or {UPSTREAM}")
-        with _Plainly():
+        with _ShortTracebacks():
             judging, notes = _project(request.config.rootpath, config, options)
             proxy = Proxy(wanted, **{**judging, **options})
             proxy.notes += notes
@@ -69,12 +69,11 @@ def mqtt_proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]
 
 @pytest.fixture
 def mqtt_capture(request: pytest.FixtureRequest, mqtt_proxy: Callable[..., Proxy]) -> Callable[..., Traffic]:
-    """Makes expectations of the traffic of a test: what passes a proxy, or what a capture holds.
+    """Makes expectations of the traffic of a test, which passes a proxy or comes from a capture.
 
-    ``mqtt_capture()`` and ``mqtt_capture("mqtt://127.0.0.1:1883")`` return an `api.expectations.Traffic` of a proxy
-    that ``mqtt_proxy`` makes with the same arguments, ``mqtt_capture(proxy)`` that of a proxy which runs, and
-    ``mqtt_capture("device.pcapng")`` that of a capture, which is looked for beside the file of the test and in the
-    rootdir.
+    ``mqtt_capture()`` and ``mqtt_capture("mqtt://127.0.0.1:1883")`` return an `api.expectations.Traffic` of a new
+    proxy, made by ``mqtt_proxy`` with these arguments; ``mqtt_capture(proxy)`` of a running proxy; and
+    ``mqtt_capture("device.pcapng")`` of a capture, which is searched next to the test file and in the rootdir.
     """
     from mqttscope.api.expectations import Traffic
     from mqttscope.proxy import Proxy
@@ -85,7 +84,7 @@ def mqtt_capture(request: pytest.FixtureRequest, mqtt_proxy: Callable[..., Proxy
             return Traffic(mqtt_proxy(source, **options))
         if options:
             raise pytest.UsageError(f"{', '.join(options)}: these arguments are for the proxy that mqtt_capture makes")
-        with _Plainly():
+        with _ShortTracebacks():
             return Traffic(source if isinstance(source, Proxy) else _beside(request, source))
 
     return make
@@ -93,11 +92,10 @@ def mqtt_capture(request: pytest.FixtureRequest, mqtt_proxy: Callable[..., Proxy
 
 @pytest.fixture
 def mqtt_replay_broker(request: pytest.FixtureRequest) -> Iterator[Callable[..., StandIn]]:
-    """Makes stand-ins for a broker, which play the server half of captures; they end with the test.
+    """Makes stand-ins for a broker, which play the server side of captures; they end with the test.
 
     ``mqtt_replay_broker("site.pcapng")`` returns a running `mqttscope.StandIn`; further arguments go to it.  Captures
-    are looked for beside the file of the test and in the rootdir.  Answers come at once (``pace="asap"``) unless
-    another pace is given.
+    are searched next to the test file and in the rootdir.  Answers are sent at once (``pace="asap"``) by default.
     """
     from mqttscope.api.serving import StandIn
 
@@ -105,8 +103,8 @@ def mqtt_replay_broker(request: pytest.FixtureRequest) -> Iterator[Callable[...,
 
     def make(*captures: str | os.PathLike[str], **options: Any) -> StandIn:
         __tracebackhide__ = True
-        with _Plainly():
-            broker = StandIn(*(_beside(request, one) for one in captures), **{"pace": "asap", **options})
+        with _ShortTracebacks():
+            broker = StandIn(*(_beside(request, capture) for capture in captures), **{"pace": "asap", **options})
             broker.start()
         running.append(broker)
         return broker
@@ -117,13 +115,17 @@ def mqtt_replay_broker(request: pytest.FixtureRequest) -> Iterator[Callable[...,
 
 
 def _beside(request: pytest.FixtureRequest, name: str | os.PathLike[str]) -> str | os.PathLike[str]:
-    """A capture beside the file of the test, in the rootdir, or where the process runs; a pattern as it stands.
+    """Find a capture next to the test file, in the rootdir, or in the working directory; patterns stay unchanged.
 
-    `CaptureNotFoundError` says where it was searched.
+    `CaptureNotFoundError` lists the searched folders.
     """
     from mqttscope.api.reading import CaptureNotFoundError
 
-    if not isinstance(name, str | os.PathLike) or "://" in str(name) or any(one in "*?[" for one in str(name)):
+    if (
+        not isinstance(name, str | os.PathLike)
+        or "://" in str(name)
+        or any(wildcard in "*?[" for wildcard in str(name))
+    ):
         return name
     folders = dict.fromkeys((request.path.parent, request.config.rootpath, Path.cwd()))
     for folder in folders:
@@ -133,11 +135,11 @@ def _beside(request: pytest.FixtureRequest, name: str | os.PathLike[str]) -> str
     raise CaptureNotFoundError(f"{os.fspath(name)} does not exist{where}")
 
 
-class _Plainly:
-    """Of an error of mqttscope, pytest shows the line of the test, not those of the library which raise it."""
+class _ShortTracebacks:
+    """Removes library frames from errors of mqttscope, so that pytest shows the line of the test."""
 
     def __enter__(self) -> None:
-        """Nothing is to be prepared."""
+        """Enter the context."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         __tracebackhide__ = True
@@ -148,7 +150,7 @@ class _Plainly:
 
 
 def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """What the project's configuration makes of `Proxy`, and what is to be said of it."""
+    """Arguments of `Proxy` from the configuration of the project, and remarks on it."""
     __tracebackhide__ = True
     import click
 
@@ -172,10 +174,10 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
     except click.ClickException as error:
         raise pytest.UsageError(f"mqttscope: {error.format_message()}") from None
     expired = [
-        f"{one.written}: the suppression expired on {one.expires}; its findings count again"
-        for one in settings.suppressions.expired()
+        f"{pattern.written}: the suppression expired on {pattern.expires} and has no effect"
+        for pattern in settings.suppressions.expired()
     ]
-    # What a project ignores does not concern the rules that a test brings along; what the test ignores does.
+    # Rules of the test are not affected by what the project ignores, only by what the test ignores.
     rules = [*settings.rules, *(rule for rule in chosen_rules(selected, extended, ignored, added) if rule.code in own)]
     if not rules:
         raise ArgumentError(settings.no_rule)
@@ -192,7 +194,7 @@ def _project(folder: Path, config: str | Path | bool, options: dict[str, Any]) -
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add what the proxies found, and what the stand-ins say, to the report of a test that fails."""
+    """Add findings of proxies and notes of stand-ins to the report of a failed test."""
     report = yield
     if report.when == "call" and report.failed:
         failure = "\n".join(_messages(call.excinfo.value)) if call.excinfo is not None else ""
@@ -201,8 +203,8 @@ def pytest_runtest_makereport(
                 findings = proxy.report(beside=failure)
                 notes = [note for note in proxy.notes if note not in findings and note not in failure]
                 section = "\n".join(filter(None, (findings, *notes)))
-            except Exception as error:  # the other tests have a report to get as well
-                section = f"the proxy gives no answer: {error!r}"
+            except Exception as error:  # reports of other tests must not suffer
+                section = f"the proxy does not answer: {error!r}"
             if section:
                 report.sections.append((f"mqttscope {proxy.address}", section))
         for broker in item.stash.get(_STAND_INS, []):
@@ -212,7 +214,7 @@ def pytest_runtest_makereport(
 
 
 def _messages(error: BaseException | None) -> Iterator[str]:
-    """Messages of an exception, and of those that pytest shows with it."""
+    """Messages of an exception, and of the exceptions that pytest shows with it."""
     while error is not None:
         yield str(error)
         if isinstance(error, BaseExceptionGroup):

@@ -1,8 +1,8 @@
-"""What systems differ in: everything that Linux or POSIX alone has, and what happens elsewhere.
+"""Differences between operating systems: features of Linux or POSIX, and fallbacks elsewhere.
 
-No other module asks which system this is, or uses such a thing directly; tests/test_structure.py holds the list of
-names.  docs/systems.md says what users notice.  ``MQTTSCOPE_PORTABLE=1`` takes all of it away, so that Linux behaves as
-a system that has nothing of its own.  It is looked at in each call: tests set it for processes that they fork.
+No other module checks the operating system or uses such a feature directly; tests/test_structure.py lists their names.
+docs/systems.md describes the effects for users.  ``MQTTSCOPE_PORTABLE=1`` disables all features, so that Linux behaves
+like a minimal system.  Each call reads the variable: tests set it for processes that they fork.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _NEW_GROUP = 0x200
 
 
 def linux() -> bool:
-    """Whether this is Linux: /proc, packet sockets, files in memory, sizes of pipes, bytes under way of sockets."""
+    """Whether this is Linux: /proc, packet sockets, memory files, pipe sizes, unacknowledged bytes of sockets."""
     return sys.platform.startswith("linux") and posix()
 
 
 def posix() -> bool:
-    """Whether this is a POSIX system: signals, sessions of processes, terminals, locks, pipes that do not block."""
+    """Whether this is a POSIX system: signals, process sessions, terminals, locks, non-blocking pipes."""
     return os.name == "posix" and sys.platform != "win32" and os.environ.get(PORTABLE, "") in ("", "0")
 
 
 def _module(name: str) -> ModuleType | None:
-    """A module that POSIX systems alone have."""
+    """Import a module that only POSIX systems have."""
     if posix():
         with suppress(ImportError):
             return __import__(name)
@@ -46,24 +46,24 @@ def _module(name: str) -> ModuleType | None:
 
 
 def can_fork() -> bool:
-    """Whether processes are made as copies of this one: the libraries of macOS do not bear it."""
+    """Whether to fork processes: the libraries of macOS do not support it."""
     return posix() and hasattr(os, "fork") and sys.platform != "darwin"
 
 
 def fork() -> int:
-    """A copy of this process, where `can_fork` says so; 0 in the copy."""
+    """Fork this process, if `can_fork`; returns 0 in the copy."""
     return os.fork()
 
 
 def processors() -> int:
-    """Processors that this process may use; all of them where the system does not tell."""
+    """Number of processors that this process may use; all processors if that is unknown."""
     if posix() and hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def wireshark_folders() -> list[str]:
-    """Folders outside of ``PATH`` into which Wireshark's installer puts its programs."""
+    """Folders outside ``PATH`` where Wireshark installs its programs."""
     if sys.platform == "darwin":
         return ["/Applications/Wireshark.app/Contents/MacOS"]
     if sys.platform == "win32":
@@ -73,9 +73,9 @@ def wireshark_folders() -> list[str]:
 
 
 def apart(prepare: Callable[[], None] | None = None) -> dict[str, Any]:
-    """Arguments of `subprocess.Popen` for a process that Ctrl-C at the terminal does not reach.
+    """Arguments of `subprocess.Popen` for a process that does not receive Ctrl-C of the terminal.
 
-    ``prepare`` is called in it before the program starts, on POSIX systems alone.
+    ``prepare``: called in the process before the program starts, only on POSIX systems.
     """
     if posix():
         return {"start_new_session": True, "preexec_fn": prepare}
@@ -83,7 +83,7 @@ def apart(prepare: Callable[[], None] | None = None) -> dict[str, Any]:
 
 
 def end_all(leader: int, *, at_once: bool) -> bool:
-    """End a process that was started `apart`, with all that it has started; false where that cannot be done."""
+    """End a process started `apart` with its child processes; returns false if that is unsupported."""
     if not posix():
         return False
     with suppress(ProcessLookupError):
@@ -97,7 +97,7 @@ def kill(process: int) -> None:
 
 
 def is_running(process: int) -> bool | None:
-    """Whether a process runs (one that has ended and was not collected yet does not); ``None`` where nobody can say."""
+    """Whether a process runs, zombies excluded; ``None`` if that is unknown."""
     if not posix():
         return None
     folder = process_folder(process)
@@ -115,7 +115,7 @@ def is_running(process: int) -> bool | None:
 
 
 def resident_bytes(process: int) -> int:
-    """Memory of a process; 0 where that is not known: on Linux alone it is."""
+    """Resident memory of a process; 0 if unknown, as everywhere but on Linux."""
     folder = process_folder(process)
     if folder is None:
         return 0
@@ -126,19 +126,19 @@ def resident_bytes(process: int) -> int:
 
 
 def process_folder(process: int | str) -> Path | None:
-    """What Linux shows of a process; ``None`` elsewhere.  ``self``: of this one."""
+    """Folder of a process in /proc; ``None`` except on Linux.  ``self``: this process."""
     return Path(f"/proc/{process}") if linux() else None
 
 
 def quote(word: str) -> str:
-    """A word as the shell of this system takes it: a POSIX shell, or cmd and PowerShell."""
+    """Quote a word for the shell of this system: a POSIX shell, or cmd and PowerShell."""
     if posix():
         return shlex.quote(word)
     return word if re.fullmatch(r"[\w+=:./\\-]+", word) else f'"{word}"'
 
 
 def is_own(user: int) -> bool:
-    """Whether this is the number of the user whom this process belongs to; true where users have no numbers."""
+    """Whether this process has the user id; true on systems without user ids."""
     return not posix() or user == os.getuid()
 
 
@@ -151,7 +151,7 @@ def signals(*names: str) -> list[signal.Signals]:
 
 @contextmanager
 def blocked(numbers: Iterable[signal.Signals]) -> Iterator[None]:
-    """Signals wait meanwhile, in this thread and in processes that start in it."""
+    """Block signals in this thread and in processes that it starts."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
@@ -160,42 +160,28 @@ def blocked(numbers: Iterable[signal.Signals]) -> Iterator[None]:
 
 
 def let_through(*numbers: signal.Signals) -> None:
-    """Signals wait no longer."""
+    """Unblock signals."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
 
 
 def alarm_signal() -> signal.Signals | None:
-    """The signal of `set_alarm`; ``None`` where there is none, and no alarm."""
+    """Signal of `set_alarm`; ``None`` on systems without alarms."""
     return signal.SIGALRM if posix() and hasattr(signal, "setitimer") else None
 
 
 def set_alarm(seconds: float) -> None:
-    """Have that signal come after so long; 0 for never."""
+    """Send the alarm signal after some seconds; 0 cancels it."""
     if alarm_signal() is not None:
         signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def terminal() -> tuple[Any, Any] | None:
-    """The modules ``termios`` and ``tty``; ``None`` where terminals are others: then single keys are not taken."""
-    both = _module("termios"), _module("tty")
-    return None if None in both else both
-
-
-def in_foreground(descriptor: int) -> bool:
-    """Whether a terminal is this process's to use: another one would be stopped for touching it."""
-    try:
-        return posix() and os.tcgetpgrp(descriptor) == os.getpgrp()
-    except OSError:
-        return False
 
 
 # Files, pipes, sockets
 
 
 def lock(descriptor: int) -> bool:
-    """Keep others from locking this file as long as it is open here; whether nobody else has.
+    """Lock a file while it is open here; returns false if another process holds the lock.
 
-    It is true as well where there are no such locks: on Windows, and on some network file systems.
+    Returns true without locking on Windows, and on some network file systems.
     """
     import errno
 
@@ -210,12 +196,12 @@ def lock(descriptor: int) -> bool:
 
 
 def at_once_flags() -> int:
-    """Flags of `os.open` for what may be a pipe without a writer, which then is not waited for (POSIX)."""
+    """Flags of `os.open` for opening a possible pipe without waiting for its writer (POSIX)."""
     return getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def sync_folder(folder: str | os.PathLike[str]) -> None:
-    """Bring the names in a folder to the disk; nothing where folders cannot be opened."""
+    """Flush the entries of a folder to disk; no effect on systems that cannot open folders."""
     if not posix() or not hasattr(os, "O_DIRECTORY"):
         return
     handle = os.open(folder, os.O_DIRECTORY)
@@ -226,7 +212,7 @@ def sync_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def memory_file(name: str) -> tuple[int, str] | None:
-    """A file that has no place on a disk, and the path under which programs open it that inherit it; Linux alone."""
+    """A file in memory, and its path for programs that inherit it; only on Linux."""
     if linux() and hasattr(os, "memfd_create") and os.path.isdir("/dev/fd"):
         with suppress(OSError):
             file = os.memfd_create(name)
@@ -235,12 +221,12 @@ def memory_file(name: str) -> tuple[int, str] | None:
 
 
 def inherited(descriptors: tuple[int, ...]) -> dict[str, Any]:
-    """Arguments of `subprocess.Popen` for descriptors that the process keeps; there are some on POSIX systems alone."""
+    """Arguments of `subprocess.Popen` for inherited descriptors; empty except on POSIX systems."""
     return {"pass_fds": descriptors} if posix() else {}
 
 
 def widen(pipe: int, size: int) -> None:
-    """Let a pipe hold more, so that its writer is not stopped as soon as its reader is at something else; on Linux."""
+    """Enlarge the buffer of a pipe on Linux, so that a busy reader does not block the writer at once."""
     fcntl: Any = _module("fcntl") if linux() else None
     if fcntl is not None:
         with suppress(AttributeError, OSError):
@@ -248,19 +234,19 @@ def widen(pipe: int, size: int) -> None:
 
 
 def unblock(pipe: int) -> None:
-    """Let reads and writes of a pipe return at once; `OSError` where the system has no such pipes."""
+    """Make a pipe non-blocking; `OSError` on systems without non-blocking pipes."""
     if not posix():
         raise OSError("the pipes of this system cannot be watched")
     os.set_blocking(pipe, False)
 
 
 def bytes_under_way(socket: int) -> int:
-    """Bytes that the other side has not acknowledged; 0 where the kernel does not tell, as all but Linux."""
+    """Number of bytes that the peer has not acknowledged; 0 except on Linux."""
     return _asked(socket, "TIOCOUTQ") if linux() else 0
 
 
 def bytes_unread(socket: int) -> int:
-    """Bytes that arrived and were not read yet; 0 where the kernel does not tell."""
+    """Number of received bytes that were not read yet; 0 if unknown."""
     return _asked(socket, "FIONREAD")
 
 
@@ -276,7 +262,7 @@ def _asked(socket: int, name: str) -> int:
 
 
 def allow_descriptors(wanted: int) -> None:
-    """Ask for so many open files, as far as the system allows; nothing where it has no such limit."""
+    """Raise the limit of open files as far as allowed; no effect on systems without such a limit."""
     resource: Any = _module("resource")
     if resource is None:
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 OFFLINE = ("--no-index", "--no-deps", "--disable-pip-version-check", "--quiet")
-PACKAGED = ("pyproject.toml", "README.md", "LICENSE", "mqttscope", "pyspark_mqttscope")
+PACKAGED = ("pyproject.toml", "hatch_build.py", "README.md", "LICENSE", "mqttscope", "pyspark_mqttscope")
 """Files and folders that a build needs."""
 
 
@@ -35,7 +35,7 @@ def build_wheel(source: Path, folder: Path) -> Path | None:
 def copy_path(name: str, target: Path) -> None:
     """Copy a file or a folder of the project, without compiled modules."""
     if (ROOT / name).is_dir():
-        shutil.copytree(ROOT / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, target, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
     else:
         shutil.copy(ROOT / name, target)
 

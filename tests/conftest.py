@@ -152,5 +152,5 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """`tests.proxy.rig.Certificates`."""
     from tests.proxy import rig
 
-    with rig.certificates(tmp_path_factory.mktemp("tls")) as made:
-        yield made
+    with rig.certificates(tmp_path_factory.mktemp("tls")) as new_certificates:
+        yield new_certificates

@@ -117,9 +117,9 @@ def main() -> None:
                 body += f"$ {command}\n" + (output if matches(output, real) else real)
             return f"```console\n{body}```"
 
-        made = _BLOCK.sub(fresh, text)
-        if made != text:
-            page.write_text(made, "utf-8")
+        new_text = _BLOCK.sub(fresh, text)
+        if new_text != text:
+            page.write_text(new_text, "utf-8")
             sys.stdout.write(f"wrote {page.relative_to(ROOT)}\n")
 
 

@@ -59,8 +59,8 @@ def signature() -> str:
     start, end = (time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + days * 86_400)) for days in (-1, 1))
     fields = {"sp": "rwdlacup", "ss": "b", "srt": "sco", "st": start, "se": end, "spr": "https,http"}
     signed = [ACCOUNT, *(fields[name] for name in ("sp", "ss", "srt", "st", "se")), "", fields["spr"], "2021-06-08", ""]
-    made = hmac.new(base64.b64decode(KEY), "".join(f"{one}\n" for one in signed).encode(), hashlib.sha256).digest()
-    return urlencode({"sv": "2021-06-08", **fields, "sig": base64.b64encode(made).decode()})
+    raw = hmac.new(base64.b64decode(KEY), "".join(f"{text}\n" for text in signed).encode(), hashlib.sha256).digest()
+    return urlencode({"sv": "2021-06-08", **fields, "sig": base64.b64encode(raw).decode()})
 
 
 @contextmanager
@@ -106,16 +106,16 @@ class _Front(BaseHTTPRequestHandler):
             if condition is not None:
                 query["ifGenerationMatch"] = condition
             method, path = "POST", f"/upload/storage/v1/b/{bucket}/o?{urlencode(query, quote_via=quote)}"
-        given = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+        texts = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
         upstream = http.client.HTTPConnection("127.0.0.1", self.server.upstream, timeout=60)  # type: ignore[attr-defined]
         with suppress(ConnectionError):
-            upstream.request(method, path, body, given)
+            upstream.request(method, path, body, texts)
             answer = upstream.getresponse()
             data = answer.read()
             headers = {name: value for name, value in answer.getheaders() if name.lower() not in _OWN}
             if method != self.command and answer.status == 200:
-                made = json.loads(data)
-                headers |= {"ETag": f'"{made["etag"]}"', "x-goog-generation": made["generation"]}
+                document = json.loads(data)
+                headers |= {"ETag": f'"{document["etag"]}"', "x-goog-generation": document["generation"]}
             self.send_response_only(answer.status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -127,7 +127,7 @@ class _Front(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = do_PATCH = _hand_on  # noqa: N815 - names of http.server
 
-    def log_message(self, *given: object) -> None:
+    def log_message(self, *arguments: object) -> None:
         pass
 
 
@@ -136,9 +136,9 @@ _OWN = ("content-length", "transfer-encoding", "connection")
 
 
 def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as other_socket:
+        other_socket.bind(("127.0.0.1", 0))
+        return int(other_socket.getsockname()[1])
 
 
 @contextmanager

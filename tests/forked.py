@@ -63,9 +63,9 @@ STANDARD = environment()
 """The environment of the process to fork from."""
 
 
-def at_start(given: Mapping[str, str]) -> dict[str, str]:
+def at_start(texts: Mapping[str, str]) -> dict[str, str]:
     """What forks have of that process, and cannot have of an environment of their own."""
-    return {name: value for name, value in given.items() if name.startswith(AT_START)}
+    return {name: value for name, value in texts.items() if name.startswith(AT_START)}
 
 
 class Starter:
@@ -110,13 +110,13 @@ class Starter:
             raise OSError(ctypes.get_errno(), "prctl")
 
     def _take(self, size: int) -> bytes:
-        found = b""
-        while len(found) < size:
-            part = self._line.recv(size - len(found))
+        raw = b""
+        while len(raw) < size:
+            part = self._line.recv(size - len(raw))
             if not part:
                 raise RuntimeError(f"the process to fork from has ended with {self._process.wait()}")
-            found += part
-        return found
+            raw += part
+        return raw
 
     def close(self) -> None:
         """End it."""
@@ -137,13 +137,13 @@ def starter() -> Starter:
         return _starters[-1]
 
 
-def run(words: Sequence[str | bytes], given: bytes | None = None, timeout: float = 120, **more: Any) -> Any:
+def run(words: Sequence[str | bytes], input_bytes: bytes | None = None, timeout: float = 120, **more: Any) -> Any:
     """`subprocess.run` of the program, which takes both of its outputs where nothing else is said of them."""
-    if given is not None:
+    if input_bytes is not None:
         more["stdin"] = subprocess.PIPE
     with _Forked(words, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}) as process:
         try:
-            out, err = process.communicate(given, timeout)
+            out, err = process.communicate(input_bytes, timeout)
         except BaseException:
             process.kill()
             raise
@@ -155,12 +155,12 @@ class _Forked(subprocess.Popen[Any]):
 
     forked = False
 
-    def __init__(self, words: Any, *given: Any, text: bool | None = None, **more: Any) -> None:
+    def __init__(self, words: Any, *arguments: Any, text: bool | None = None, **more: Any) -> None:
         # It is told to write UTF-8, whatever the locale of the tests is.
-        super().__init__(words, *given, **({"encoding": "utf-8", **more} if text else more))
+        super().__init__(words, *arguments, **({"encoding": "utf-8", **more} if text else more))
 
-    def _execute_child(self, *given: object) -> None:
-        asked: dict[str, Any] = dict(zip(FIELDS, given, strict=True))
+    def _execute_child(self, *arguments: object) -> None:
+        asked: dict[str, Any] = dict(zip(FIELDS, arguments, strict=True))
         words = asked["args"]
         surroundings = os.environ if asked["env"] is None else asked["env"]
         folder = os.path.abspath(os.fsdecode(asked["cwd"] or os.getcwd()))
@@ -173,7 +173,7 @@ class _Forked(subprocess.Popen[Any]):
             or not os.path.isdir(folder)
             or at_start(surroundings) != at_start(STANDARD)
         ):
-            super()._execute_child(*given)  # type: ignore[misc]
+            super()._execute_child(*arguments)  # type: ignore[misc]
             return
         ends = [asked[name] for name in ("p2cread", "c2pwrite", "errwrite")]
         streams = [number if end == -1 else end for number, end in enumerate(ends)]

@@ -45,18 +45,18 @@ def serve(descriptor: int) -> None:
             os.write(writer, LENGTH.pack(child))
             os._exit(0)
         os.close(writer)
-        told = os.read(reader, LENGTH.size)
+        raw = os.read(reader, LENGTH.size)
         os.waitpid(between, 0)
-        for one in (reader, *descriptors):
-            os.close(one)
-        line.sendall(told)
+        for number in (reader, *descriptors):
+            os.close(number)
+        line.sendall(raw)
 
 
 def _load() -> None:
     """Import what commands import."""
-    for found in pkgutil.iter_modules(mqttscope.__path__):
-        if found.name not in NEVER:
-            _import(f"mqttscope.{found.name}")
+    for iter_module in pkgutil.iter_modules(mqttscope.__path__):
+        if iter_module.name not in NEVER:
+            _import(f"mqttscope.{iter_module.name}")
     for name in MORE:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -71,9 +71,9 @@ def _import(name: str) -> None:
     except ImportError:
         # Of a part whose packages are not installed.
         return
-    for found in pkgutil.iter_modules(getattr(module, "__path__", ())):
-        if found.name not in NEVER and found.name != "pipeline":
-            _import(f"{name}.{found.name}")
+    for iter_module in pkgutil.iter_modules(getattr(module, "__path__", ())):
+        if iter_module.name not in NEVER and iter_module.name != "pipeline":
+            _import(f"{name}.{iter_module.name}")
 
 
 def _request(line: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
@@ -132,9 +132,9 @@ def _become(about: dict[str, Any], descriptors: list[int]) -> None:
     sys.orig_argv[:] = about["words"]
     sys.path[0] = about["folder"]
     for number, name in enumerate(("stdin", "stdout", "stderr")):
-        made = _stream(number, getattr(sys, name))
-        setattr(sys, name, made)
-        setattr(sys, f"__{name}__", made)
+        text_io = _stream(number, getattr(sys, name))
+        setattr(sys, name, text_io)
+        setattr(sys, f"__{name}__", text_io)
 
 
 def _stream(number: int, like: TextIO) -> TextIO:
@@ -143,7 +143,7 @@ def _stream(number: int, like: TextIO) -> TextIO:
     raw: Any = io.FileIO(number, "wb" if number else "rb", closefd=False)
     raw.name = f"<{('stdin', 'stdout', 'stderr')[number]}>"
     binary = raw if unbuffered else (io.BufferedWriter if number else io.BufferedReader)(raw)
-    made = io.TextIOWrapper(
+    wrapper = io.TextIOWrapper(
         binary,
         encoding=like.encoding,
         errors=like.errors,
@@ -151,5 +151,5 @@ def _stream(number: int, like: TextIO) -> TextIO:
         line_buffering=not unbuffered and (number == 2 or raw.isatty()),
         write_through=unbuffered,
     )
-    made.mode = "w" if number else "r"  # type: ignore[misc]
-    return made
+    wrapper.mode = "w" if number else "r"  # type: ignore[misc]
+    return wrapper

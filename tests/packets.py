@@ -30,9 +30,9 @@ def told(
     """What sides say one after the other, such as ``> connect; < connack & publish a; > raw c0``."""
     rows = []
     for step in steps(text):
-        said: list[ControlPacket | bytes] = []
+        result: list[ControlPacket | bytes] = []
         for part in step[1:].split(" & "):
             kind, _, digits = part.strip().partition(" ")
-            said.append(octets(digits) if kind == "raw" else packet(part, version, **defaults))
-        rows.append((SIDES[step[0]], said))
+            result.append(octets(digits) if kind == "raw" else packet(part, version, **defaults))
+        rows.append((SIDES[step[0]], result))
     return rows

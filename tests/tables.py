@@ -73,7 +73,7 @@ def differing(root: object, facts: str) -> dict[str, object]:
     """What is not as facts such as ``phase=connected client_side.exchanges=[7]`` say."""
     wrong = {}
     for path, _, text in (fact.partition("=") for fact in facts.split()):
-        found, expected = value_at(root, path), read_value(text)
-        if found != expected or isinstance(found, bool) is not isinstance(expected, bool):
-            wrong[path] = found
+        result, expected = value_at(root, path), read_value(text)
+        if result != expected or isinstance(result, bool) is not isinstance(expected, bool):
+            wrong[path] = result
     return wrong

@@ -11,10 +11,10 @@ from tests.dissect.talk import Talk, Tape, connect
 
 
 @pytest.mark.parametrize(
-    ("given", "limit"), [("", UNFINISHED_BYTES), ("1000", 1000), ("0", UNFINISHED_BYTES), ("1 MB", UNFINISHED_BYTES)]
+    ("text", "limit"), [("", UNFINISHED_BYTES), ("1000", 1000), ("0", UNFINISHED_BYTES), ("1 MB", UNFINISHED_BYTES)]
 )
-def test_the_environment_sets_the_limit(given: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, given)
+def test_the_environment_sets_the_limit(text: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, text)
     assert unfinished_bytes() == Budget().limit == limit
 
 
@@ -34,5 +34,5 @@ def test_packets_of_several_connections_share_it(limit: int, read: int, monkeypa
 
     assert [event.type for event in events if isinstance(event, PacketEvent)].count("publish") == read
     lost = [event.unparsed for event in events if isinstance(event, UnparsedEvent)]
-    assert [(one.reason, one.length) for one in lost] == [("no_room", 2_003)] * (3 - read)
+    assert [(unparsed.reason, unparsed.length) for unparsed in lost] == [("no_room", 2_003)] * (3 - read)
     assert dissector.flows.budget.used == 0

@@ -62,11 +62,11 @@ def test_beside_the_captures_lie_only_the_scripts_and_their_page() -> None:
 def test_every_version_transport_and_packet_type_occurs() -> None:
     expected = [about(folder)["expect"] for folder in FOLDERS]
 
-    assert {version for one in expected for version in one["versions"]} == VERSIONS
-    assert {one["transport"] for one in expected} == {"tcp", "websocket", "tls"}
-    assert {kind for one in expected for kind in one["packets"]} == set(TYPES)
-    assert any(one["malformed"] for one in expected)
-    assert any(one["gaps"] for one in expected)
+    assert {version for row in expected for version in row["versions"]} == VERSIONS
+    assert {row["transport"] for row in expected} == {"tcp", "websocket", "tls"}
+    assert {kind for row in expected for kind in row["packets"]} == set(TYPES)
+    assert any(row["malformed"] for row in expected)
+    assert any(row["gaps"] for row in expected)
 
 
 @each_capture

@@ -182,12 +182,12 @@ def test_the_component_of_gitlab_lints_and_writes_what_it_names(workspace: Path)
     done = run(re.sub(r"\$\[\[ inputs\.(\w+) \]\]", lambda name: values[name[1]], script), workspace)
 
     assert used == set(inputs)
-    assert [name for name, one in inputs.items() if "default" not in one] == ["captures", "source"]
+    assert [name for name, each in inputs.items() if "default" not in each] == ["captures", "source"]
     assert done.returncode == 1, done.stderr
     reports = job["mqttscope-lint"]["artifacts"]["reports"]
     rows = json.loads((workspace / reports["codequality"]).read_text("utf-8"))
-    found = {row["check_name"].partition(" ")[0] for row in rows}
-    assert {"PUB103", "SEC102"} <= found
+    result = {row["check_name"].partition(" ")[0] for row in rows}
+    assert {"PUB103", "SEC102"} <= result
     assert ElementTree.fromstring((workspace / reports["junit"]).read_bytes()).tag == "testsuites"
 
 

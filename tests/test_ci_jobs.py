@@ -139,9 +139,9 @@ class Job:
 @pytest.fixture
 def job(tmp_path: Path, wheels: Path, dependencies: Path) -> Iterator[Job]:
     need_capture()
-    made = Job(tmp_path, wheels, dependencies)
-    yield made
-    made.close()
+    new_job = Job(tmp_path, wheels, dependencies)
+    yield new_job
+    new_job.close()
 
 
 def test_the_job_of_github(job: Job) -> None:

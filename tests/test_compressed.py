@@ -29,15 +29,15 @@ def test_all_formats_are_tested_and_what_is_not_compressed_is_none() -> None:
 @each("name", FORMATS)
 def test_what_was_packed_comes_out_again(name: str) -> None:
     assert decompress(PACK[name](b"hello"), 1000, name) == (b"hello", False, "")
-    found = unpack(PACK[name](b"hello"), 1000)
-    assert found is not None
-    assert (found.data, found.steps, found.note) == (b"hello", [name], "")
+    unpacked_data = unpack(PACK[name](b"hello"), 1000)
+    assert unpacked_data is not None
+    assert (unpacked_data.data, unpacked_data.steps, unpacked_data.note) == (b"hello", [name], "")
 
 
 @each("name", FORMATS)
 def test_bombs_stop_at_the_limit(name: str) -> None:
-    made, more, problem = decompress(PACK[name](b"\0" * 20_000_000), 1000, name)
-    assert (made, more, problem) == (b"\0" * 1000, True, "")
+    raw, more, problem = decompress(PACK[name](b"\0" * 20_000_000), 1000, name)
+    assert (raw, more, problem) == (b"\0" * 1000, True, "")
 
 
 @each("name", FORMATS)
@@ -55,8 +55,8 @@ def test_what_comes_out_before_a_fault_is_the_same_in_pieces_of_any_size(
     monkeypatch.setattr(compressed, "_PIECE_BYTES", size)
     packed = bytearray(zlib.compress(Random(1).randbytes(9_000)))
     packed[-2] ^= 1
-    made, more, problem = decompress(bytes(packed), 10_000, "zlib")
-    assert (made, more, problem) == (Random(1).randbytes(9_000), False, "incorrect data check")
+    raw, more, problem = decompress(bytes(packed), 10_000, "zlib")
+    assert (raw, more, problem) == (Random(1).randbytes(9_000), False, "incorrect data check")
 
 
 @pytest.mark.parametrize(("module", "name"), [("zstandard", "zstd"), ("lz4.frame", "lz4")])

@@ -76,7 +76,7 @@ INDEX, ONE, OTHER = (f"captures/{name}" for name in ("INDEX.tsv", "big/a.pcap", 
 
 
 @pytest.mark.parametrize(
-    ("name", "files", "outcomes", "told"),
+    ("name", "files", "outcomes", "expected"),
     [
         ("absent", {}, {"passed": 1, "errors": 3}, [" is not a folder"] * 3),
         (
@@ -92,7 +92,7 @@ INDEX, ONE, OTHER = (f"captures/{name}" for name in ("INDEX.tsv", "big/a.pcap", 
 )
 def test_what_a_folder_lacks_fails_and_is_named(
     readers: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-    name: str, files: dict[str, str], outcomes: dict[str, int], told: list[str],
+    name: str, files: dict[str, str], outcomes: dict[str, int], expected: list[str],
 ) -> None:  # fmt: skip
     folder = tmp_path / name
     monkeypatch.setenv(corpora.VARIABLE, str(folder))
@@ -100,11 +100,11 @@ def test_what_a_folder_lacks_fails_and_is_named(
         (folder / inner).parent.mkdir(parents=True, exist_ok=True)
         (folder / inner).write_text(text)
 
-    found, said = run(readers)
+    counts, shown_text = run(readers)
 
-    assert found == outcomes
-    for one in told:
-        assert said.count(f"{folder}{one}") >= told.count(one)
+    assert counts == outcomes
+    for other_text in expected:
+        assert shown_text.count(f"{folder}{other_text}") >= expected.count(other_text)
 
 
 def test_a_file_of_the_corpora_needs_the_mark(

@@ -25,7 +25,7 @@ from tests.each import some
 from tests.mqtt.cases import CASES
 
 COMMAND_LINES = list(shown())
-RUN = [one for one in COMMAND_LINES if one.not_run is None]
+RUN = [command_line for command_line in COMMAND_LINES if command_line.not_run is None]
 
 
 def own_parts(line: str) -> Iterator[list[str]]:
@@ -43,10 +43,10 @@ def own_parts(line: str) -> Iterator[list[str]]:
             part.append(word)
 
 
-@pytest.mark.parametrize("one", COMMAND_LINES, ids=[one.name for one in COMMAND_LINES])
-def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
-    parts = list(own_parts(one.command))
-    assert parts or one.command.startswith("tshark ")
+@pytest.mark.parametrize("expected", COMMAND_LINES, ids=[command_line.name for command_line in COMMAND_LINES])
+def test_the_command_line_accepts_what_is_shown(expected: Shown) -> None:
+    parts = list(own_parts(expected.command))
+    assert parts or expected.command.startswith("tshark ")
     for words in parts:
         command: click.Command | None = group
         while isinstance(command, click.Group):
@@ -57,31 +57,31 @@ def test_the_command_line_accepts_what_is_shown(one: Shown) -> None:
             filters.compile(expression)
 
 
-@pytest.mark.parametrize("one", some(RUN, 4), ids=[one.name for one in RUN])
-def test_commands_run_and_their_outputs_are_real(one: Shown) -> None:
-    if re.search(r"\| jq ", one.command):
+@pytest.mark.parametrize("expected", some(RUN, 4), ids=[shown.name for shown in RUN])
+def test_commands_run_and_their_outputs_are_real(expected: Shown) -> None:
+    if re.search(r"\| jq ", expected.command):
         tools.program("jq")
-    if one.command.startswith("tshark ") and not tshark_version().startswith("4.0."):
+    if expected.command.startswith("tshark ") and not tshark_version().startswith("4.0."):
         pytest.skip(f"what is shown is of tshark 4.0, and here is {tshark_version()}")
-    done = run(one.command)
+    done = run(expected.command)
 
     assert "Traceback" not in done.stdout
-    if one.output is not None:
-        assert matches(one.output, done.stdout), "python -m tests.documentation writes it again\n" + done.stdout
+    if expected.output is not None:
+        assert matches(expected.output, done.stdout), "python -m tests.documentation writes it again\n" + done.stdout
     else:
         assert done.returncode in (0, 1), done.stdout
         assert not re.search(r"no MQTT found|does not exist|matches no file", done.stdout)
 
 
 def test_jq_is_installed_before_the_examples_that_need_it_are_tested() -> None:
-    assert [one.name for one in RUN if "| jq " in one.command] != []
+    assert [shown.name for shown in RUN if "| jq " in shown.command] != []
     assert re.search(r"^tools: TOOLS = .*\bjq\b", (ROOT / "Makefile").read_text("utf-8"), re.M)
 
 
 def test_there_are_commands_of_both_kinds() -> None:
-    assert sum(one.output is not None for one in RUN) >= 8
-    assert sum(one.output is None for one in RUN) >= 6
-    assert {one.page.name for one in RUN} >= {"README.md", "inspect.md", "decode.md", "jsonl.md"}
+    assert sum(shown.output is not None for shown in RUN) >= 8
+    assert sum(shown.output is None for shown in RUN) >= 6
+    assert {shown.page.name for shown in RUN} >= {"README.md", "inspect.md", "decode.md", "jsonl.md"}
 
 
 def test_outputs_may_leave_lines_out() -> None:
@@ -162,22 +162,22 @@ JSONL = (ROOT / "docs" / "jsonl.md").read_text("utf-8")
 
 def documented() -> set[str]:
     """The keys in the tables of docs/jsonl.md."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for table in re.findall(r"^(\| (?:key|type) \|.*\n\|[-|]+\|\n(?:\|.*\n)+)", JSONL, re.M):
         for row in table.splitlines()[2:]:
             cells = row.split(" | ")
             names = re.findall(r"`([^`]+)`", cells[0])
             if table.startswith("| type |"):
                 names += re.findall(r"`([^`]+)`", cells[1])
-            found |= {part for name in names for part in name.split(".")}
-    return found
+            texts |= {part for name in names for part in name.split(".")}
+    return texts
 
 
 def keys(value: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     """All keys of a JSON value.  Content types of TLS and unknown properties are data."""
     if isinstance(value, list):
-        for one in value:
-            yield from keys(one, path)
+        for each in value:
+            yield from keys(each, path)
     elif isinstance(value, dict):
         for name, inner in value.items():
             if (path[:1] == ("tls",) and path[-1] in ("records", "bytes")) or name.startswith("unknown_0x"):
@@ -194,11 +194,12 @@ def real() -> set[str]:
     lines += invoke("inspect", CAPTURES[0], "--format", "jsonl", "--filter", "tcp_acknowledged").lines
     for version in ("3.1", "3.1.1", "5.0"):
         raw = "\n".join(case.raw.hex() for case in CASES if case.version.text == version)
-        lines += invoke("decode", "-", "--mqtt-version", version, "--format", "jsonl", given=raw.encode()).lines
+        lines += invoke("decode", "-", "--mqtt-version", version, "--format", "jsonl", stdin=raw.encode()).lines
     return {key for line in lines for key in keys(line)}
 
 
-OTHER_CAPTURES = {"decrypted", "undecrypted", "proxy", "problems", "from", "level", "description", "from_client"}
+OTHER_CAPTURES = {"decrypted", "undecrypted", "proxy", "problems", "from", "level", "description", "from_client",
+                  "maximum_fragment_bytes", "overlong_record"}  # fmt: skip
 """Keys of faults of TLS and WebSocket, which tests/net shows; the captures here have only a few of them."""
 
 
@@ -219,8 +220,8 @@ MOST_PICTURE_BYTES = 150_000
 def test_pictures_are_there_are_small_and_are_shown() -> None:
     shown_in: dict[Path, list[str]] = {}
     for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")):
-        for told, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8")):
-            assert told, f"{page.name}: a picture says what it shows"
+        for result, target in re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", page.read_text("utf-8")):
+            assert result, f"{page.name}: a picture says what it shows"
             shown_in.setdefault((page.parent / target).resolve(), []).append(page.name)
     there = set(PICTURES.iterdir())
 

@@ -39,10 +39,10 @@ def test_a_test_of_which_every_case_is_skipped_is_skipped() -> None:
 def test_several_arguments_and_fixtures() -> None:
     seen = []
 
-    @each("one, other", [(1, "a"), (2, "b")], ids=["first", "second"])
+    @each("expected, other", [(1, "a"), (2, "b")], ids=["first", "second"])
     @each("third", [True, False], ids=str)
-    def take(one: int, other: str, third: bool, tmp_path: object) -> None:
-        seen.append((one, other, third, tmp_path))
+    def take(expected: int, other: str, third: bool, tmp_path: object) -> None:
+        seen.append((expected, other, third, tmp_path))
 
     assert list(inspect.signature(take).parameters) == ["tmp_path"]
     take(tmp_path=None)
@@ -55,9 +55,9 @@ def test_no_case_is_a_mistake() -> None:
 
 
 def test_cases_may_have_names_of_their_own() -> None:
-    @each("one, other", [pytest.param(1, 2, id="named"), (2, 2)])
-    def differ(one: int, other: int) -> None:
-        assert one == 0
+    @each("expected, other", [pytest.param(1, 2, id="named"), (2, 2)])
+    def differ(expected: int, other: int) -> None:
+        assert expected == 0
 
     with pytest.raises(AssertionError) as caught:
         differ()
@@ -69,10 +69,10 @@ def test_cases_may_have_names_of_their_own() -> None:
 def test_a_sample_and_the_others_are_tests_of_their_own() -> None:
     seen = []
 
-    @sampled("one, other", [(at, -at) for at in range(5)], ids=str, every=2)
-    def take(one: int, other: int, tmp_path: object) -> None:
-        seen.append(one)
-        assert one != 3
+    @sampled("expected, other", [(at, -at) for at in range(5)], ids=str, every=2)
+    def take(expected: int, other: int, tmp_path: object) -> None:
+        seen.append(expected)
+        assert expected != 3
 
     (mark,) = take.pytestmark  # type: ignore[attr-defined]
     some, others = mark.args[1]
@@ -106,9 +106,9 @@ def test_cases_with_a_mark_are_sampled_by_themselves() -> None:
 
 
 def test_of_parameters_some_are_of_the_usual_tests() -> None:
-    made = some("abcde", 2)
+    result = some("abcde", 2)
 
-    assert [one for one in made if isinstance(one, str)] == ["a", "c", "e"]
-    others = [one for one in made if not isinstance(one, str)]
-    assert [one.values for one in others] == [("b",), ("d",)]
-    assert {mark.name for one in others for mark in one.marks} == {"long"}
+    assert [each for each in result if isinstance(each, str)] == ["a", "c", "e"]
+    others = [each for each in result if not isinstance(each, str)]
+    assert [each.values for each in others] == [("b",), ("d",)]
+    assert {mark.name for each in others for mark in each.marks} == {"long"}

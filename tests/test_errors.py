@@ -18,7 +18,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.filter.parser import FilterError
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Publish
-from mqttscope.mqtt.wire import Fault
+from mqttscope.mqtt.wire import LayoutFault
 from mqttscope.net.frame import CaptureError
 from mqttscope.session.connection import Connection
 from tests import tools
@@ -45,7 +45,11 @@ def exceptions() -> Iterator[type[Exception]]:
         if not re.search(r"^ *class \w+\([^)]*(?:Error|Exception)", text(path), re.M):
             continue
         classes = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
-        if not any("Error" in text or "Exception" in text for one in classes for text in map(ast.unparse, one.bases)):
+        if not any(
+            "Error" in text or "Exception" in text
+            for class_def in classes
+            for text in map(ast.unparse, class_def.bases)
+        ):
             continue
         try:
             module = importlib.import_module(name(path))
@@ -53,26 +57,28 @@ def exceptions() -> Iterator[type[Exception]]:
             if str(error.name).partition(".")[0] not in NOT_INSTALLED:
                 raise
             continue
-        for one in classes:
-            made = getattr(module, one.name, None)
-            if isinstance(made, type) and issubclass(made, Exception):
-                yield made
+        for class_def in classes:
+            result = getattr(module, class_def.name, None)
+            if isinstance(result, type) and issubclass(result, Exception):
+                yield result
 
 
 @cache
 def found() -> list[type[Exception]]:
     """The root and all these classes, by their names."""
-    return sorted({MqttscopeError, *exceptions()}, key=lambda one: one.__name__)
+    return sorted({MqttscopeError, *exceptions()}, key=lambda exception_class: exception_class.__name__)
 
 
 def test_all_have_one_root() -> None:
     assert len(found()) > 40
-    assert [one for one in found() if not issubclass(one, MqttscopeError)] == []
+    assert [exception_class for exception_class in found() if not issubclass(exception_class, MqttscopeError)] == []
     assert mqttscope.MqttscopeError is MqttscopeError
 
 
 def test_their_names_end_in_error() -> None:
-    assert [one for one in found() if not one.__name__.endswith("Error")] == [Fault]
+    assert [exception_class for exception_class in found() if not exception_class.__name__.endswith("Error")] == [
+        LayoutFault
+    ]
 
 
 def test_the_tree_of_the_docstring_is_that_of_the_classes() -> None:
@@ -86,14 +92,18 @@ def test_the_tree_of_the_docstring_is_that_of_the_classes() -> None:
             assert about, word
             shown[word] = above[len(spaces) - 4]
 
-    def parent(one: type[Exception]) -> str:
-        return next(base.__name__ for base in one.__mro__[1:] if issubclass(base, MqttscopeError))
+    def parent(exception_class: type[Exception]) -> str:
+        return next(base.__name__ for base in exception_class.__mro__[1:] if issubclass(base, MqttscopeError))
 
-    public = [one for one in found() if one not in (MqttscopeError, Fault) and not one.__name__.startswith("_")]
-    assert shown == {one.__name__: parent(one) for one in public}
-    said = {word: about for _, word, about in rows}
-    assert {word for word, about in said.items() if "ValueError" in about} == {
-        one.__name__ for one in public if ValueError in one.__bases__
+    public = [
+        exception_class
+        for exception_class in found()
+        if exception_class not in (MqttscopeError, LayoutFault) and not exception_class.__name__.startswith("_")
+    ]
+    assert shown == {exception_class.__name__: parent(exception_class) for exception_class in public}
+    document = {word: about for _, word, about in rows}
+    assert {word for word, about in document.items() if "ValueError" in about} == {
+        exception_class.__name__ for exception_class in public if ValueError in exception_class.__bases__
     }
 
 
@@ -115,19 +125,19 @@ def made(kind: type[Exception]) -> Exception:
         "RefusedError": (0x87, version),
     }
     if kind.__name__ == "ConversionError":
-        from mqttscope.replay.rewrite.convert import ConversionLossError, Lost
-        from mqttscope.replay.script import Entry, Script
+        from mqttscope.replay.rewrite.convert import ConversionLossError, LostField
+        from mqttscope.replay.script import Script, ScriptEntry
 
         script = Script(Connection(0, "10.0.0.4:51234", "10.0.0.2:1883", "a.pcap", 1, 0))
-        entry = Entry(True, Publish(topic_name="a/b"), "a/b", 0, 0, 7)
-        return kind([Lost(script, entry, ConversionLossError("properties", "3.1.1 has none"))], version)
+        entry = ScriptEntry(True, Publish(topic_name="a/b"), "a/b", 0, 0, 7)
+        return kind([LostField(script, entry, ConversionLossError("properties", "3.1.1 has none"))], version)
     return kind(*arguments.get(kind.__name__, ("it cannot be done",)))
 
 
 def test_all_survive_the_way_to_another_process() -> None:
-    """What `Fault` says never leaves the decoder."""
+    """What `LayoutFault` says never leaves the decoder."""
     for kind in found():
-        if kind is Fault:
+        if kind is LayoutFault:
             continue
         error = made(kind)
         error.add_note("in the second capture")

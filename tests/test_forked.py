@@ -21,16 +21,16 @@ from tests.forked import Forked, Starter, environment
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are forked on Linux alone")
 
 
-def both(*words: Word, given: bytes = b"", **more: Any) -> list[tuple[int, bytes, bytes]]:
+def both(*words: Word, stdin: bytes = b"", **more: Any) -> list[tuple[int, bytes, bytes]]:
     """What a forked and a started program leave."""
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": environment()}
-    found = []
+    rows = []
     for kind in (Forked, subprocess.Popen):
         with kind(command(*words), **{**options, **more}) as process:
             assert getattr(process, "forked", False) is (kind is Forked)
-            out, err = process.communicate(given, 60)
-        found.append((process.returncode, out, err))
-    return found
+            out, err = process.communicate(stdin, 60)
+        rows.append((process.returncode, out, err))
+    return rows
 
 
 @pytest.mark.long
@@ -46,20 +46,20 @@ def both(*words: Word, given: bytes = b"", **more: Any) -> list[tuple[int, bytes
     ids=["clean", "findings", "usage", "unreadable", "input"],
 )
 def test_it_does_what_a_started_one_does(words: tuple[Word, ...], code: int) -> None:
-    one, other = both(*words, given=b"c000\n")
+    row, other = both(*words, stdin=b"c000\n")
 
-    assert one == other
-    assert one[0] == code
+    assert row == other
+    assert row[0] == code
 
 
 def test_it_runs_in_its_folder_with_its_environment(tmp_path: Path) -> None:
     (tmp_path / "a.pcapng").write_bytes(capture("v5-qos").read_bytes())
-    one, other = both(
+    row, other = both(
         "inspect", "a.pcapng", cwd=tmp_path, env=environment({"FORCE_COLOR": "1", "COLUMNS": "60", "NO_COLOR": ""})
     )
 
-    assert one == other
-    assert b"\x1b[" in one[1]
+    assert row == other
+    assert b"\x1b[" in row[1]
 
 
 @pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL]))
@@ -67,7 +67,7 @@ def test_signals_end_it(number: signal.Signals) -> None:
     if number != signal.SIGKILL and signal.getsignal(number) == signal.SIG_IGN:
         pytest.skip("programs that are started here ignore it, as they do with nohup")
     data = capture("v5-qos").read_bytes()
-    found = []
+    pairs = []
     for kind in (Forked, subprocess.Popen):
         with kind(
             command("inspect", "-", "--format", "jsonl"),
@@ -80,9 +80,9 @@ def test_signals_end_it(number: signal.Signals) -> None:
             assert process.stdout.readline()
             assert process.poll() is None
             process.send_signal(number)
-            found.append((process.wait(30), process.communicate()[1]))
+            pairs.append((process.wait(30), process.communicate()[1]))
 
-    assert found[0] == found[1]
+    assert pairs[0] == pairs[1]
 
 
 @pytest.mark.long
@@ -91,10 +91,10 @@ def test_output_that_cannot_be_written(full: bool) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as gone, open("/dev/full", "wb") as device:
-        one, other = both("rules", stdout=device if full else gone)
+        row, other = both("rules", stdout=device if full else gone)
 
-    assert one == other
-    assert one[0] == (2 if full else 0)
+    assert row == other
+    assert row[0] == (2 if full else 0)
 
 
 def test_what_a_run_changes_stays_with_it() -> None:
@@ -109,34 +109,36 @@ def test_what_a_run_changes_stays_with_it() -> None:
 
 def test_it_is_our_child_and_in_our_group_or_a_session_of_its_own() -> None:
     for session in (False, True):
-        with Forked(command("decode", "-"), stdin=subprocess.PIPE, env=environment(), start_new_session=session) as one:
-            fields = Path(f"/proc/{one.pid}/stat").read_text().rpartition(")")[2].split()
+        with Forked(
+            command("decode", "-"), stdin=subprocess.PIPE, env=environment(), start_new_session=session
+        ) as process:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
             deadline = time.monotonic() + 20
-            while session and os.getsid(one.pid) != one.pid and time.monotonic() < deadline:
+            while session and os.getsid(process.pid) != process.pid and time.monotonic() < deadline:
                 time.sleep(0.01)
             assert int(fields[1]) == os.getpid()
-            assert (os.getsid(one.pid) == one.pid) is session
-            one.communicate(b"")
-            assert one.returncode == 0
+            assert (os.getsid(process.pid) == process.pid) is session
+            process.communicate(b"")
+            assert process.returncode == 0
     # Others that lose their parent are none of ours.
     with pytest.raises(ChildProcessError):
-        os.waitpid(one.pid, 0)
+        os.waitpid(process.pid, 0)
 
 
 def test_no_descriptor_of_others_is_left_open_in_it() -> None:
     """A program that would hold the other end of a pipe would keep its reader waiting."""
     reader, writer = os.pipe()
     with (
-        Forked(command("decode", "-"), stdin=subprocess.PIPE, stdout=writer, env=environment()) as one,
+        Forked(command("decode", "-"), stdin=subprocess.PIPE, stdout=writer, env=environment()) as process,
         Forked(command("decode", "-"), stdin=subprocess.PIPE, env=environment()) as two,
     ):
         os.close(writer)
-        one.communicate(b"c000\n", 30)
+        process.communicate(b"c000\n", 30)
         with os.fdopen(reader, "rb") as shown:
             assert b"PINGREQ" in shown.read()
-        found = sorted(int(path.name) for path in Path(f"/proc/{two.pid}/fd").iterdir())
-        assert found[:3] == [0, 1, 2]
-        assert not any("socket" in os.readlink(f"/proc/{two.pid}/fd/{number}") for number in found[3:])
+        numbers = sorted(int(path.name) for path in Path(f"/proc/{two.pid}/fd").iterdir())
+        assert numbers[:3] == [0, 1, 2]
+        assert not any("socket" in os.readlink(f"/proc/{two.pid}/fd/{number}") for number in numbers[3:])
 
 
 @pytest.mark.long
@@ -159,12 +161,12 @@ def test_what_a_fork_cannot_have_is_started(change: Callable[[], dict[str, Any]]
 
 @pytest.mark.long
 def test_a_starter_that_has_ended_is_an_error() -> None:
-    made = Starter()
-    made._process.kill()
-    made._process.wait()
+    starter = Starter()
+    starter._process.kill()
+    starter._process.wait()
     with pytest.raises((RuntimeError, OSError), match=r"ended|Broken pipe|reset"):
-        made.start(command("decode", "c000"), "/", environment(), 0, 1, 2, session=False)  # type: ignore[arg-type]
-    made.close()
+        starter.start(command("decode", "c000"), "/", environment(), 0, 1, 2, session=False)  # type: ignore[arg-type]
+    starter.close()
 
 
 @pytest.mark.long

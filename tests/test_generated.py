@@ -21,19 +21,19 @@ from tests.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
-def made() -> dict[Path, str]:
+def generated() -> dict[Path, str]:
     """All generated files by path."""
     return generate.generated()
 
 
 def test_completions_the_reference_and_the_pages_of_rules_and_states_are_generated(
-    made: dict[Path, str],
+    generated: dict[Path, str],
 ) -> None:
-    assert {str(path.relative_to(ROOT)) for path in made} == {
+    assert {str(path.relative_to(ROOT)) for path in generated} == {
         "completions/mqttscope.bash", "completions/_mqttscope", "completions/mqttscope.fish", "docs/cli.md",
         "mqttscope/analysis/columns.json", "docs/states.md", "docs/conformance.md", "docs/evidence.md",
         "docs/captures.md", "docs/rules/README.md", "docs/filter-fields.md",
-        "docs/mutations.md", "docs/configuration.md",
+        "docs/mutations.md", "docs/configuration.md", "docs/performance.md",
         "docs/man/mqttscope.1",
         *(f"docs/man/mqttscope-{'-'.join(names)}.1" for names in generate.command_names()),
         *(f"docs/rules/{code}.md" for code in all_rules()),
@@ -41,9 +41,9 @@ def test_completions_the_reference_and_the_pages_of_rules_and_states_are_generat
     }  # fmt: skip
 
 
-def test_no_other_files_lie_beside_them(made: dict[Path, str]) -> None:
-    assert {path for path in (ROOT / "completions").iterdir() if path.is_file()} <= set(made)
-    assert set((ROOT / "docs" / "rules").iterdir()) <= set(made), "run make generate"
+def test_no_other_files_lie_beside_them(generated: dict[Path, str]) -> None:
+    assert {path for path in (ROOT / "completions").iterdir() if path.is_file()} <= set(generated)
+    assert set((ROOT / "docs" / "rules").iterdir()) <= set(generated), "run make generate"
 
 
 def test_the_reference_has_every_command_and_option() -> None:
@@ -54,13 +54,13 @@ def test_the_reference_has_every_command_and_option() -> None:
     assert "--mqtt-version" in text
 
 
-def test_manual_pages_are_read_by_man(made: dict[Path, str], tmp_path: Path) -> None:
-    text = made[ROOT / "docs/man/mqttscope-explain.1"]
+def test_manual_pages_are_read_by_man(generated: dict[Path, str], tmp_path: Path) -> None:
+    text = generated[ROOT / "docs/man/mqttscope-explain.1"]
 
     assert ".SH EXAMPLES" in text
     assert "mqttscope explain site.pcapng \\-\\-client 'pump\\-*'" in text
     groff = tools.program("groff")
-    for path, page in made.items():
+    for path, page in generated.items():
         if path.suffix == ".1":
             done = subprocess.run(
                 [groff, "-man", "-Tascii", "-ww", "-b"], input=page, capture_output=True, text=True, check=False
@@ -80,9 +80,9 @@ def test_diagrams_are_made_of_the_tables() -> None:
 
 
 @pytest.fixture
-def elsewhere(made: dict[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def elsewhere(generated: dict[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Another checkout without any generated file; what belongs there is not made again, which takes seconds."""
-    files = {tmp_path / path.relative_to(ROOT): text for path, text in made.items()}
+    files = {tmp_path / path.relative_to(ROOT): text for path, text in generated.items()}
     monkeypatch.setattr(generate, "ROOT", tmp_path)
     monkeypatch.setattr(generate, "generated", lambda: files)
     return tmp_path
@@ -114,9 +114,9 @@ def test_the_page_of_a_rule_that_is_gone_is_an_error(elsewhere: Path, capsys: py
 
 
 def test_everything_is_fresh(
-    made: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    generated: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(generate, "generated", lambda: made)
+    monkeypatch.setattr(generate, "generated", lambda: generated)
 
     assert generate.main(["--check"]) == 0, "run make generate"
     assert capsys.readouterr() == ("", "")

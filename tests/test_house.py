@@ -78,9 +78,9 @@ def written(modules: Iterable[ast.Module]) -> set[str]:
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef):
                 names |= {
-                    one.target.id
-                    for one in node.body
-                    if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+                    stmt.target.id
+                    for stmt in node.body
+                    if isinstance(stmt, ast.AnnAssign) and isinstance(stmt.target, ast.Name)
                 }
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
                 names.add(node.attr)
@@ -124,13 +124,13 @@ def never_read(product: list[ast.Module]) -> set[str]:
 
 def lists(text: str) -> dict[str, set[str]]:
     """The names below each heading."""
-    found: dict[str, set[str]] = {}
+    texts: dict[str, set[str]] = {}
     for line in filter(None, text.splitlines()):
         if line.startswith("#"):
-            found[line.lstrip("# ")] = names = set[str]()
+            texts[line.lstrip("# ")] = names = set[str]()
         else:
             names.update(line.split())
-    return found
+    return texts
 
 
 @pytest.fixture(scope="module")

@@ -80,9 +80,9 @@ def python(tmp_path: Path, dependencies: Path) -> Path:
 
 
 def environment(**variables: str) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
+    texts = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PIP_"))}
     # "0" means no isolation: pip reads this variable as the value of build_isolation.
-    return {**kept, "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", **variables}
+    return {**texts, "PIP_NO_INDEX": "1", "PIP_NO_BUILD_ISOLATION": "0", **variables}
 
 
 def ask(python: Path, *extras: str, **variables: str) -> str:
@@ -146,6 +146,7 @@ def test_the_command_is_that_of_the_origin_and_works(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_packages_are_named_if_the_wheel_is_gone(wheels: Path, python: Path, tmp_path: Path) -> None:
     (wheel,) = wheels.glob("*.whl")
     moved = tmp_path / wheel.name
@@ -169,6 +170,7 @@ def name(requirement: str) -> str:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_an_environment_of_uv_has_no_pip(wheels: Path, python: Path) -> None:
     (wheel,) = wheels.glob("*.whl")
     install(python, wheel)
@@ -196,7 +198,7 @@ def test_the_commands_of_the_page_install(checkout: Path, python: Path) -> None:
     shown = shell(script, checkout, PATH=f"{python.parent}:{os.environ['PATH']}")
 
     assert len(commands) >= 5
-    assert shown.splitlines()[-1].startswith(f"mqttscope {__version__}")
+    assert shown.splitlines()[-2].startswith(f"mqttscope {__version__}")
 
 
 def test_this_copy_is_editable() -> None:
@@ -229,7 +231,7 @@ def test_no_message_has_a_command_of_its_own() -> None:
     texts = {path: path.read_text("utf-8") for path in (ROOT / "mqttscope").rglob("*.py")}
     commands = {path: set(re.findall(r"pip install ([^)`\s]+)", text)) for path, text in texts.items()}
 
-    assert {found for words in commands.values() for found in words} == {
+    assert {word for words in commands.values() for word in words} == {
         "cbor2",
         "lz4",
         "msgpack",

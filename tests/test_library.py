@@ -35,20 +35,26 @@ WIDTH = 118
 SHOWN_METHODS = ("__iter__", "__getitem__", "__len__", "__enter__", "__aenter__")
 
 
-def signature(made: Any) -> str:
+def signature(result: Any) -> str:
     """A signature as it is written in the source."""
     parts: list[str] = []
-    for one in inspect.signature(made).parameters.values():
-        if one.name in ("self", "cls"):
+    for parameter in inspect.signature(result).parameters.values():
+        if parameter.name in ("self", "cls"):
             continue
-        if one.kind is one.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
+        if parameter.kind is parameter.KEYWORD_ONLY and not any(part.startswith("*") for part in parts):
             parts.append("*")
-        stars = "*" if one.kind is one.VAR_POSITIONAL else "**" if one.kind is one.VAR_KEYWORD else ""
-        value = str(one.default) if isinstance(one.default, StrEnum) else one.default
-        default = "" if one.default is one.empty else f" = {value!r}"
-        parts.append(f"{stars}{one.name}: {one.annotation}{default}")
-    found = inspect.signature(made).return_annotation
-    back = "" if found in (inspect.Signature.empty, None, "None") else f" -> {found}"
+        stars = (
+            "*"
+            if parameter.kind is parameter.VAR_POSITIONAL
+            else "**"
+            if parameter.kind is parameter.VAR_KEYWORD
+            else ""
+        )
+        value = str(parameter.default) if isinstance(parameter.default, StrEnum) else parameter.default
+        default = "" if parameter.default is parameter.empty else f" = {value!r}"
+        parts.append(f"{stars}{parameter.name}: {parameter.annotation}{default}")
+    return_annotation = inspect.signature(result).return_annotation
+    back = "" if return_annotation in (inspect.Signature.empty, None, "None") else f" -> {return_annotation}"
     return f"({', '.join(parts)}){back}"
 
 
@@ -57,19 +63,19 @@ def members(kind: type) -> Iterator[str]:
     for owner in reversed(kind.__mro__):
         if not owner.__module__.startswith("mqttscope."):
             continue
-        hidden = {one.name for one in dataclasses.fields(owner) if not one.compare} if is_plain(owner) else set()
+        hidden = {field.name for field in dataclasses.fields(owner) if not field.compare} if is_plain(owner) else set()
         for name, annotation in inspect.get_annotations(owner).items():
             if not name.startswith("_") and name not in hidden:
                 yield f"    {name}: {annotation}"
         yield from made_at_first(owner)
-        for name, made in vars(owner).items():
+        for name, var in vars(owner).items():
             if name.startswith("_") and name not in SHOWN_METHODS:
                 continue
-            if isinstance(made, property):
-                yield f"    {name}: {inspect.signature(made.fget).return_annotation}"  # type: ignore[arg-type]
-            elif inspect.isfunction(made):
-                waits = "async " if inspect.iscoroutinefunction(made) else ""
-                yield f"    {waits}{name}{signature(made)}"
+            if isinstance(var, property):
+                yield f"    {name}: {inspect.signature(var.fget).return_annotation}"  # type: ignore[arg-type]
+            elif inspect.isfunction(var):
+                waits = "async " if inspect.iscoroutinefunction(var) else ""
+                yield f"    {waits}{name}{signature(var)}"
 
 
 def is_plain(kind: type) -> bool:
@@ -91,20 +97,20 @@ def made_at_first(kind: type) -> Iterator[str]:
 def stable() -> str:
     """All stable names, with their signatures."""
     lines = []
-    for name, made in offered():
-        if not inspect.isclass(made):
-            lines.append(f"{name}: str" if isinstance(made, str) else f"{name}{signature(made)}")
-        elif issubclass(made, Exception):
-            lines.append(f"{name}({', '.join(one.__name__ for one in made.__bases__)})")
+    for name, result in offered():
+        if not inspect.isclass(result):
+            lines.append(f"{name}: str" if isinstance(result, str) else f"{name}{signature(result)}")
+        elif issubclass(result, Exception):
+            lines.append(f"{name}({', '.join(base.__name__ for base in result.__bases__)})")
         else:
-            written = "" if dataclasses.is_dataclass(made) or name in MADE_HERE else signature(made.__init__)
-            lines += [f"class {name}{written}", *members(made)]
+            written = "" if dataclasses.is_dataclass(result) or name in MADE_HERE else signature(result.__init__)
+            lines += [f"class {name}{written}", *members(result)]
 
     def wrapped(line: str) -> str:
         more = " " * (len(line) - len(line.lstrip()) + 8)
-        kept = re.sub("(?<=[^, ]) ", "\0", line)  # lines end after commas
-        made = textwrap.fill(kept, WIDTH, subsequent_indent=more, break_long_words=False, break_on_hyphens=False)
-        return made.replace("\0", " ")
+        text = re.sub("(?<=[^, ]) ", "\0", line)  # lines end after commas
+        new_text = textwrap.fill(text, WIDTH, subsequent_indent=more, break_long_words=False, break_on_hyphens=False)
+        return new_text.replace("\0", " ")
 
     return "\n".join(map(wrapped, lines)) + "\n"
 
@@ -118,11 +124,11 @@ def test_names_and_signatures_are_those_of_the_page() -> None:
 def offered() -> Iterator[tuple[str, Any]]:
     """All that is offered, by the name under which it is; a folder stands for what it offers."""
     for name in mqttscope.__all__:
-        made = getattr(mqttscope, name)
-        if inspect.ismodule(made) and not callable(made):
-            yield from ((f"{name}.{inner}", getattr(made, inner)) for inner in made.__all__)
+        result = getattr(mqttscope, name)
+        if inspect.ismodule(result) and not callable(result):
+            yield from ((f"{name}.{inner}", getattr(result, inner)) for inner in result.__all__)
         else:
-            yield name, made
+            yield name, result
 
 
 def test_names_are_sorted_and_exist() -> None:
@@ -137,7 +143,7 @@ def test_names_are_sorted_and_exist() -> None:
 def test_each_name_is_explained_on_the_page() -> None:
     explained = TEXT.partition("## The stable names")[0]
     left = {"lake.LakeError", "__version__", "CaptureError", "Event", "Replayed", "Served"}
-    assert [one for one, _ in offered() if one not in explained and one not in left] == []
+    assert [text for text, _ in offered() if text not in explained and text not in left] == []
 
 
 @pytest.mark.parametrize(("example", "printed"), [*EXAMPLES, *PARTS])
@@ -170,20 +176,20 @@ def loaded(script: str) -> set[str]:
 def test_who_checks_types_sees_each_name_and_no_other(package: ModuleType) -> None:
     """A module with `__getattr__` has every name for a type checker, misspelled ones too."""
     body = ast.parse(inspect.getsource(package)).body
-    assert not any(isinstance(one, ast.FunctionDef) and one.name == "__getattr__" for one in body)
-    seen = [one for one in body if isinstance(one, ast.If) and ast.unparse(one.test) == "TYPE_CHECKING"]
-    always = [one for one in body if isinstance(one, ast.Assign | ast.ImportFrom)]
-    imported = [one for part in (*always, *(line for one in seen for line in one.body)) for one in ast.walk(part)]
-    names = {one.asname or one.name for one in imported if isinstance(one, ast.alias)}
-    names |= {one.id for one in imported if isinstance(one, ast.Name)}
+    assert not any(isinstance(stmt, ast.FunctionDef) and stmt.name == "__getattr__" for stmt in body)
+    seen = [stmt for stmt in body if isinstance(stmt, ast.If) and ast.unparse(stmt.test) == "TYPE_CHECKING"]
+    always = [stmt for stmt in body if isinstance(stmt, ast.Assign | ast.ImportFrom)]
+    imported = [node for part in (*always, *(line for each in seen for line in each.body)) for node in ast.walk(part)]
+    names = {node.asname or node.name for node in imported if isinstance(node, ast.alias)}
+    names |= {node.id for node in imported if isinstance(node, ast.Name)}
     assert set(package.__all__) <= names
-    assert any(isinstance(one, ast.If) and ast.unparse(one.test) == "not TYPE_CHECKING" for one in body)
+    assert any(isinstance(stmt, ast.If) and ast.unparse(stmt.test) == "not TYPE_CHECKING" for stmt in body)
 
 
 def test_importing_loads_nothing() -> None:
     before, after = loaded(""), loaded("import mqttscope\ndir(mqttscope)")
 
-    assert {one for one in after if one.startswith("mqttscope")} == {"mqttscope", "mqttscope.errors"}
+    assert {text for text in after if text.startswith("mqttscope")} == {"mqttscope", "mqttscope.errors"}
     # Not even of the standard library.
     assert after - before <= {"mqttscope", "mqttscope.errors", "__future__"}
 
@@ -196,11 +202,11 @@ for packet in mqttscope.open("captures/v5-qos/capture.pcapng"):
 mqttscope.lint("captures/v5-qos/capture.pcapng")
 mqttscope.decode(b"\\xc0\\0")
 """
-    found = {name.partition(".")[0] for name in loaded(script)}
+    texts = {name.partition(".")[0] for name in loaded(script)}
 
-    assert not found & {"pyarrow", "msgspec", "duckdb", "pandas", "polars", "pyspark", "cbor2", "msgpack"}
+    assert not texts & {"pyarrow", "msgspec", "duckdb", "pandas", "polars", "pyspark", "cbor2", "msgpack"}
     # Nor what is of the command line.
-    assert not found & {"click", "rich", "pyshark", "asyncio", "pytest"}
+    assert not texts & {"click", "rich", "pyshark", "asyncio", "pytest"}
 
 
 def test_opening_a_lake_loads_what_is_asked_of_it(tmp_path: Path) -> None:
@@ -210,8 +216,8 @@ def test_opening_a_lake_loads_what_is_asked_of_it(tmp_path: Path) -> None:
     write_lake([ROOT / "captures" / "v5-qos" / "capture.pcapng"], tmp_path / "lake")
     opened = f"import mqttscope\nlake = mqttscope.lake.open({str(tmp_path / 'lake')!r})\n"
     optional = {"pyarrow", "msgspec", "duckdb", "pandas", "polars", "pyspark", "deltalake", "click"}
-    assert {one.partition(".")[0] for one in loaded(opened)} & optional == set()
-    asked = {one.partition(".")[0] for one in loaded(f"{opened}lake.sql('select 1').to_duckdb().fetchall()")}
+    assert {text.partition(".")[0] for text in loaded(opened)} & optional == set()
+    asked = {text.partition(".")[0] for text in loaded(f"{opened}lake.sql('select 1').to_duckdb().fetchall()")}
     assert asked & optional <= {"duckdb", "pandas"}
 
 

@@ -79,27 +79,27 @@ def test_the_examples_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{Path(tools.program('mosquitto')).parent}")
     tools.package("paho.mqtt.client")
     (tmp_path / "site.pcapng").write_bytes(capture("v311-qos").read_bytes())
-    tests = [one for one in EXAMPLES if "def test_the_device" in one]
+    tests = [example for example in EXAMPLES if "def test_the_device" in example]
     assert len(tests) == 3
-    (conftest,) = [one for one in EXAMPLES if "def broker_port" in one]
-    said = run(tmp_path, "\n\n".join(tests), conftest=conftest)
+    (conftest,) = [example for example in EXAMPLES if "def broker_port" in example]
+    text = run(tmp_path, "\n\n".join(tests), conftest=conftest)
 
-    assert "3 passed" in said, said
+    assert "3 passed" in text, text
 
 
 @pytest.mark.broker
 def test_a_client_that_misbehaves_fails_the_test(tmp_path: Path, broker: rig.Broker) -> None:
-    said = run(tmp_path, CONFORMS % "", port=broker.port)
+    text = run(tmp_path, CONFORMS % "", port=broker.port)
 
-    assert "1 failed" in said
-    assert "error[PUB103]: PUBLISH topic name 'a/#' has the wildcard '#'" in said
-    assert "breaks 3.1.1 MQTT-3.3.2-2" in said
+    assert "1 failed" in text
+    assert "error[PUB103]: PUBLISH topic name 'a/#' has the wildcard '#'" in text
+    assert "breaks 3.1.1 MQTT-3.3.2-2" in text
     # On a busy machine a section may say that findings came late.
-    assert said.count("error[PUB103]") == 1, said
+    assert text.count("error[PUB103]") == 1, text
     # The lines of the test are shown, and none of the proxy.
-    assert ">       proxy.assert_conformant()" in said or ">   proxy.assert_conformant()" in said
+    assert ">       proxy.assert_conformant()" in text or ">   proxy.assert_conformant()" in text
     for other in ("raise AssertionError", "service.py", "pytest_plugin.py"):
-        assert other not in said
+        assert other not in text
 
 
 @pytest.mark.broker
@@ -158,11 +158,11 @@ def test_a_failure_that_was_expected_hides_no_findings(tmp_path: Path, broker: r
 @pytest.mark.broker
 def test_findings_are_shown_when_a_test_fails_for_another_reason(tmp_path: Path, broker: rig.Broker) -> None:
     fine = (MISBEHAVES % "").removeprefix(PREAMBLE).replace("test_it", "test_fine")
-    said = run(tmp_path, MISBEHAVES % "" + "    assert 'this' == 'that'\n" + fine, port=broker.port)
+    text = run(tmp_path, MISBEHAVES % "" + "    assert 'this' == 'that'\n" + fine, port=broker.port)
 
-    assert "1 failed, 1 passed" in said
-    assert re.search(r"^-+ mqttscope 127\.0\.0\.1:\d+ -+$", said, re.M)
-    assert said.count("error[PUB103]") == 1
+    assert "1 failed, 1 passed" in text
+    assert re.search(r"^-+ mqttscope 127\.0\.0\.1:\d+ -+$", text, re.M)
+    assert text.count("error[PUB103]") == 1
 
 
 @pytest.mark.long
@@ -179,9 +179,9 @@ def test_the_broker_may_be_in_the_settings_or_at_the_marker(tmp_path: Path, brok
         "        misbehave(proxy.port)\n"
         "        assert [one.rule for one in proxy.findings()] == ['PUB103']\n"
     )
-    said = run(tmp_path, test, settings=f"mqtt_upstream = mqtt://127.0.0.1:{broker.port}")
+    text = run(tmp_path, test, settings=f"mqtt_upstream = mqtt://127.0.0.1:{broker.port}")
 
-    assert "2 passed" in said
+    assert "2 passed" in text
 
 
 def test_loading_the_plugin_loads_nothing_else() -> None:
@@ -207,7 +207,7 @@ def test_pytest_finds_the_plugin() -> None:
 
 
 def test_a_proxy_without_an_answer_is_the_trouble_of_one_test(tmp_path: Path, broker: rig.Broker) -> None:
-    said = run(
+    text = run(
         tmp_path,
         "def test_it(mqtt_proxy, broker_port):\n"
         "    proxy = mqtt_proxy(f'mqtt://127.0.0.1:{broker_port}')\n"
@@ -220,8 +220,8 @@ def test_a_proxy_without_an_answer_is_the_trouble_of_one_test(tmp_path: Path, br
         port=broker.port,
     )
 
-    assert "the proxy gives no answer: TimeoutError()" in said
-    assert "1 failed, 1 passed" in said
+    assert "the proxy does not answer: TimeoutError()" in text
+    assert "1 failed, 1 passed" in text
 
 
 @pytest.mark.broker
@@ -247,17 +247,17 @@ def test_the_configuration_of_the_project_counts(name: str, text: str, tmp_path:
     both = (
         CONFORMS % "" + "\n\n" + (CONFORMS % ", config=False").removeprefix(PREAMBLE).replace("test_it", "test_without")
     )
-    said = run(folder, both, port=broker.port)
+    shown_text = run(folder, both, port=broker.port)
 
-    assert "1 failed, 1 passed" in said
-    assert "FAILED test_it.py::test_without" in said
+    assert "1 failed, 1 passed" in shown_text
+    assert "FAILED test_it.py::test_without" in shown_text
 
 
 @pytest.mark.broker
 def test_the_baseline_and_the_profile_of_the_project_count(tmp_path: Path, broker: rig.Broker) -> None:
     (tmp_path / "mqttscope.toml").write_text('[lint]\nbaseline = "known.json"\n')
     test = (CONFORMS % "").replace("    proxy.assert", "    proxy.write('it.pcapng')\n    proxy.assert")
-    assert "known.json: No such file or directory; --update-baseline makes it" in run(tmp_path, test, port=broker.port)
+    assert "known.json: No such file or directory; --update-baseline" in run(tmp_path, test, port=broker.port)
     (tmp_path / "mqttscope.toml").write_text("")
     assert "1 failed" in run(tmp_path, test, port=broker.port)
     done = invoke("lint", tmp_path / "it.pcapng", "--baseline", tmp_path / "known.json", "--update-baseline")
@@ -268,9 +268,9 @@ def test_the_baseline_and_the_profile_of_the_project_count(tmp_path: Path, broke
     profile = 'dated = 2026-11-21\ntitle = "Ours"\n[limits]\nminimum_keep_alive = 1000\n'
     (tmp_path / "ours.toml").write_text(profile)
     (tmp_path / "mqttscope.toml").write_text('[lint]\nprofile = "ours.toml"\nignore = ["PUB103"]\nfail-on = "info"\n')
-    said = run(tmp_path, test, port=broker.port)
-    assert "1 failed" in said
-    assert "Ours (2026-11-21)" in said
+    text = run(tmp_path, test, port=broker.port)
+    assert "1 failed" in text
+    assert "Ours (2026-11-21)" in text
 
 
 @pytest.mark.long
@@ -286,7 +286,7 @@ def test_arguments_come_before_the_configuration(tmp_path: Path, broker: rig.Bro
 def test_rules_that_are_given_run_beside_those_of_the_project(tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text('[lint]\nselect = ["ALL"]\nignore = ["ALL"]\n')
     (tmp_path / "one.toml").write_text('[lint]\nselect = ["PUB101"]\nignore = ["KAL201"]\n')
-    said = run(
+    text = run(
         tmp_path,
         "import pytest\n"
         "import mqttscope.errors\n"
@@ -300,12 +300,12 @@ def test_rules_that_are_given_run_beside_those_of_the_project(tmp_path: Path) ->
         "    given = mqtt_proxy(broker, config='one.toml', rules=[find('KAL201')]).rules\n"
         "    assert given == ['KAL201', 'PUB101'], given\n",
     )
-    assert "1 passed" in said, said
+    assert "1 passed" in text, text
 
 
 def test_rules_of_ones_own_are_selected_and_ignored_by_name(tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text('[lint]\nselect = ["PUB101"]\n')
-    said = run(
+    text = run(
         tmp_path,
         "from mqttscope.lint.finding import Severity\n"
         "from mqttscope.lint.rule import Rule\n"
@@ -325,28 +325,28 @@ def test_rules_of_ones_own_are_selected_and_ignored_by_name(tmp_path: Path) -> N
         "    assert rules(rules=[OwnRule], ignore=['ALL']) == ['PUB101']\n"
         "    assert rules(rules=[OwnRule()], ignore=['PUB101']) == ['OWN101']\n",
     )
-    assert "1 passed" in said, said
+    assert "1 passed" in text, text
 
 
 def test_a_wrong_configuration_is_said(tmp_path: Path) -> None:
     (tmp_path / "mqttscope.toml").write_text("[lint]\nselct = []\n")
-    said = run(tmp_path, CONFORMS % "")
+    text = run(tmp_path, CONFORMS % "")
 
-    assert "mqttscope.toml: lint.selct is an unknown key; did you mean select?" in said
+    assert "mqttscope.toml: lint.selct is an unknown key; did you mean select?" in text
 
 
 @pytest.mark.broker
 def test_an_expired_suppression_is_said_with_what_it_does_not_suppress(tmp_path: Path, broker: rig.Broker) -> None:
     entry = '[[lint.suppress]]\nrules = ["PUB103"]\nreason = "known"\nexpires = 2020-01-01\n'
     (tmp_path / "mqttscope.toml").write_text(entry)
-    said = run(tmp_path, CONFORMS % "", port=broker.port)
+    text = run(tmp_path, CONFORMS % "", port=broker.port)
 
-    assert "1 failed" in said
-    assert "the suppression expired on 2020-01-01; its findings count again" in said
+    assert "1 failed" in text
+    assert "the suppression expired on 2020-01-01 and has no effect" in text
 
 
 def test_a_test_whose_client_never_connects_fails(tmp_path: Path) -> None:
-    said = run(
+    text = run(
         tmp_path,
         "def test_it(mqtt_proxy):\n"
         "    mqtt_proxy('mqtt://127.0.0.1:1').assert_conformant()\n"
@@ -354,8 +354,8 @@ def test_a_test_whose_client_never_connects_fails(tmp_path: Path) -> None:
         "    mqtt_proxy('mqtt://127.0.0.1:1').assert_conformant(require_packets=0)\n",
     )
 
-    assert "1 failed, 1 passed" in said
-    assert "nothing to judge: no client connected to 127.0.0.1:" in said
+    assert "1 failed, 1 passed" in text
+    assert "nothing to judge: no client connected to 127.0.0.1:" in text
 
 
 EXPECTS = (
@@ -374,21 +374,21 @@ def test_expectations_of_what_passes_a_proxy(tmp_path: Path, broker: rig.Broker)
         "absent('connack')": "1 packet passed with type 'connack'",
         "assert_conformant()": "the traffic does not conform",
         "never('OPS')": "ArgumentError: OPS does not run",
-        "never('PUB999')": "UnknownRuleError: 'PUB999' is no rule code",
+        "never('PUB999')": "UnknownRuleError: 'PUB999' is not a rule code",
     }
     cases = [EXPECTS % ("", call) for call in calls]
     cases += [
         EXPECTS % (", extend_select=['OPS']", "never('OPS107')"),
         EXPECTS % ("", "expect('publish', payload='x')"),
     ]
-    tests = [one.replace("test_it", f"test_{at}") for at, one in enumerate(cases)]
-    said = run(tmp_path, PREAMBLE + "\n".join(tests), port=broker.port)
+    tests = [case.replace("test_it", f"test_{at}") for at, case in enumerate(cases)]
+    text = run(tmp_path, PREAMBLE + "\n".join(tests), port=broker.port)
 
-    assert f"{len(calls)} failed, 2 passed" in said, said
-    for one in calls.values():
-        assert one in said
+    assert f"{len(calls)} failed, 2 passed" in text, text
+    for other_call in calls.values():
+        assert other_call in text
     for module in ("expectations.py", "catalogue.py", "service.py"):
-        assert module not in said, "its lines are left out of the traceback"
+        assert module not in text, "its lines are left out of the traceback"
 
 
 def test_expectations_of_captures(tmp_path: Path) -> None:
@@ -408,11 +408,11 @@ def test_expectations_of_captures(tmp_path: Path) -> None:
         "def test_fails(mqtt_capture):\n"
         "    mqtt_capture('device.pcapng').never('PUB101')\n"
     )
-    said = run(tmp_path, test)
+    text = run(tmp_path, test)
 
-    assert "2 failed, 3 passed" in said, said
-    assert "select: these arguments are for the proxy that mqtt_capture makes" in said
-    assert "error[PUB101]" in said
+    assert "2 failed, 3 passed" in text, text
+    assert "select: these arguments are for the proxy that mqtt_capture makes" in text
+    assert "error[PUB101]" in text
 
 
 def test_a_stand_in_plays_the_broker(tmp_path: Path) -> None:
@@ -431,21 +431,21 @@ def test_a_stand_in_plays_the_broker(tmp_path: Path) -> None:
         "def test_not_looked_at(mqtt_replay_broker):\n"
         "    mqtt_replay_broker('site.pcapng')\n"
     )
-    said = run(tmp_path, PREAMBLE + test)
+    text = run(tmp_path, PREAMBLE + test)
 
-    assert "1 failed, 2 passed" in said, said
-    assert "mqttscope stand-in 127.0.0.1:" in said
-    assert "the recording has no connection for this client" in said
+    assert "1 failed, 2 passed" in text, text
+    assert "mqttscope stand-in 127.0.0.1:" in text
+    assert "the recording has no (further) connection for this client" in text
 
 
 WRONG = {
     "mqtt_replay_broker('site.pcapng')": "CaptureNotFoundError: site.pcapng does not exist in {folder}",
     "mqtt_capture('nofile.pcapng')": "CaptureNotFoundError: nofile.pcapng does not exist in {folder}",
-    "mqtt_proxy('mqtt://127.0.0.1:9', rules=[int])": "ArgumentError: <class 'int'> is no rule",
+    "mqtt_proxy('mqtt://127.0.0.1:9', rules=[int])": "ArgumentError: <class 'int'> is not a rule",
     "mqtt_replay_broker('test_it.py')": "NothingRecordedError: no connection can be replayed; ",
     "mqtt_proxy()": "mqtt_proxy needs the URL of a broker: an argument, the marker or mqtt_upstream",
     **{
-        f"mqtt_proxy('mqtt://127.0.0.1:9', config={config!r})": "ArgumentError: config takes the path of a file"
+        f"mqtt_proxy('mqtt://127.0.0.1:9', config={config!r})": "ArgumentError: config must be the path of a file"
         for config in (5, None, "")
     },
 }
@@ -454,11 +454,11 @@ WRONG = {
 
 def test_what_is_asked_wrongly_is_one_line_and_none_of_the_library(tmp_path: Path) -> None:
     tests = [f"def test_{at}({call.partition('(')[0]}):\n    {call}\n" for at, call in enumerate(WRONG)]
-    said = run(tmp_path, "".join(tests))
+    text = run(tmp_path, "".join(tests))
 
-    assert f"{len(WRONG)} failed" in said
-    for told in WRONG.values():
-        assert told.format(folder=tmp_path) in said
-    assert said.count("ArgumentError: config takes the path of a file") >= 3, said
+    assert f"{len(WRONG)} failed" in text
+    for reported_text in WRONG.values():
+        assert reported_text.format(folder=tmp_path) in text
+    assert text.count("ArgumentError: config must be the path of a file") >= 3, text
     for source in ("pytest_plugin.py", "given_rules.py", "recorded.py", "captures.py", "contextlib.py", "raise "):
-        assert source not in said, said
+        assert source not in text, text

@@ -59,7 +59,7 @@ def test_actions_are_pinned_by_commit_and_named_by_version() -> None:
             pins.setdefault(action, set()).add((commit, comment))
 
     assert used
-    assert {action: len(found) for action, found in pins.items()} == dict.fromkeys(pins, 1)
+    assert {action: len(pin) for action, pin in pins.items()} == dict.fromkeys(pins, 1)
 
 
 def test_no_job_may_do_more_than_it_needs() -> None:
@@ -201,7 +201,7 @@ def test_the_portable_tests_import_nothing_that_posix_alone_has() -> None:
         for node in ast.parse(path.read_text("utf-8")).body:
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
-            if found := POSIX_MODULES & set(names):
-                imported[path.relative_to(ROOT).as_posix()] = found
+            if texts := POSIX_MODULES & set(names):
+                imported[path.relative_to(ROOT).as_posix()] = texts
 
     assert imported == {}

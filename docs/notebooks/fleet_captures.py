@@ -30,7 +30,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mqtt.properties import Properties
 from mqttscope.net.frame import Frame
-from mqttscope.transport.wire import Endpoint, Wire
+from mqttscope.transport.wire import Endpoint, SyntheticConnection
 
 PUMPS = 36
 FIRMWARE = {"1.8.2": 20, "1.9.0": 12, "2.0.0-beta": 4}
@@ -60,7 +60,7 @@ class Site:
 
     def connection(self, address: str) -> Talk:
         """A new TCP connection to the broker."""
-        wire = Wire(Endpoint.of((address, next(self.ports))), Endpoint.of(BROKER), "", lambda: 0)
+        wire = SyntheticConnection(Endpoint.of((address, next(self.ports))), Endpoint.of(BROKER), "", lambda: 0)
         return Talk(self, wire)
 
 
@@ -69,7 +69,7 @@ class Talk:
     """One connection, and what both sides say on it."""
 
     site: Site
-    wire: Wire
+    wire: SyntheticConnection
 
     def open(self, at_ns: int, connect: Connect, connack: Connack) -> None:
         """TCP's handshake, and MQTT's."""

@@ -1,8 +1,7 @@
-"""What is asked of a lake: one set of questions in SQL, and the engine in process that answers them.
+"""Questions about a lake: one set of SQL queries, and the engine in this process that answers them.
 
-``fleet`` asks all questions of the fleet report; ``rules``, ``talk`` and ``reconnects`` ask parts of it.  ``joins``
-says which rows belong together.  ``questions`` gathers questions and their answers, and says which rows are meant;
-``dialects`` has the few words that DuckDB and Spark write differently.  ``local`` is DuckDB in this process;
-`mqttscope.spark.engine` is the same for Spark.  ``query`` answers SQL that a user wrote; ``views``
-has the views that it may name beside the tables.
+``fleet`` runs all queries of the fleet report; ``rules``, ``talk`` and ``reconnects`` run parts of them.  ``joins``
+relates rows of different tables.  ``questions`` collects queries and their answers, and selects rows; ``dialects`` has
+the few expressions that DuckDB and Spark write differently.  ``local`` is DuckDB in this process, and
+`mqttscope.spark.engine` is Spark.  ``query`` runs a user's SQL; ``views`` has ready-made views for it.
 """

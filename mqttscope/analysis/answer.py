@@ -1,4 +1,4 @@
-"""What a user's question in SQL may be, and the values of its answer, whatever engine gives it."""
+"""SQL queries that a user may write, and the values of their answers, for any engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from mqttscope.errors import MqttscopeError
 
-NO_QUERY = "the statement does more than ask: only queries are answered"
+NO_QUERY = "the statement is not a query; only queries are answered"
 _QUOTED = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`"""
 STRING = re.compile(_QUOTED, re.S)
 _TOKEN = re.compile(_QUOTED + r"""|--(?:\\\n|[^\r\n])*|[^-'"`/]+|.""", re.S)
@@ -20,52 +20,52 @@ _TOKEN = re.compile(_QUOTED + r"""|--(?:\\\n|[^\r\n])*|[^-'"`/]+|.""", re.S)
 
 
 class UnknownQueryError(MqttscopeError, ValueError):
-    """A statement that does more than ask, or that the engine cannot take or parse."""
+    """A statement that is not a query, or that the engine cannot parse or run."""
 
 
 @dataclass(slots=True)
-class Answer:
-    """Columns with their types in SQL, and rows of plain values."""
+class QueryAnswer:
+    """Columns with their SQL types, and rows of plain values."""
 
     columns: list[tuple[str, str]]
     rows: Iterator[list[Any]]
 
 
 def without_comments(sql: str) -> str:
-    """A statement without its comments, which may be nested, and without space around it; hints stay.
+    """A statement without comments, which may be nested, and without space around it; hints stay.
 
-    `UnknownQueryError` for text that is no Unicode: engines cannot be given it.
+    Raises `UnknownQueryError` if the text cannot be encoded as UTF-8, which engines require.
     """
     try:
         sql.encode()
     except UnicodeEncodeError:
         raise UnknownQueryError("the question is not UTF-8, or the locale is not (LC_ALL, PYTHONUTF8)") from None
-    kept, place = [], 0
+    parts, place = [], 0
     while place < len(sql):
         if sql.startswith("/*", place) and not sql.startswith("/*+", place):
-            kept.append(" ")
+            parts.append(" ")
             place = _behind_comment(sql, place)
             continue
-        found = _TOKEN.match(sql, place)
-        assert found is not None
-        kept.append(" " if found[0].startswith("--") else found[0])
-        place = found.end()
-    return "".join(kept).strip()
+        token = _TOKEN.match(sql, place)
+        assert token is not None
+        parts.append(" " if token[0].startswith("--") else token[0])
+        place = token.end()
+    return "".join(parts).strip()
 
 
 def _behind_comment(sql: str, place: int) -> int:
     depth = 0
-    for one in re.compile(r"/\*|\*/").finditer(sql, place):
-        depth += 1 if one[0] == "/*" else -1
+    for delimiter in re.compile(r"/\*|\*/").finditer(sql, place):
+        depth += 1 if delimiter[0] == "/*" else -1
         if depth == 0:
-            return one.end()
+            return delimiter.end()
     return len(sql)
 
 
 def plain(value: Any) -> Any:
-    """A value of Python as one of JSON.
+    """A Python value as a JSON value.
 
-    Times are text, those of a time zone in UTC; bytes are objects with ``length`` and ``hex``; a decimal keeps its
+    Times are text, in UTC if they have a time zone; bytes are objects with ``length`` and ``hex``; a decimal keeps its
     digits; other types, such as intervals and variants, become text.
     """
     if value is None or isinstance(value, bool | int | str):
@@ -75,12 +75,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, bytes | bytearray):
         return {"length": len(value), "hex": bytes(value).hex()}
     if isinstance(value, dict):
-        return {str(plain(name)): plain(one) for name, one in value.items()}
+        return {str(plain(name)): plain(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(one) for one in value]
+        return [plain(element) for element in value]
     if isinstance(value, datetime):
-        told = value if value.tzinfo is None else value.astimezone(UTC)
-        return told.isoformat().replace("+00:00", "Z")
+        timestamp = value if value.tzinfo is None else value.astimezone(UTC)
+        return timestamp.isoformat().replace("+00:00", "Z")
     if isinstance(value, date):
         return value.isoformat()
     if isinstance(value, Decimal) and value == value.to_integral_value() and value.as_tuple().exponent == 0:

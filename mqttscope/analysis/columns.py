@@ -1,4 +1,4 @@
-"""The columns of all tables, with their types as DuckDB writes them: what is asked of a lake needs no pyarrow.
+"""The columns of all tables, with their types in DuckDB's notation; reading them does not load pyarrow.
 
 ``columns.json`` is made from `mqttscope.lake.schemas` by ``python -m mqttscope.dev.generate``; loading that takes three
 times as long as a small question.
@@ -17,7 +17,7 @@ FILE = Path(__file__).with_name("columns.json")
 
 
 @dataclass(slots=True, frozen=True)
-class Column:
+class TableColumn:
     """One column of a table."""
 
     name: str
@@ -27,17 +27,17 @@ class Column:
 
 
 @cache
-def _tables() -> dict[str, list[Column]]:
-    found = json.loads(FILE.read_bytes())
-    return {table: [Column(*one) for one in columns] for table, columns in found.items()}
+def _tables() -> dict[str, list[TableColumn]]:
+    tables = json.loads(FILE.read_bytes())
+    return {table: [TableColumn(*column) for column in columns] for table, columns in tables.items()}
 
 
 def table_names() -> list[str]:
     return list(_tables())
 
 
-def columns_of(table: str) -> list[Column]:
-    """The columns of a table; `LakeError` where there is no such table."""
+def columns_of(table: str) -> list[TableColumn]:
+    """The columns of a table; `LakeError` if the table does not exist."""
     try:
         return _tables()[table]
     except KeyError:

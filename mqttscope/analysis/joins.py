@@ -1,46 +1,54 @@
-"""Joins of the tables that no column gives: topics with filters, deliveries with their messages.
+"""Joins of tables without a common column: topics with filters, deliveries with their messages.
 
-Each function takes names of relations and gives a query, in the words of an engine.  What a capture cannot know is
-null: it may have begun late, and who stores messages is the server.
+Each function takes names of relations and returns a query in an engine's SQL.  What a capture cannot show is null: it
+may begin late, and messages are stored inside the server.
 """
 
 from __future__ import annotations
 
-from mqttscope.analysis.dialects import Words
-from mqttscope.mqtt.topics import MAX_TOPIC_BYTES, SHARE, topic_filter_problem
+from collections.abc import Mapping
 
+from mqttscope.analysis.dialects import Dialect
+from mqttscope.mqtt.topics import MAX_TOPIC_BYTES, SHARE
+
+Relations = Mapping[str, str]
+"""Relations of the tables of a lake, by table name."""
 SECOND_NS = 1_000_000_000
 EXPIRY_TOLERANCE_S = 2
-"""Seconds by which a Message Expiry Interval may be off: clocks and rounding."""
+"""Seconds of tolerance for a Message Expiry Interval: clocks and rounding."""
 FAILURE = 0x80
-"""Reason codes from here on are failures."""
+"""Lowest reason code of a failure."""
 OWN = "direction = 'client_to_server'"
 """Condition: a client sent it."""
 
 
-def topic_matches(words: Words, topic: str, topic_filter: str) -> str:
-    """Whether one Topic Filter matches a column of Topic Names, as `mqttscope.mqtt.topics.matches` says."""
-    if topic_filter_problem(topic_filter) is not None:
-        return "false"
-    plain = topic_filter.split("/", 2)[2] if topic_filter.startswith(f"{SHARE}/") else topic_filter
-    wanted = plain.split("/")
-    levels = f"split({topic}, '/')"
-    open_ended = wanted[-1] == "#"
-    fixed = wanted[:-1] if open_ended else wanted
-    conditions = [f"{topic} != ''", f"size({levels}) {'>=' if open_ended else '='} {len(fixed)}"]
-    if wanted[0] in ("+", "#"):
-        conditions.append(f"left({topic}, 1) != '$'")
-    conditions += [f"get({levels}, {place}) = {words.text(level)}" for place, level in enumerate(fixed) if level != "+"]
-    return " and ".join(conditions)
+def topic_matches(words: Dialect, topic: str, topic_filter: str) -> str:
+    """Condition: a Topic Filter matches a Topic Name, both in SQL, as in `mqttscope.mqtt.topics.matches`."""
+    share = f"^\\\\{SHARE}/[^/+#]+/" if words.spark else f"^\\{SHARE}/[^/+#]+/"
+    plain = f"regexp_replace({topic_filter}, '{share}', '')"
+    levels, wanted = f"split({topic}, '/')", f"split({plain}, '/')"
+    # A user's query has this condition too, without the macros: only names that the engine has.
+    size, slice_ = ("size", "slice") if words.spark else ("len", "list_slice")
+    open_ended = f"({plain} = '#' or right({plain}, 2) = '/#')"
+    fixed = f"{slice_}({wanted}, 1, {size}({wanted}) - cast({open_ended} as int))"
+    equal = words.mapped(fixed, lambda level, place: f"{level} = '+' or {level} = {words.at(levels, place)}")
+    wrong = words.chosen(fixed, lambda level: f"contains({level}, '#') or (contains({level}, '+') and {level} != '+')")
+    return f"""({topic} != '' and {plain} != '' and {words.octets(topic_filter)} <= {MAX_TOPIC_BYTES}
+        and not contains({topic_filter}, chr(0)) and {size}({wrong}) = 0
+        and not ({topic_filter} = {plain} and ({plain} = '{SHARE}' or left({plain}, 7) = '{SHARE}/'))
+        and case when {open_ended} then {size}({levels}) >= {size}({wanted}) - 1
+            else {size}({levels}) = {size}({wanted}) end
+        and not (left({topic}, 1) = '$' and left({plain}, 1) in ('+', '#'))
+        and not array_contains({equal}, false))"""
 
 
-def matching(words: Words, topics: str, filters: str) -> str:
+def matching(words: Dialect, topics: str, filters: str) -> str:
     """Pairs of ``topic`` and ``topic_filter`` that match, each once; a filter that is not valid matches nothing.
 
-    ``topics`` has a column ``topic``, ``filters`` a column ``topic_filter``.  The result is that of
-    `mqttscope.mqtt.topics.matches`.  Filters have few shapes (how many levels, where a ``+`` is, whether ``#`` ends
-    them); for each, every topic says which filter would match it, and that is looked up: an equi-join, whose cost
-    grows with topics times shapes and not with topics times filters.
+    ``topics`` has a column ``topic``, ``filters`` a column ``topic_filter``.  The result agrees with
+    `mqttscope.mqtt.topics.matches`.  Filters have few shapes (number of levels, places of ``+``, ``#`` at the end).
+    For each shape a topic has one filter that would match it, found by an equi-join: its cost grows with topics times
+    shapes, not with topics times filters.
     """
     head = words.mapped(
         "slice(levels, 1, number)",
@@ -65,7 +73,7 @@ def matching(words: Words, topics: str, filters: str) -> str:
     """
 
 
-def _shaped(words: Words, filters: str) -> str:
+def _shaped(words: Dialect, filters: str) -> str:
     """Valid filters, without ``$share/name/``, and their shapes."""
     wrong = words.chosen(
         "fixed", lambda level: f"contains({level}, '#') or (contains({level}, '+') and {level} != '+')"
@@ -79,7 +87,7 @@ def _shaped(words: Words, filters: str) -> str:
         select distinct topic_filter, topic_filter = '{SHARE}' or left(topic_filter, 7) = '{SHARE}/' as shared,
             coalesce(get(split(topic_filter, '/'), 1), '') as share_name
         from {filters}
-        where octet_length(topic_filter) <= {MAX_TOPIC_BYTES} and not contains(topic_filter, chr(0))
+        where {words.octets("topic_filter")} <= {MAX_TOPIC_BYTES} and not contains(topic_filter, chr(0))
     ),
     plain as (
         select topic_filter,
@@ -104,11 +112,10 @@ _HEAD = "server, client, client_identifier, connection_id, capture, frame, times
 _ORDER = "timestamp_ns, capture, frame, packet_in_connection"
 
 
-def subscriptions(words: Words, packets: str) -> str:
-    """What clients subscribed to: a row for each Topic Filter of each SUBSCRIBE.
+def subscribing(words: Dialect, packets: str) -> str:
+    """Topic Filters of SUBSCRIBE (``begins``) and UNSUBSCRIBE packets, one row each.
 
-    ``granted`` is the QoS or the reason code of its SUBACK, null where none was captured.  ``until_ns`` is the time of
-    the next SUBSCRIBE or UNSUBSCRIBE of the filter on the connection, null where there is none.
+    ``granted`` is the QoS or the reason code of the SUBACK and ``granted_ns`` its time, null without a captured SUBACK.
     """
     return f"""
     with kinds as (
@@ -116,42 +123,50 @@ def subscriptions(words: Words, packets: str) -> str:
         from {packets} where type in ('subscribe', 'suback', 'unsubscribe')
     ),
     answered as (
-        select {_HEAD}, type, subscriptions, topic_filters,
-            lead(type) over (partition by connection_id, packet_identifier order by packet_in_connection) as answer,
-            lead(reason_codes) over (partition by connection_id, packet_identifier order by packet_in_connection)
-                as codes
+        select {_HEAD}, type, subscriptions, topic_filters, lead(type) over by_identifier as answer,
+            lead(reason_codes) over by_identifier as codes, lead(timestamp_ns) over by_identifier as answered_ns
         from kinds
+        window by_identifier as (partition by connection_id, packet_identifier order by packet_in_connection)
     ),
     begun as (select * from answered where type = 'subscribe'),
     ended as (select * from answered where type = 'unsubscribe'),
     listed as (select * from begun {words.unnested("subscriptions", "asked", "position")}),
-    named as (select * from ended {words.unnested("topic_filters", "topic_filter", "position")}),
-    together as (
-        select {_HEAD}, asked.topic_filter as topic_filter, asked.maximum_qos as maximum_qos,
-            asked.retain_handling as retain_handling,
-            get(case when answer = 'suback' then codes end, position) as granted, position, true as begins
-        from listed
-        union all
-        select {_HEAD}, topic_filter, null, null, null, position, false from named
-    ),
-    followed as (
+    named as (select * from ended {words.unnested("topic_filters", "topic_filter", "position")})
+    select {_HEAD}, asked.topic_filter as topic_filter, asked.maximum_qos as maximum_qos,
+        asked.retain_handling as retain_handling, coalesce(asked.no_local, false) as no_local,
+        get(case when answer = 'suback' then codes end, position) as granted,
+        case when answer = 'suback' then answered_ns end as granted_ns, position, true as begins
+    from listed
+    union all
+    select {_HEAD}, topic_filter, null, null, null, null, null, position, false from named
+    """
+
+
+def subscriptions(words: Dialect, packets: str) -> str:
+    """Subscriptions of clients: one row for each Topic Filter of each SUBSCRIBE.
+
+    ``granted`` is the QoS or the reason code of its SUBACK, null if no SUBACK was captured.  ``until_ns`` is the time
+    of the next SUBSCRIBE or UNSUBSCRIBE of the filter on the connection, or null.
+    """
+    return f"""
+    with followed as (
         select *, lead(timestamp_ns) over
             (partition by connection_id, topic_filter order by packet_in_connection, position) as until_ns
-        from together
+        from ({subscribing(words, packets)})
     )
     select {_HEAD}, topic_filter, maximum_qos, retain_handling, granted, until_ns from followed where begins
     """
 
 
 def retained_intervals(messages: str) -> str:
-    """When which retained message was held: of messages that clients published with RETAIN.
+    """The times when a server held retained messages of clients.
 
-    A row has ``from_ns`` and ``until_ns`` (null where it is held to the end of what was captured), and ``ended``:
-    ``replaced``, ``cleared`` (by an empty payload), ``expired``, or null.  A message that was refused sets nothing.
-    What was retained before the first row of a topic is unknown, and wills are retained unseen.
+    A row has ``from_ns`` and ``until_ns`` (null if it is held at the end of the captures), and ``ended``:
+    ``replaced``, ``cleared`` (by an empty payload), ``expired``, or null.  A refused message sets nothing.
+    The retained message before the first row of a topic is unknown, and a server retains wills invisibly.
     """
     return f"""
-    with taken as (
+    with accepted as (
         select {_HEAD}, topic, qos, payload_length, payload_sha256, message_expiry_interval,
             lead(timestamp_ns) over (partition by server, topic order by {_ORDER}) as next_ns,
             lead(payload_length) over (partition by server, topic order by {_ORDER}) as next_length,
@@ -161,7 +176,7 @@ def retained_intervals(messages: str) -> str:
     ),
     known as (
         select *, expires is not null and (next_ns is null or expires < next_ns) and expires <= last_ns as expired
-        from taken cross join (select max(timestamp_ns) as last_ns from {messages})
+        from accepted cross join (select max(timestamp_ns) as last_ns from {messages})
         where payload_length > 0
     )
     select server, client, client_identifier, connection_id, capture, frame, timestamp_ns as from_ns,
@@ -173,13 +188,13 @@ def retained_intervals(messages: str) -> str:
     """
 
 
-def deliveries(words: Words, messages: str) -> str:
-    """Messages that servers sent, each with the last one that a client had published with that topic and payload.
+def deliveries(words: Dialect, messages: str) -> str:
+    """Messages that servers sent, each with the last message that a client published with its topic and payload.
 
-    ``published`` is a struct of that message, null where the capture has none; ``waited_ns`` the time from it to the
-    delivery, both as captured; ``repeated`` whether the same content was published before that too, so that the
-    delivery may be of an earlier one.  Messages of unknown topic, or with bytes missing, are with nobody.  One sort by
-    topic and content; no join.
+    ``published`` is a struct of that message, null if the captures lack it; ``waited_ns`` is the time from it to the
+    delivery, both as captured; ``repeated`` is true if the content was published before that too, so that the
+    delivery may belong to an earlier message.  Messages of unknown topic, or with missing bytes, have no publisher.
+    One sort by topic and content; no join.
     """
     source = words.struct(
         "timestamp_ns", "client", "client_identifier", "connection_id", "capture", "frame", "qos", "retain",
@@ -191,13 +206,13 @@ def deliveries(words: Words, messages: str) -> str:
         rows between unbounded preceding and current row
     )"""
     return f"""
-    with found as (
+    with paired as (
         select *, {words.last(f"case when {OWN} then {source} end")} over {by_content} as published,
             sum(case when {OWN} then 1 else 0 end) over {by_content} > 1 as repeated
         from {messages} where topic is not null and payload_sha256 is not null
     ),
     delivered as (
-        select * from found where not ({OWN})
+        select * from paired where not ({OWN})
         union all
         select *, null as published, false as repeated
         from {messages} where not ({OWN}) and (topic is null or payload_sha256 is null)
@@ -207,7 +222,7 @@ def deliveries(words: Words, messages: str) -> str:
 
 
 def expiring(delivered: str) -> str:
-    """The `deliveries` that `message_expiry` judges: of messages that were published with an interval."""
+    """`deliveries` of messages that were published with an interval, for `message_expiry`."""
     return f"""
     select server, {_NAME}, topic, retain, dup, repeated, timestamp_ns, message_expiry_interval, published
     from {delivered} where published.message_expiry_interval is not null
@@ -215,20 +230,20 @@ def expiring(delivered: str) -> str:
 
 
 _NAME = "connection_id, direction, stream_offset"
-"""What names a message."""
+"""Columns that identify a message."""
 
 
 def message_expiry(expiring: str, packets: str, gaps: str, asking: str, pairs: str) -> str:
     """How servers treat the Message Expiry Interval.
 
-    ``expiring`` are the deliveries of that name, ``asking`` the `subscriptions` to ``packets``, ``pairs`` what is
-    `matching` of the topics of the deliveries and of these.
+    ``expiring`` is the relation `expiring`, ``asking`` the `subscriptions` in ``packets``, ``pairs`` the relation
+    `matching` of the topics and filters of both.
 
-    A message has waited in the server for certain (``stored_ns``) until the connection of the delivery was accepted,
-    or, where it is retained, until a SUBSCRIBE asked for it; what came later may have waited in the network.
-    ``verdict``: ``right``; ``not_reduced`` (the interval is larger than what was left), ``missing`` (no interval),
-    ``expired`` (delivered although nothing was left), or null: it did not wait, or the capture cannot tell, since the
-    same content came more than once or bytes of clients were lost meanwhile.
+    A message certainly waited in the server (``stored_ns``) until the receiver's connection was accepted, or, if it is
+    retained, until a SUBSCRIBE requested it; any later wait may be in the network.  ``verdict`` is ``right``,
+    ``not_reduced`` (the interval is larger than what was left), ``missing`` (no interval), ``expired`` (delivered
+    although nothing was left), or null: the message did not wait, or the capture cannot show it, since the content came
+    more than once or bytes of clients were lost meanwhile.
     """
     stored_long = f"stored_ns > {EXPIRY_TOLERANCE_S * SECOND_NS}"
     return f"""
@@ -267,10 +282,9 @@ def message_expiry(expiring: str, packets: str, gaps: str, asking: str, pairs: s
 
 
 def _behind_gaps(delivered: str, gaps: str) -> str:
-    """Of deliveries whether bytes of any client of the server were lost between publication and delivery.
+    """Whether bytes of any client of the server were lost between the publication and the delivery of messages.
 
-    Gaps are counted up to both times, in one sort by server, since comparing times with times would be a join of all
-    with all.
+    Gaps are counted up to both times, in one sort by server.  Comparing times with times would join all rows with all.
     """
     return f"""
     with points as (

@@ -1,7 +1,7 @@
-"""Questions of one part of a report, which an engine answers together; which rows are meant; what several need.
+"""Queries of one part of a report, which an engine answers together, and the selection of their rows.
 
-`Selection` chooses by time, client, server, topic and rule.  A condition on what a table does not have holds for all of
-its rows: a connection has no topic.
+`RowSelection` selects by time, client, server, topic and rule.  A condition on a column that a table lacks holds for
+all its rows: a connection has no topic.
 """
 
 from __future__ import annotations
@@ -11,68 +11,78 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from mqttscope.analysis.dialects import PERCENTILES, Words
+from mqttscope.analysis.dialects import PERCENTILES, Dialect
 from mqttscope.analysis.joins import topic_matches
-from mqttscope.report.fleet.model import Asked, Percentiles, Ranked
+from mqttscope.report.fleet.model import Percentiles, RankedRows, ReportQuery
 
 Row = dict[str, Any]
 R = TypeVar("R")
 
 
 class Engine(Protocol):
-    """What answers questions about one lake."""
+    """An engine that answers queries about one lake."""
 
     @property
     def lake(self) -> str: ...
 
     @property
-    def words(self) -> Words: ...
+    def words(self) -> Dialect: ...
 
     def table(self, name: str) -> str:
-        """The relation that has the rows of a table of the lake."""
+        """Relation with the rows of a table of the lake."""
         ...
 
-    def view(self, query: str, *, kept: bool = False) -> str:
-        """A relation for the rows of a query; ``kept``: it is computed once."""
+    def view(self, query: str, *, cached: bool = False) -> str:
+        """Relation with the rows of a query; with ``cached`` it is computed once."""
         ...
 
     def shapes(self, relation: str) -> str:
-        """A relation of each different ``client_identifier`` of a relation, and its ``shape`` (`analysis.shapes`)."""
+        """Relation of each distinct ``client_identifier`` and its ``shape`` (`analysis.shapes`)."""
         ...
 
     def answer(self, questions: Mapping[str, str]) -> dict[str, list[Row]]:
-        """The rows of queries by their names, in the order of each query; forgets all views."""
+        """Rows of each query, by its name; discards all views."""
         ...
 
 
 _TOPICS = ("messages", "findings")
-"""Tables whose rows are chosen by their topic: a packet that has none may be about any."""
+"""Tables selected by topic.  Packets are not: a packet without a topic may concern any topic."""
 
 
-class Selection:
-    """Conditions of what was asked for, in the words of an engine; all results can stand in a FROM."""
+OF_LAKE = ("server", "connection_id", "capture")
+"""Columns with the name of the lake in front of their values, in a report of several lakes."""
 
-    def __init__(self, words: Words, asked: Asked) -> None:
+
+def labels(lakes: Sequence[str]) -> list[str]:
+    """Names of lakes: the last parts of their paths if these differ, else the paths."""
+    names = [lake.rstrip("/").rpartition("/")[2] for lake in lakes]
+    return names if len(set(names)) == len(names) else list(lakes)
+
+
+class RowSelection:
+    """Conditions of a report query, in an engine's SQL; each result can follow FROM."""
+
+    def __init__(self, words: Dialect, asked: ReportQuery) -> None:
         self.words = words
         self.asked = asked
 
     def rows(self, relation: str, table: str) -> str:
-        """Rows of packets, messages, findings or gaps, each of which has one time."""
+        """Selected rows of packets, messages, findings or gaps, which have one time each."""
         return _where(relation, [*self._before(table), *self._since(), *self._clients()])
 
     def history(self, relation: str, table: str) -> str:
-        """The same without the beginning of the time, and of all clients: what an answer may depend on."""
+        """Rows that an answer may depend on: from the beginning up to the end of the time, of all clients."""
         return _where(relation, self._before(table))
 
     def since(self, relation: str) -> str:
         return _where(relation, self._since())
 
     def clients(self, relation: str, *columns: str) -> str:
-        """Of the clients that were asked for, one of whom stands in one of the columns."""
+        """Rows with one of the selected clients in one of the columns."""
         return _where(relation, self._clients(*columns))
 
     def connections(self, relation: str) -> str:
-        """Connections that were there in the time."""
+        """Connections that were open within the time."""
         asked = self.asked
         conditions = self._servers()
         if asked.until_ns is not None:
@@ -82,10 +92,10 @@ class Selection:
         return _where(relation, [*conditions, *self._clients()])
 
     def findings(self, relation: str) -> str:
-        """Findings of the rules that were asked for."""
+        """Findings of the selected rules."""
         text = self.words.text
         rules = [
-            f"left(rule, {len(one)}) = {text(one.upper())} or slug = {text(one.lower())}" for one in self.asked.rule
+            f"left(rule, {len(name)}) = {text(name.upper())} or slug = {text(name.lower())}" for name in self.asked.rule
         ]
         return _where(self.rows(relation, "findings"), _any(rules))
 
@@ -96,44 +106,46 @@ class Selection:
         asked = self.asked
         conditions = self._servers()
         if table in _TOPICS:
-            conditions += _any([topic_matches(self.words, "topic", one) for one in asked.topic])
+            conditions += _any([topic_matches(self.words, "topic", self.words.text(each)) for each in asked.topic])
         if asked.until_ns is not None:
             conditions.append(f"timestamp_ns < {asked.until_ns}")
         return conditions
 
     def _servers(self) -> list[str]:
-        return _any([like(self.words, "server", one) for one in self.asked.server])
+        # In a report of several lakes, the name of the lake is in front of the endpoint.
+        patterns = [each for pattern in self.asked.server for each in (pattern, f"*: {pattern}")]
+        return _any([like(self.words, "server", pattern) for pattern in patterns])
 
     def _clients(self, *columns: str) -> list[str]:
         names = columns or ("client_identifier",)
-        return _any([like(self.words, name, one) for one in self.asked.client for name in names])
+        return _any([like(self.words, name, pattern) for pattern in self.asked.client for name in names])
 
 
 def _where(relation: str, conditions: Iterable[str]) -> str:
-    told = " and ".join(f"({one})" for one in conditions)
-    return f"(select * from {relation} where {told})" if told else relation
+    clause = " and ".join(f"({condition})" for condition in conditions)
+    return f"(select * from {relation} where {clause})" if clause else relation
 
 
 def _any(conditions: Sequence[str]) -> list[str]:
-    """One condition: that any of these holds; none where there are none."""
-    return [" or ".join(f"coalesce({one}, false)" for one in conditions)] if conditions else []
+    """The alternative of these conditions as a list of one, or an empty list."""
+    return [" or ".join(f"coalesce({condition}, false)" for condition in conditions)] if conditions else []
 
 
-def like(words: Words, column: str, pattern: str) -> str:
-    """Whether a column fits a pattern in which ``*`` stands for any characters and ``?`` for one."""
+def like(words: Dialect, column: str, pattern: str) -> str:
+    """Condition: a column matches a pattern with ``*`` for any characters and ``?`` for one."""
     if not re.search(r"[*?]", pattern):
         return f"{column} = {words.text(pattern)}"
-    told = re.sub(r"[!%_]", r"!\g<0>", pattern).replace("*", "%").replace("?", "_")
-    return f"{column} like {words.text(told)} escape '!'"
+    escaped = re.sub(r"[!%_]", r"!\g<0>", pattern).replace("*", "%").replace("?", "_")
+    return f"{column} like {words.text(escaped)} escape '!'"
 
 
 class Questions:
-    """Questions that are asked together, and their answers."""
+    """Queries that an engine answers together, and their answers."""
 
-    def __init__(self, engine: Engine, asked: Asked) -> None:
+    def __init__(self, engine: Engine, asked: ReportQuery) -> None:
         self.engine = engine
         self.words = engine.words
-        self.selection = Selection(engine.words, asked)
+        self.selection = RowSelection(engine.words, asked)
         self.asked = asked
         self._queries: dict[str, str] = {}
         self._answers: dict[str, list[Row]] = {}
@@ -145,17 +157,21 @@ class Questions:
         return self.engine.view(query)
 
     def keep(self, query: str) -> str:
-        """The same for one that several questions are asked of: it is computed once."""
-        return self.engine.view(query, kept=True)
+        """Relation of a query that several queries read; it is computed once."""
+        return self.engine.view(query, cached=True)
 
     def add(self, name: str, query: str) -> None:
-        """Ask for all rows of a query, which are few."""
+        """Add a query with few rows."""
         self._queries[name] = query
 
     def top(self, name: str, relation: str, order: str) -> None:
-        """Ask for the first rows of an order, and how many rows there are."""
+        """Add a query for the first rows of an order, and one for the number of rows."""
         self.add(name, f"select * from {relation} order by {order} limit {self.asked.top}")
         self.add(f"{name}, all", f"select count(*) as total from {relation}")
+
+    def names(self) -> Iterable[str]:
+        """Names of the queries."""
+        return self._queries
 
     def collect(self) -> None:
         self._answers = self.engine.answer(self._queries)
@@ -164,37 +180,37 @@ class Questions:
         return self._answers[name]
 
     def row(self, name: str) -> Row:
-        (found,) = self._answers[name]
-        return found
+        (row,) = self._answers[name]
+        return row
 
-    def ranked(self, name: str, make: Callable[[Row], R]) -> Ranked[R]:
-        """An answer to `top`."""
-        return Ranked([make(row) for row in self.rows(name)], self.row(f"{name}, all")["total"])
+    def ranked(self, name: str, make: Callable[[Row], R]) -> RankedRows[R]:
+        """The answer to `top`."""
+        return RankedRows([make(row) for row in self.rows(name)], self.row(f"{name}, all")["total"])
 
 
 @dataclass(slots=True)
-class Lake:
-    """One lake, and what is asked of it."""
+class ReportSource:
+    """Engine of one lake, and the selection of its report."""
 
     engine: Engine
-    asked: Asked
+    asked: ReportQuery
 
     def questions(self) -> Questions:
         return Questions(self.engine, self.asked)
 
 
-def spread(words: Words, value: str) -> str:
-    """The columns that `percentiles` makes percentiles of."""
+def spread(words: Dialect, value: str) -> str:
+    """Columns that `percentiles` reads."""
     return f"count({value}) as measured, {words.percentiles(value)} as percentiles, max({value}) as maximum"
 
 
 def percentiles(row: Row) -> Percentiles:
-    """Percentiles of a row that has the columns of `spread`."""
+    """Percentiles of a row with the columns of `spread`."""
     p50, p90, p99 = row["percentiles"] or [None] * len(PERCENTILES)
     return Percentiles(row["measured"], p50, p90, p99, row["maximum"])
 
 
-def units_since_1970(words: Words, unit_ns: int) -> str:
-    """How many full units lie between 1970 and ``timestamp_ns``, which has more digits than a double."""
+def units_since_1970(words: Dialect, unit_ns: int) -> str:
+    """Number of whole units between 1970 and ``timestamp_ns``, which has more digits than a double."""
     whole = words.whole("timestamp_ns", unit_ns)
     return f"{whole} - case when timestamp_ns % {unit_ns} < 0 then 1 else 0 end"

@@ -1,19 +1,19 @@
-"""Finds out how connections end and how often clients come back.
+"""How connections end, and how often clients come back.
 
 `add_endings` counts endings and the clients that return again and again.  `add_reconnects` finds reconnect storms:
-minutes in which clients connect far more often than usual.
+minutes when clients connect far more often than usual.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqttscope.analysis.dialects import Words
-from mqttscope.analysis.questions import Lake, Row, units_since_1970
+from mqttscope.analysis.dialects import Dialect
+from mqttscope.analysis.questions import ReportSource, Row, units_since_1970
 from mqttscope.report.fleet import model
 
 
-def add_endings(report: model.FleetReport, lake: Lake) -> None:
+def add_endings(report: model.FleetReport, lake: ReportSource) -> None:
     """Fill in how connections ended."""
     questions = lake.questions()
     known = questions.view(with_endings(questions.selection.connections(questions.table("connections"))))
@@ -27,17 +27,17 @@ def add_endings(report: model.FleetReport, lake: Lake) -> None:
     questions.add("spans", spans(known, questions.asked.top))
     questions.add("lanes", f"select {questions.words.distinct('server', 'client_identifier')} as total from {known}")
     questions.collect()
-    report.endings = model.Endings(
+    report.endings = model.EndingReport(
         [model.EndingRow(row["ended"], row["ended_by"], row["connections"]) for row in questions.rows("ways")],
         questions.ranked(
             "clients", lambda row: model.ClientEndings(**{name: row[name] for name in row if name != "broken"})
         ),
-        model.Ranked(lanes(questions.rows("spans")), questions.row("lanes")["total"]),
+        model.RankedRows(lanes(questions.rows("spans")), questions.row("lanes")["total"]),
     )
 
 
 def with_endings(connections: str) -> str:
-    """How each connection ended, a DISCONNECT before what TCP did after it, and who ended it."""
+    """Connections with how each ended and who ended it; a DISCONNECT outranks the TCP end after it."""
     return f"""
     with known as (
         select *, case when disconnect_by is not null then 'disconnect'
@@ -49,7 +49,7 @@ def with_endings(connections: str) -> str:
 
 
 def by_client(known: str) -> str:
-    """Clients that came back, or whose connections ended without DISCONNECT."""
+    """Clients that came back, or had connections that ended without DISCONNECT."""
     return f"""
     with counted as (
         select server, client_identifier as client, count(*) as connections, count(*) - 1 as reconnects,
@@ -67,11 +67,11 @@ def by_client(known: str) -> str:
 
 
 SPANS = 60
-"""Connections of one client on its time line, at most: the latest ones."""
+"""Maximum number of connections on the time line of one client: the latest ones."""
 
 
 def spans(known: str, most: int) -> str:
-    """The latest connections of the clients that have most: one row for each, in order."""
+    """The latest connections of the clients with most connections, one row each, in order."""
     return f"""
     with named as (select * from {known} where client_identifier is not null),
     clients as (
@@ -91,30 +91,32 @@ def spans(known: str, most: int) -> str:
     """
 
 
-def lanes(rows: Sequence[Row]) -> list[model.Lane]:
-    """The rows of `spans`, by client."""
-    found: dict[int, model.Lane] = {}
+def lanes(rows: Sequence[Row]) -> list[model.ClientTimeline]:
+    """The rows of `spans`, grouped by client."""
+    by_place: dict[int, model.ClientTimeline] = {}
     for row in rows:
-        lane = found.get(row["client_place"])
+        lane = by_place.get(row["client_place"])
         if lane is None:
-            lane = found[row["client_place"]] = model.Lane(row["server"], row["client"], row["connections"])
-        lane.spans.append(model.Span(row["from_ns"], row["until_ns"], row["ended"]))
-    return list(found.values())
+            lane = by_place[row["client_place"]] = model.ClientTimeline(
+                row["server"], row["client"], row["connections"]
+            )
+        lane.spans.append(model.ConnectionSpan(row["from_ns"], row["until_ns"], row["ended"]))
+    return list(by_place.values())
 
 
 MINUTE_NS = 60 * 10**9
 CLIENT_BURST = 5
-"""CONNECT packets of one client in a minute that are a burst, whatever is usual: it cannot keep a connection."""
+"""CONNECT packets of one client in a minute that make a burst, whatever is usual: it cannot keep a connection."""
 SERVER_BURST = 10
-"""The fewest CONNECT packets of all clients in a minute that can be a burst."""
+"""Minimum number of CONNECT packets of all clients in a minute that makes a burst."""
 SERVER_RATIO = 3
-"""How many times the usual they have to be."""
+"""Minimum ratio of these packets to the usual number."""
 PARTS = 60
-"""Parts of the time that are plotted, at most."""
+"""Maximum number of plotted parts of the time."""
 _STORM = "server, who, from_minute, last_minute, connects, peak, usual, clients"
 
 
-def add_reconnects(report: model.FleetReport, lake: Lake) -> None:
+def add_reconnects(report: model.FleetReport, lake: ReportSource) -> None:
     """Fill in how often clients connect, by the CONNECT packets that were captured."""
     questions = lake.questions()
     packets = questions.selection.rows(questions.table("packets"), "packets")
@@ -141,8 +143,8 @@ def add_reconnects(report: model.FleetReport, lake: Lake) -> None:
     )
 
 
-def connecting(words: Words, packets: str) -> str:
-    """CONNECT packets: server, minute, and who connects, the address where there is no Client Identifier."""
+def connecting(words: Dialect, packets: str) -> str:
+    """CONNECT packets: server, minute, and client, or its address without a Client Identifier."""
     return f"""
     with connects as (
         select server, client, coalesce(connect.client_identifier, client_identifier) as named,
@@ -163,7 +165,7 @@ def storms(connects: str) -> str:
 def bursts(connects: str, keys: Sequence[str], least: str) -> str:
     """Consecutive minutes with at least this many CONNECT packets, by server or by client.
 
-    ``least`` may depend on ``usual``, the median of the minutes that have any.  Minutes without any do not count: the
+    ``least`` may depend on ``usual``, the median of the minutes with any CONNECT.  Empty minutes are ignored: the
     capture may have paused.
     """
     by = ", ".join(keys)
@@ -190,7 +192,6 @@ def bursts(connects: str, keys: Sequence[str], least: str) -> str:
 
 
 def _parts(connects: str) -> str:
-    """CONNECT packets of equal parts of the time."""
     return f"""
     with edges as (
         select min(minute) as first_minute, max(minute) as last_minute,
@@ -207,7 +208,7 @@ def _parts(connects: str) -> str:
 
 
 def timeline(parts: Sequence[Row]) -> list[tuple[int, int]]:
-    """All parts in order, those without any CONNECT as well."""
+    """All parts in order, including parts without a CONNECT."""
     if not parts:
         return []
     first, last, each = (parts[0][name] for name in ("first_minute", "last_minute", "each_part"))

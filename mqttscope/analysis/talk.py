@@ -1,6 +1,6 @@
-"""Finds out who talks on which topic, how long messages take, and what becomes of retained messages.
+"""Clients that publish and receive on each topic, latencies of messages, and states of retained messages.
 
-`add_talk` counts publishers, subscribers by the filters that match, and those that really get messages.  `add_latency`
+`add_talk` counts publishers, subscribers by matching filters, and clients that really receive messages.  `add_latency`
 measures how long messages take to be acknowledged, and from the publisher to the subscribers.  `add_retained` follows
 retained messages, and messages that expire.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mqttscope.analysis.dialects import Words
+from mqttscope.analysis.dialects import Dialect
 from mqttscope.analysis.joins import (
     FAILURE,
     OWN,
@@ -20,25 +20,25 @@ from mqttscope.analysis.joins import (
     retained_intervals,
     subscriptions,
 )
-from mqttscope.analysis.questions import Lake, Row, percentiles, spread
+from mqttscope.analysis.questions import ReportSource, Row, percentiles, spread
 from mqttscope.report.fleet import model
 
 NAMED = 5
-"""Clients that are named of those that have to do with a topic."""
+"""Maximum number of clients named per topic."""
 WHO = "coalesce(client_identifier, client)"
-"""A client by its Client Identifier, or by its endpoint where there is none."""
+"""Client Identifier of a client, or its endpoint without one."""
 
 
-def add_talk(report: model.FleetReport, lake: Lake) -> None:
+def add_talk(report: model.FleetReport, lake: ReportSource) -> None:
     """Fill in topics and filters.
 
-    A subscription counts if it was asked for before the end of the time, and not refused: sessions keep them.
+    A subscription counts if it was requested before the end of the time, and not refused: sessions keep subscriptions.
     """
     questions, asked = lake.questions(), lake.asked
     words, selection = questions.words, questions.selection
     history = selection.since(selection.history(questions.table("messages"), "messages"))
     messages = f"(select * from {history} where topic is not null and topic != '')"
-    # A condition on topics is none on filters, and one on clients is none on who else has to do with their topics.
+    # A topic condition does not restrict filters; a client condition does not restrict other clients of the topic.
     packets = selection.history(questions.table("packets"), "packets")
     listening = questions.keep(listeners(words, packets))
     topics, chosen = spoken(words, messages), listening
@@ -61,7 +61,7 @@ def add_talk(report: model.FleetReport, lake: Lake) -> None:
     questions.add("idle", f"select count(*) filter (where topics = 0) as idle from {filters}")
     questions.collect()
 
-    report.talk = model.Talk(
+    report.talk = model.TopicReport(
         questions.ranked("topics", _topic_row),
         questions.ranked("filters", _filter_row),
         questions.row("counts")["unheard"],
@@ -70,10 +70,10 @@ def add_talk(report: model.FleetReport, lake: Lake) -> None:
     )
 
 
-def spoken(words: Words, messages: str) -> str:
+def spoken(words: Dialect, messages: str) -> str:
     """Topics of each server: messages, bytes, and the clients at both ends."""
     return f"""
-    with told as (
+    with ends as (
         select server, topic, direction, payload_length, case when {OWN} then {WHO} end as publisher,
             case when not ({OWN}) then {WHO} end as receiver
         from {messages}
@@ -81,19 +81,19 @@ def spoken(words: Words, messages: str) -> str:
     select server, topic, count(*) filter (where {OWN}) as published, count(*) filter (where not ({OWN})) as delivered,
         coalesce(sum(case when {OWN} then payload_length end), 0) as payload_bytes,
         {_who(words, "publisher", "publishers")}, {_who(words, "receiver", "receivers")}
-    from told group by server, topic
+    from ends group by server, topic
     """
 
 
-def listeners(words: Words, packets: str) -> str:
-    """Who subscribed to which Topic Filter of which server, each once; refused ones are left out."""
+def listeners(words: Dialect, packets: str) -> str:
+    """Clients with a subscription that was not refused, once per server and Topic Filter."""
     return f"""
     select distinct server, topic_filter, {WHO} as who from ({subscriptions(words, packets)})
     where coalesce(granted, 0) < {FAILURE}
     """
 
 
-def _with_subscribers(words: Words, topics: str, pairs: str, listening: str) -> str:
+def _with_subscribers(words: Dialect, topics: str, pairs: str, listening: str) -> str:
     return f"""
     with heard as (
         select server, topic, {_who(words, "who", "subscribers")}
@@ -105,8 +105,8 @@ def _with_subscribers(words: Words, topics: str, pairs: str, listening: str) -> 
     """
 
 
-def _filters(words: Words, topics: str, pairs: str, chosen: str, *, heard: bool) -> str:
-    """Topic Filters with who asked for them, and how many topics each matches; ``heard``: those that match any."""
+def _filters(words: Dialect, topics: str, pairs: str, chosen: str, *, heard: bool) -> str:
+    """Topic Filters with their subscribers and number of matching topics; ``heard``: only filters with a match."""
     return f"""
     with matched as (
         select server, topic_filter, topic from {pairs} join (select server, topic from {topics}) using (topic)
@@ -119,27 +119,27 @@ def _filters(words: Words, topics: str, pairs: str, chosen: str, *, heard: bool)
     """
 
 
-def _who(words: Words, column: str, name: str) -> str:
-    """How many different names there are, and the first few."""
+def _who(words: Dialect, column: str, name: str) -> str:
+    """Number of different names, and the first few."""
     return f"count(distinct {column}) as {name}, {words.names(column, NAMED)} as {name}_names"
 
 
-def _names(row: Row, name: str) -> model.Names:
-    return model.Names(row[name] or 0, row[f"{name}_names"] or [])
+def _names(row: Row, name: str) -> model.ClientNames:
+    return model.ClientNames(row[name] or 0, row[f"{name}_names"] or [])
 
 
-def _topic_row(row: Row) -> model.TopicRow:
+def _topic_row(row: Row) -> model.FleetTopicRow:
     counts = row["published"], row["delivered"], row["payload_bytes"]
     people = (_names(row, name) for name in ("publishers", "subscribers", "receivers"))
-    return model.TopicRow(row["server"], row["topic"], *counts, *people)
+    return model.FleetTopicRow(row["server"], row["topic"], *counts, *people)
 
 
 def _filter_row(row: Row) -> model.FilterRow:
     return model.FilterRow(row["server"], row["topic_filter"], _names(row, "subscribers"), row["topics"])
 
 
-def add_latency(report: model.FleetReport, lake: Lake) -> None:
-    """Fill in latencies: of the messages, and deliveries, in the time that was asked for."""
+def add_latency(report: model.FleetReport, lake: ReportSource) -> None:
+    """Fill in latencies of the messages and deliveries within the time."""
     questions = lake.questions()
     words, selection = questions.words, questions.selection
     messages = selection.history(questions.table("messages"), "messages")
@@ -176,11 +176,11 @@ def add_latency(report: model.FleetReport, lake: Lake) -> None:
 
 
 BOUNDS_NS = tuple(factor * 10**power for power in range(4, 12) for factor in (1, 2, 5))
-"""Where buckets of latencies end: from 10 microseconds to 500 seconds, in steps of 1, 2 and 5."""
+"""Upper bounds of the latency buckets: from 10 microseconds to 500 seconds, in steps of 1, 2 and 5."""
 
 
 def bucketed(value: str, relation: str) -> str:
-    """How many values lie in each bucket: its number, and the count."""
+    """Number of values in each bucket, by the bucket's number."""
     cases = " ".join(f"when {value} < {bound} then {place}" for place, bound in enumerate(BOUNDS_NS))
     return f"""
     with placed as (select case {cases} else {len(BOUNDS_NS)} end as bucket from {relation} where {value} is not null)
@@ -189,22 +189,22 @@ def bucketed(value: str, relation: str) -> str:
 
 
 def buckets(answered: Sequence[Row], delivered: Sequence[Row]) -> list[model.LatencyBucket]:
-    """The buckets of two answers to `bucketed`, without those at both ends that are empty."""
+    """The buckets of two answers to `bucketed`, without empty ones at both ends."""
     counts = [{row["bucket"]: row["number"] for row in rows} for rows in (answered, delivered)]
-    known = [place for one in counts for place in one]
+    known = [place for by_bucket in counts for place in by_bucket]
     ends = (*BOUNDS_NS, None)
     return [
-        model.LatencyBucket(ends[place], *(one.get(place, 0) for one in counts))
+        model.LatencyBucket(ends[place], *(by_bucket.get(place, 0) for by_bucket in counts))
         for place in (range(min(known), max(known) + 1) if known else ())
     ]
 
 
 LIVE = "not (retain and (published is null or published.retain)) and not dup"
-"""Condition on `deliveries`: of messages that were not kept as retained ones, and not sent again."""
+"""Condition on `deliveries`: live messages, neither stored as retained messages nor sent again."""
 
 
-def acknowledged(words: Words, messages: str) -> str:
-    """Latency of the answers to messages of QoS 1 and 2, by who sent them."""
+def acknowledged(words: Dialect, messages: str) -> str:
+    """Latency of acknowledgements of QoS 1 and 2 messages, by sender."""
     return f"""
     with answered as (select *, case when {OWN} then 'client' else 'server' end as sender from {messages})
     select sender, qos, {spread(words, "latency_ns")}, count(*) filter (where completed_ns is null) as unanswered,
@@ -222,10 +222,10 @@ def _acknowledge_row(row: Row) -> model.AcknowledgeRow:
 VERDICTS = ("right", "not_reduced", "missing", "expired")
 
 
-def add_retained(report: model.FleetReport, lake: Lake) -> None:
+def add_retained(report: model.FleetReport, lake: ReportSource) -> None:
     """Fill in retained messages and expiry.
 
-    What is held depends on all that came before, whatever time was asked for; counts are those of the time.
+    The retained messages at the end depend on all earlier messages, before the time too; counts cover only the time.
     """
     questions = lake.questions()
     words, selection = questions.words, questions.selection
@@ -238,18 +238,18 @@ def add_retained(report: model.FleetReport, lake: Lake) -> None:
     questions.top(
         "topics", by_topic, "set_number + cleared_number + delivered_number desc, server nulls first, topic nulls first"
     )
-    told = f"(select * from {counted} where message_expiry_interval is not null)"
+    with_interval = f"(select * from {counted} where message_expiry_interval is not null)"
     questions.add(
-        "told",
+        "with interval",
         f"""select count(*) filter (where {OWN}) as published, count(*) filter (where not ({OWN})) as delivered
-        from {told}""",
+        from {with_interval}""",
     )
     left = f"case when not ({OWN}) then message_expiry_interval end"
-    questions.add("remaining", f"select {spread(words, left)} from {told}")
-    found = selection.since(questions.view(deliveries(words, messages)))
-    found = selection.clients(found, "client_identifier", "published.client_identifier")
+    questions.add("remaining", f"select {spread(words, left)} from {with_interval}")
+    sent = selection.since(questions.view(deliveries(words, messages)))
+    sent = selection.clients(sent, "client_identifier", "published.client_identifier")
     packets = selection.history(questions.table("packets"), "packets")
-    delivered = questions.keep(expiring(found))
+    delivered = questions.keep(expiring(sent))
     asking = questions.keep(subscriptions(words, packets))
     pairs = questions.keep(matching(words, f"(select topic from {delivered} where retain)", asking))
     judged = message_expiry(delivered, packets, questions.table("gaps"), asking, pairs)
@@ -260,17 +260,18 @@ def add_retained(report: model.FleetReport, lake: Lake) -> None:
     )
     questions.collect()
 
-    report.retained = model.Retained(**_counts(questions.row("retained")), topics=questions.ranked("topics", _topic))
+    topics = questions.ranked("topics", _topic)
+    report.retained = model.RetainedReport(**_counts(questions.row("retained")), topics=topics)
     report.expiry = model.Expiry(
-        **questions.row("told"), remaining_s=percentiles(questions.row("remaining")),
+        **questions.row("with interval"), remaining_s=percentiles(questions.row("remaining")),
         **_counts(questions.row("judged")),
     )  # fmt: skip
 
 
 def retained_topics(counted: str, intervals: str) -> str:
-    """What happened to the retained message of each topic, and what is held at the end.
+    """Counts for the retained message of each topic, and its state at the end.
 
-    ``set`` and ``right`` are words of SQL: what is counted is called ``set_number``, and so on.
+    ``set`` and ``right`` are SQL keywords: the counts are called ``set_number``, and so on.
     """
     return f"""
     with happened as (

@@ -1,6 +1,6 @@
-"""What ``import mqttscope`` offers: the parts below put together, as functions and objects with few lines of use.
+"""The library (``import mqttscope``): the lower layers combined into functions and objects that are easy to use.
 
-``captures`` opens captures and shows their packets, ``linting`` judges them, ``decoding`` takes single bytes,
-``replaying`` and ``serving`` play what was recorded against a live peer, and ``expectations`` says what a test expects
-to pass.  `mqttscope` names what of it is stable (docs/library.md); the command line stands on the same modules.
+``captures`` opens captures and shows their packets, ``linting`` checks them, ``decoding`` decodes single packets,
+``replaying`` and ``serving`` play recordings against a live peer, and ``expectations`` checks the traffic of a test.
+`mqttscope` exports the stable names (docs/library.md); the command line uses these modules too.
 """

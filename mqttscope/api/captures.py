@@ -1,4 +1,4 @@
-"""Captures as a program reads them: packets, events, connections and tables, with few lines of use.
+"""Captures for programs: packets, events, connections and tables in a few lines.
 
     with mqttscope.open("a.pcapng", filter="type == publish and qos > 0") as captures:
         for packet in captures:
@@ -6,7 +6,7 @@
         for error in captures.errors:
             print(error.capture, error.message)
 
-What comes out is plain values of the moment at which a packet passed: they can be kept, sorted and compared.
+Results are plain values that describe the moment at which a packet passed: they can be stored, sorted and compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from mqttscope.api.reading import (
     MAX_NAMED,
     CaptureNotFoundError,
     CaptureReadError,
-    Reading,
+    CaptureReading,
     ReadingError,
     read_limit,
     read_path,
@@ -50,7 +50,7 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import NoteSkipped
 from mqttscope.report.base import View
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from mqttscope.report.public import public_event, with_decoded, with_public_names
 from mqttscope.session.capture_time import captured
 
@@ -72,15 +72,15 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(slots=True)
 class Event:
-    """Something that a capture holds, as it was when it passed."""
+    """An event in a capture, with the state of its connection at that time."""
 
     kind: str
     """``packet``, ``malformed``, ``gap``, ``unparsed``, ``discarded``, ``connection_opened``, ``connection_ending``,
-    ``connection_closed`` or ``capture_error``: the ``event`` of its JSON form."""
+    ``connection_closed`` or ``capture_error``: the key ``event`` of the JSON form."""
     capture: str
-    """Name of the capture, as it was given or found."""
+    """Name of the capture."""
     frame: int | None
-    """Number of the frame, from 1, that completed it or at which it was noticed; ``None`` for a capture error."""
+    """Number of the frame that completed the event, from 1; ``None`` for a capture error."""
     timestamp_ns: int | None
     """Capture time in nanoseconds since 1970, UTC; ``None`` for a capture error."""
     connection: int | None
@@ -90,11 +90,11 @@ class Event:
     server: str
     """Endpoint of the server."""
     client_identifier: str | None
-    """As far as it is known when this passes."""
+    """Client Identifier, if it is known at this time."""
     version: str
-    """Version of MQTT: ``5.0``, ``3.1.1`` or ``3.1``; empty for a capture error."""
+    """MQTT version: ``5.0``, ``3.1.1`` or ``3.1``; empty for a capture error."""
     direction: str | None
-    """``client_to_server`` or ``server_to_client``; ``None`` for what belongs to no direction."""
+    """``client_to_server`` or ``server_to_client``; ``None`` for events without a direction."""
     _line: str = field(repr=False, compare=False)
 
     @property
@@ -105,68 +105,68 @@ class Event:
         return EPOCH + timedelta(microseconds=self.timestamp_ns // 1000)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON form: what a line of ``mqttscope inspect --format jsonl`` holds (docs/jsonl.md)."""
-        made: dict[str, Any] = orjson.loads(self._line)
-        return made
+        """The JSON form: a line of ``mqttscope inspect --format jsonl`` (docs/jsonl.md)."""
+        document: dict[str, Any] = orjson.loads(self._line)
+        return document
 
 
 @dataclass(slots=True)
 class Packet(Event):
     """One MQTT Control Packet.
 
-    Of bytes that are no packet, which only `decode` gives, ``kind`` is ``unparsed``, ``number`` -1 and ``type``
+    `decode` also returns bytes that are not a packet: ``kind`` is then ``unparsed``, ``number`` -1 and ``type``
     ``None``.
     """
 
     number: int
-    """Counted from 0 over everything that is read, malformed packets included."""
+    """Number of the packet from 0 over all captures, including malformed packets."""
     type: str | None
-    """Name of the packet type: ``publish``; ``None`` where not even that can be read."""
+    """Name of the packet type: ``publish``; ``None`` if it is unreadable."""
     topic: str | None
-    """Resolved topic of a PUBLISH: a Topic Alias is looked up (5.0 3.3.2.3.4).  ``None`` where it cannot be known."""
+    """Topic of a PUBLISH, with its Topic Alias resolved (5.0 3.3.2.3.4); ``None`` if it is unknown."""
     packet: ControlPacket | None
-    """The decoded fields (`mqtt.packets`); of a malformed packet those before the fault, ``None`` where none is."""
+    """The decoded fields (`mqtt.packets`); for a malformed packet the fields before the fault, or ``None``."""
     malformed: Malformed | None
-    """The reason, place and bytes of a malformed packet; ``None`` for good ones."""
+    """Reason, offset and bytes of a malformed packet; ``None`` for a well-formed one."""
     raw: bytes = field(repr=False)
-    """Its bytes, with asterisks in the place of secrets."""
+    """Bytes of the packet, with asterisks instead of secrets."""
     _is_decoded: bool = field(default=False, repr=False, compare=False)
 
     @property
     def payload(self) -> bytes | None:
-        """The payload of a PUBLISH, with asterisks in the place of secrets; ``None`` for other packets."""
+        """Payload of a PUBLISH, with asterisks instead of secrets; ``None`` for other packets."""
         return self.packet.payload if isinstance(self.packet, Publish) else None
 
     @property
     def decoded(self) -> dict[str, Any] | None:
-        """What a decoder made of the payload: ``format``, and ``value`` or ``error`` (docs/payloads.md).
+        """Result of a payload decoder: ``format``, and ``value`` or ``error`` (docs/payloads.md).
 
-        ``None`` where no table is for its topic.  It has asterisks in the place of secrets.
+        ``None`` without a decoder for the topic.  Secrets are replaced by asterisks.
         """
-        made: dict[str, Any] | None = self.to_dict().get("payload") if self._is_decoded else None
-        return made
+        result: dict[str, Any] | None = self.to_dict().get("payload") if self._is_decoded else None
+        return result
 
     @property
     def value(self) -> Any:
-        """The decoded payload: dictionaries, lists, text, numbers, flags and ``None``; binary values as in JSON Lines.
+        """Decoded payload: dictionaries, lists, text, numbers, booleans and ``None``; binary values as in JSON Lines.
 
-        ``None``, too, where there is none; `decoded` says why.
+        Also ``None`` without a decoded value; `decoded` contains the reason.
         """
-        made = self.decoded
-        return None if made is None else made.get("value")
+        result = self.decoded
+        return None if result is None else result.get("value")
 
 
 class Views:
-    """Makes the views of events; each while its connection is in the state before it."""
+    """Makes the public views of events, each before the event changes the state of its connection."""
 
     def __init__(
         self, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False, decoders: Decoders | None = None
     ) -> None:
         self._show_secrets = show_secrets
         self._decoders = decoders
-        self._lines: JsonLines | DecodedLines
+        self._lines: EventJsonLines | DecodedLines
         if decoders is None:
-            self._lines = JsonLines(BytesIO(), payload_limit=payload_limit, show_secrets=show_secrets)
+            self._lines = EventJsonLines(BytesIO(), payload_limit=payload_limit, show_secrets=show_secrets)
         else:
             from mqttscope.report.jsonl_decoded import DecodedLines
 
@@ -174,14 +174,14 @@ class Views:
             self._lines = DecodedLines(BytesIO(), view)
 
     def of(self, event: Dissected) -> Event | None:
-        """The view of an event, ``None`` for one that has no JSON form."""
+        """View of an event; ``None`` for an event without a JSON form."""
         if isinstance(event, PacketEvent | MalformedEvent):
             return self.packet(event)
         line = self._lines.line(event)
         return None if line is None else self._other(event, line)
 
     def packet(self, event: PacketEvent | MalformedEvent | UnparsedEvent) -> Packet:
-        """The view of a packet, or of bytes that are none."""
+        """View of a packet, or of bytes that are not a packet."""
         line = self._lines.line(event)
         assert line is not None
         shown: Any = event if self._show_secrets else with_public_names(public_event(event))
@@ -222,7 +222,7 @@ class ConnectionSummary:
     """One connection after its end."""
 
     number: int
-    """From 0, in order of appearance."""
+    """Number of the connection from 0, in order of appearance."""
     client: str
     server: str
     client_identifier: str | None
@@ -230,29 +230,29 @@ class ConnectionSummary:
     transport: str
     """``tcp``, ``websocket`` or ``tls``."""
     opened_ns: int
-    """Capture time of its first frame, in nanoseconds since 1970."""
+    """Capture time of the first frame, in nanoseconds since 1970."""
     closed_ns: int
-    """Capture time of the first FIN or RST, or of its last frame."""
+    """Capture time of the first FIN or RST, otherwise of the last frame."""
     how: str | None
-    """How it ended: as ``how`` in the JSON form."""
+    """How the connection ended: ``how`` of the JSON form."""
     by: str | None
-    """Who ended it: ``client`` or ``server``."""
+    """Which side ended it: ``client`` or ``server``."""
     packets: int
-    """MQTT packets of both directions."""
+    """Number of MQTT packets in both directions."""
     bytes: int
-    """Bytes of both directions."""
+    """Number of bytes in both directions."""
     server_name: str | None
-    """Host name that TLS asked for, or that DNS in the capture has for the server; ``None`` if neither is known."""
+    """Host name of the server from TLS, or from DNS in the capture; ``None`` if neither is known."""
     _line: str = field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON form: the line ``connection_closed`` (docs/jsonl.md)."""
-        made: dict[str, Any] = orjson.loads(self._line)
-        return made
+        document: dict[str, Any] = orjson.loads(self._line)
+        return document
 
 
 def capture_names(captures: Iterable[Path]) -> list[str]:
-    """The names of captures as text; :class:`TypeError` for what does not name a capture."""
+    """Names of captures as text; :class:`TypeError` for other types."""
     names = []
     for capture in captures:
         name = os.fspath(capture) if isinstance(capture, str | os.PathLike) else capture
@@ -262,14 +262,14 @@ def capture_names(captures: Iterable[Path]) -> list[str]:
     return names
 
 
-class Source:
-    """Captures that were named, and how to read them; each reading begins at their first frame."""
+class CaptureSelection:
+    """Named captures, and how to read them; each reading starts at their first frame."""
 
     def __init__(
         self,
         captures: Iterable[Path],
         *,
-        filter: str | None = None,  # noqa: A002 - the word of the option
+        filter: str | None = None,  # noqa: A002 - name of the option
         keys: Path | None = None,
         ports: Ports = (),
         version: str | None = None,
@@ -281,11 +281,11 @@ class Source:
         self.names = capture_names(captures)
         if not self.names:
             raise TypeError("name at least one capture, as open('a.pcapng')")
-        for one in find_captures([name for name in self.names if name != STDIN]):
-            if isinstance(one, CaptureError) and one.message in NOTHING_THERE:
-                raise CaptureNotFoundError(f"{one.capture} {one.message}")
-            if isinstance(one, str) and not os.path.lexists(one):
-                raise CaptureNotFoundError(f"{one or repr(one)} does not exist")
+        for path in find_captures([name for name in self.names if name != STDIN]):
+            if isinstance(path, CaptureError) and path.message in NOTHING_THERE:
+                raise CaptureNotFoundError(f"{path.capture} {path.message}")
+            if isinstance(path, str) and not os.path.lexists(path):
+                raise CaptureNotFoundError(f"{path or repr(path)} does not exist")
         if filter is not None and not isinstance(filter, str):
             raise ArgumentError(f'filter takes an expression as str, such as "type == publish", not {filter!r}')
         self._filter = filter
@@ -302,12 +302,12 @@ class Source:
         self.verify_checksums = arguments.flag("verify_checksums", verify_checksums)
         self.raise_errors = arguments.flag("raise_errors", raise_errors)
         self.errors: list[CaptureError] = []
-        """What could not be read, of the reading that began last."""
+        """Errors of the latest reading."""
         self.notes: list[str] = []
-        """What else is to be said of that reading, as sentences."""
+        """Other remarks on the latest reading, as sentences."""
 
     def decoders(self) -> Decoders | None:
-        """The decoders of payloads for one reading; ``None`` where there are none."""
+        """Payload decoders for one reading, or ``None``."""
         if not self._payloads:
             return None
         from mqttscope.api.payloads import decoders_of
@@ -315,13 +315,13 @@ class Source:
         return decoders_of(self._payloads)
 
     def filter(self, decoders: Decoders | None = None) -> filters.Filter | None:
-        """The compiled expression, from scratch: relative times count from the first event of a reading."""
+        """Compile the filter for one reading: relative times count from its first event."""
         if self._filter is None:
             return None
         return filters.compile(self._filter, self.decoders() if decoders is None else decoders)
 
-    def dissector(self, reading: Reading, *, count_by_connection: bool = False) -> Dissector:
-        """A dissector for one reading."""
+    def dissector(self, reading: CaptureReading, *, count_by_connection: bool = False) -> Dissector:
+        """Make a dissector for one reading."""
         return reading.dissector(
             Options(
                 ports=dict(self._ports),
@@ -331,22 +331,22 @@ class Source:
             )
         )
 
-    def reading(self) -> Reading:
-        """One reading; `ReadingError` where the keys cannot be used, and for standard input a second time."""
+    def reading(self) -> CaptureReading:
+        """Start a reading; `ReadingError` for unusable keys, and for a second reading of standard input."""
         if STDIN in self.names and self._was_read:
-            raise ReadingError("standard input can be read once")
+            raise ReadingError("standard input can be read only once")
         self._was_read = True
         self.errors, self.notes = [], []
-        return Reading(self.names, keylog=self._keys, deduplicate=self.deduplicate)
+        return CaptureReading(self.names, keylog=self._keys, deduplicate=self.deduplicate)
 
     def events(
         self,
-        reading: Reading,
+        reading: CaptureReading,
         dissector: Dissector,
         feed: Callable[[Dissected], object] | None = None,
         note_skipped: NoteSkipped | None = None,
     ) -> Iterator[Dissected]:
-        """All events, but those that ``feed`` gets from a fast path; errors are noted, or raised."""
+        """All events, except packets that a fast path passes to ``feed``; errors are noted, or raised."""
         errors, notes = self.errors, self.notes
         fast_path = None if feed is None else FastPath(dissector, feed, order=reading.order)
         segments = reading.segments(Counter(), fast_path=fast_path, note_skipped=note_skipped)
@@ -365,13 +365,15 @@ class Source:
 
 
 class Captures:
-    """Captures to iterate over: each iteration reads them from the beginning and yields their packets.
+    """Captures to iterate over: each iteration reads them from the start and yields their packets.
 
-    A context manager, too: it closes files of iterations that were left in the middle, and what is read afterwards
-    raises `ReadingError`.  Standard input (``-``) can be read once.
+    Also a context manager, which closes the files of unfinished iterations; reading afterwards raises
+    `ReadingError`.  Standard input (``-``) can be read only once.
     """
 
-    def __init__(self, source: Source, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
+    def __init__(
+        self, source: CaptureSelection, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False
+    ) -> None:
         self._source = source
         self._payload_limit = read_limit(payload_limit)
         self._show_secrets = arguments.flag("show_secrets", show_secrets)
@@ -385,49 +387,49 @@ class Captures:
         self.close()
 
     def close(self) -> None:
-        """Close the files of iterations that were left in the middle; what reads afterwards raises `ReadingError`."""
+        """Close the files of unfinished iterations; reading afterwards raises `ReadingError`."""
         self._closed = True
-        for one in list(self._running):
-            one.cut_off()
+        for iteration in list(self._running):
+            iteration.cut_off()
 
     def __iter__(self) -> Iterator[Packet]:
         self._check_open()
-        packets = _Iteration((one for one in self._views() if isinstance(one, Packet)), self._unusable)
+        packets = _Iteration((event for event in self._views() if isinstance(event, Packet)), self._unusable)
         self._running.add(packets)
         return packets
 
     def events(self) -> Iterator[Event]:
-        """Packets, and everything else that happened: connections, gaps, capture errors."""
+        """Packets and all other events: connections, gaps, capture errors."""
         self._check_open()
         events = _Iteration(self._views(), self._unusable)
         self._running.add(events)
         return events
 
     def connections(self) -> list[ConnectionSummary]:
-        """The connections, in order of appearance; with a filter those that have an event which matches."""
+        """Connections in order of appearance; with a filter, only connections with a matching event."""
         self._check_open()
         reading = self._source.reading()
         dissector = self._source.dissector(reading)
-        lines = JsonLines(BytesIO(), show_secrets=self._show_secrets)
+        lines = EventJsonLines(BytesIO(), show_secrets=self._show_secrets)
         wanted = self._source.filter()
         matching: set[int] = set()
-        found: list[ConnectionSummary] = []
+        summaries: list[ConnectionSummary] = []
 
         def take(event: Dissected) -> None:
             if wanted is not None and not isinstance(event, CaptureError) and wanted.matches(event):
                 matching.add(getattr(getattr(event, "connection", None), "number", -1))
             if isinstance(event, ConnectionClosed) and (wanted is None or event.connection.number in matching):
-                found.append(_summary(event, lines.line(event) or "", show_secrets=self._show_secrets))
+                summaries.append(_summary(event, lines.line(event) or "", show_secrets=self._show_secrets))
 
         for event in self._source.events(reading, dissector, take):
             take(event)
-        return sorted(found, key=lambda one: one.number)
+        return sorted(summaries, key=lambda summary: summary.number)
 
     def to_arrow(self, *, payload_limit: int = 0) -> pyarrow.Table:
         """The packets as a `pyarrow.Table` with the columns of the table ``packets`` of a lake (docs/lake.md).
 
-        ``payload_limit``: bytes of each payload that are kept in ``payload``; length and SHA-256 always are.  Tables
-        hold no secrets, whatever ``show_secrets`` says.  `MissingPackageError` without pyarrow.
+        ``payload_limit``: bytes of each payload to keep in ``payload``; length and SHA-256 are always kept.  Tables
+        contain no secrets, even with ``show_secrets``.  `MissingPackageError` without pyarrow.
         """
         self._check_open()
         read_limit(payload_limit)
@@ -441,7 +443,7 @@ class Captures:
         dissector = self._source.dissector(reading, count_by_connection=True)
         collector = Collector(LakeOptions(dissect=dissector.options, payload_limit=payload_limit))
         rows = _PacketRows(collector, self._source.filter())
-        batches = [one for event in self._source.events(reading, dissector, rows.feed) for one in rows.take(event)]
+        batches = [batch for event in self._source.events(reading, dissector, rows.feed) for batch in rows.take(event)]
         batches += rows.rest()
         table: pyarrow.Table = package.Table.from_batches(batches, schema=TABLES["packets"].arrow())
         return table
@@ -454,17 +456,17 @@ class Captures:
     def to_polars(self, *, payload_limit: int = 0) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
         package = optional_package("polars")
-        made: polars.DataFrame = package.from_arrow(self.to_arrow(payload_limit=payload_limit))
-        return made
+        frame: polars.DataFrame = package.from_arrow(self.to_arrow(payload_limit=payload_limit))
+        return frame
 
     @property
     def errors(self) -> list[CaptureError]:
-        """What could not be read, as far as the reading that began last has come: values, not exceptions."""
+        """Errors of the latest iteration up to now, as values, not exceptions."""
         return self._source.errors
 
     @property
     def notes(self) -> list[str]:
-        """What else is to be said of that reading at its end, as sentences: drops, captures that overlap in time."""
+        """Other remarks on the latest reading, as sentences: drops, captures that overlap in time."""
         return self._source.notes
 
     def _check_open(self) -> None:
@@ -472,8 +474,8 @@ class Captures:
             raise self._unusable()
 
     def _unusable(self) -> ReadingError:
-        """The error for use after `close`."""
-        return ReadingError(f"{utf8(', '.join(self._source.names[:MAX_NAMED]))}: closed, so it has to be opened again")
+        """Error for use after `close`."""
+        return ReadingError(f"{utf8(', '.join(self._source.names[:MAX_NAMED]))}: closed; open it again")
 
     def _views(self) -> Generator[Event, None, None]:
         source = self._source
@@ -482,7 +484,7 @@ class Captures:
         views = Views(payload_limit=self._payload_limit, show_secrets=self._show_secrets, decoders=decoders)
         events = source.events(reading, source.dissector(reading))
         if decoders is not None:
-            # What a filter leaves out may name metrics of Sparkplug B.
+            # Packets outside the filter may define metrics of Sparkplug B.
             events = decoders.observed(events)
         for event in select(events, source.filter(decoders), (), None):
             shown = views.of(event)
@@ -491,10 +493,10 @@ class Captures:
 
 
 class _Iteration(Iterator[Shown]):
-    """One reading: it says so when it ends because its captures were closed."""
+    """One reading, which raises an error if its captures are closed before its end."""
 
-    def __init__(self, made: Generator[Shown, None, None], unusable: Callable[[], ReadingError]) -> None:
-        self._made = made
+    def __init__(self, generator: Generator[Shown, None, None], unusable: Callable[[], ReadingError]) -> None:
+        self._events = generator
         self._unusable = unusable
         self._has_ended = self._was_cut_off = False
 
@@ -502,27 +504,27 @@ class _Iteration(Iterator[Shown]):
         if self._was_cut_off:
             raise self._unusable()
         try:
-            return next(self._made)
-        except Exception:  # StopIteration, too
+            return next(self._events)
+        except Exception:  # including StopIteration
             self._has_ended = True
             raise
 
     def close(self) -> None:
-        """Close its files and end."""
+        """Close the files and end."""
         self._has_ended = True
-        self._made.close()
+        self._events.close()
 
     def cut_off(self) -> None:
-        """Close its files; where it has not ended, whoever asks for more gets an error."""
+        """Close the files; further events of an unfinished reading raise an error."""
         self._was_cut_off = not self._has_ended
-        self._made.close()
+        self._events.close()
 
 
 class _PacketRows:
-    """Rows of packets that match, as record batches."""
+    """Rows of matching packets, as record batches."""
 
     def __init__(self, collector: Collector, wanted: filters.Filter | None) -> None:
-        from mqttscope.lake.tables import LOOK  # needs pyarrow, as whoever made the collector does
+        from mqttscope.lake.tables import LOOK  # imported late: needs pyarrow
 
         self._look = LOOK
         self._collector = collector
@@ -542,7 +544,7 @@ class _PacketRows:
                 others.clear()
 
     def take(self, event: Dissected) -> Iterator[pyarrow.RecordBatch]:
-        """Take an event; gives what is enough for a batch."""
+        """Feed an event; yields full batches."""
         self.feed(event)
         if self._collector.waiting >= self._look:
             yield from self._of_packets(everything=False)
@@ -551,7 +553,7 @@ class _PacketRows:
         return self._of_packets(everything=True)
 
     def _of_packets(self, *, everything: bool) -> Iterator[pyarrow.RecordBatch]:
-        return (one for name, one in self._collector.batches(everything=everything) if name == "packets")
+        return (batch for name, batch in self._collector.batches(everything=everything) if name == "packets")
 
 
 def _summary(event: ConnectionClosed, line: str, *, show_secrets: bool) -> ConnectionSummary:
@@ -561,14 +563,14 @@ def _summary(event: ConnectionClosed, line: str, *, show_secrets: bool) -> Conne
     return ConnectionSummary(
         connection.number, connection.client, connection.server, connection.client_identifier,
         connection.version.text, connection.transport, captured(connection.opened_ns), captured(event.timestamp_ns),
-        connection.closed_how, connection.closed_by, sum(one.packets for one in sides),
-        sum(one.bytes for one in sides), connection.server_name, line,
+        connection.closed_how, connection.closed_by, sum(side.packets for side in sides),
+        sum(side.bytes for side in sides), connection.server_name, line,
     )  # fmt: skip
 
 
-def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
+def open(  # noqa: A001 - mqttscope.open, like gzip.open
     *captures: Path,
-    filter: str | None = None,  # noqa: A002 - the word of the option
+    filter: str | None = None,  # noqa: A002 - name of the option
     keys: Path | None = None,
     ports: Ports = (),
     version: str | None = None,
@@ -579,23 +581,23 @@ def open(  # noqa: A001 - mqttscope.open reads as gzip.open does
     show_secrets: bool = False,
     raise_errors: bool = False,
 ) -> Captures:
-    """Captures to iterate over; see docs/library.md.
+    """Open captures to iterate over; see docs/library.md.
 
-    ``captures``: files (pcap or pcapng, also compressed), glob patterns, directories, or ``-`` for standard input, as
-    ``mqttscope inspect`` takes them.  ``filter``: an expression (docs/filters.md).  ``keys``: a key log that decrypts
-    TLS, by tshark.  ``ports``: where MQTT is spoken: ``[1884, "8080:ws"]`` or ``{8080: "ws"}``.  ``version``: that of
-    connections whose CONNECT is not in the capture.  ``payload_limit``: bytes of each payload in `Event.to_dict`.
-    ``payloads``: decoders by topic, a configuration file or tables (docs/payloads.md), for `Packet.value` and filters.
-    ``deduplicate``: the captures are those of several taps, whose frames are read once (docs/taps.md).
-    ``verify_checksums``: discard segments that were damaged, by their TCP checksum (docs/connections.md).
+    ``captures``: files (pcap or pcapng, also compressed), glob patterns, directories, or ``-`` for standard input, like
+    the arguments of ``mqttscope inspect``.  ``filter``: an expression (docs/filters.md).  ``keys``: a key log for
+    decrypting TLS with tshark.  ``ports``: ports with MQTT: ``[1884, "8080:ws"]`` or ``{8080: "ws"}``.  ``version``:
+    MQTT version of connections captured without their CONNECT.  ``payload_limit``: bytes of each payload in
+    `Event.to_dict`.  ``payloads``: decoders by topic, a configuration file or tables (docs/payloads.md), for
+    `Packet.value` and filters.  ``deduplicate``: the captures come from several taps: read each frame once
+    (docs/taps.md).  ``verify_checksums``: discard segments with a wrong TCP checksum (docs/connections.md).
     ``show_secrets``: show passwords and tokens.  ``raise_errors``: raise `CaptureReadError` for a capture that cannot
-    be read to its end, after the packets that could be read, instead of noting it in ``errors``.
+    be read to its end, after its readable packets, instead of adding it to ``errors``.
 
-    `CaptureNotFoundError` for a name that stands for no file, `FilterError` for an expression that cannot be
-    understood, `ArgumentError` for other arguments such as ports and versions that do not exist, `PayloadConfigError`
-    for decoders; `ReadingError`, when it is read, for keys that cannot be used, and after `Captures.close`.
+    `CaptureNotFoundError` for a name without a file, `FilterError` for an invalid expression, `ArgumentError` for
+    other invalid arguments such as ports and versions, `PayloadConfigError` for decoders; while reading,
+    `ReadingError` for unusable keys, and after `Captures.close`.
     """
-    source = Source(
+    source = CaptureSelection(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors, payloads=payloads,
         deduplicate=deduplicate, verify_checksums=verify_checksums,
     )  # fmt: skip

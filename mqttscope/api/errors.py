@@ -1,4 +1,4 @@
-"""Packages that a program lacks: an error of the library that any part raises."""
+"""The error for missing optional packages, raised by all parts of the library."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mqttscope.installation import extra_command, package_command
 
 
 class MissingPackageError(MqttscopeError, ImportError):
-    """A package that is needed for this and nothing else is not installed; the text says how to install it."""
+    """An optional package is not installed; the message contains the command that installs it."""
 
 
 def optional_package(name: str, *, extra: str = "") -> Any:
-    """An optional package; `MissingPackageError` if it is not installed.  ``extra``: of mqttscope, which brings it."""
+    """Import an optional package; `MissingPackageError` if it is missing.  ``extra``: the extra that includes it."""
     import importlib
 
     try:

@@ -1,7 +1,7 @@
-"""What a test expects of the traffic that it makes: packets that have to pass, and findings that must not be.
+"""Expectations of a test about its traffic: packets that must pass, and findings that must not occur.
 
-The traffic is what passes a `Proxy`, while the test runs, or what a capture holds.  The fixture ``mqtt_capture`` of the
-pytest plugin makes it (docs/pytest.md).
+The traffic passes a `Proxy` while the test runs, or comes from a capture.  The fixture ``mqtt_capture`` of the pytest
+plugin makes a `Traffic` (docs/pytest.md).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 
 from mqttscope import arguments
-from mqttscope.api.captures import Captures, Packet, Path, Source
+from mqttscope.api.captures import Captures, CaptureSelection, Packet, Path
 from mqttscope.api.linting import Findings, judge
 from mqttscope.errors import ArgumentError, InvalidStateError
 from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
@@ -26,42 +26,42 @@ from mqttscope.proxy import Proxy, Seen, failed_text, findings_text
 from mqttscope.secrets.credentials import starred_name
 
 LOOK_S = 0.02
-"""So often it is looked whether a packet has passed."""
+"""Interval of checks for a packet."""
 TIMEOUT_S = 5.0
-"""How long a packet is waited for."""
+"""Default timeout for a packet."""
 MAX_SHOWN = 20
-"""Packets that a message names; further ones are counted."""
+"""Maximum number of packets in a message; the rest is counted."""
 TYPES = frozenset(kind.name.lower() for kind in PacketType)
 Passed = Seen | Packet
-"""One packet that passed a proxy, or that a capture holds."""
+"""One packet that passed a proxy, or of a capture."""
 
 
 class Traffic:
     """The traffic of a test.
 
-    Questions about a running proxy are answered with all that clients had sent before.  Each raises `AssertionError`
-    where it does not hold, and says what passed instead.
+    Expectations of a running proxy cover everything that clients have sent before.  A failed expectation raises
+    `AssertionError`, which lists the packets that passed instead.
     """
 
     def __init__(self, source: Proxy | Path | Sequence[Path]) -> None:
-        """``source``: a proxy that runs, or one or more captures; errors as of `open`."""
+        """``source``: a running proxy, or one or more captures; errors like `open`."""
         self.proxy: Proxy | None = source if isinstance(source, Proxy) else None
         """The proxy; ``None`` for captures."""
         names = [source] if isinstance(source, str | os.PathLike) else source
         if not isinstance(names, Proxy | Sequence) or isinstance(names, bytes):
-            raise ArgumentError(f"source is {source!r}: it is a Proxy, a capture, or a list of captures")
-        self._source = None if isinstance(names, Proxy) else Source(names)
+            raise ArgumentError(f"source must be a Proxy, a capture, or a list of captures, not {source!r}")
+        self._source = None if isinstance(names, Proxy) else CaptureSelection(names)
         self._known: dict[tuple[str, ...], Findings] = {}
-        """What was found last, by the rules that ran beside the usual ones."""
+        """Latest findings, by the rules that ran in addition to the usual ones."""
 
     @property
     def port(self) -> int:
-        """Where clients connect; `InvalidStateError` for captures, and before the start of the proxy."""
+        """Port for clients; `InvalidStateError` for captures, and before the start of the proxy."""
         return self._running().port
 
     @property
     def url(self) -> str:
-        """Where clients connect, as a URL; `InvalidStateError` as for `port`."""
+        """URL for clients; `InvalidStateError` like `port`."""
         return self._running().url
 
     def packets(
@@ -74,28 +74,31 @@ class Traffic:
         client_identifier: str | None = None,
         where: Callable[[Passed], object] | None = None,
     ) -> list[Passed]:
-        """What has passed, oldest first, as far as it matches.
+        """Matching packets up to now, oldest first.
 
         ``type``: name of a packet type, ``publish``.  ``topic``: a topic or a Topic Filter.  ``payload``: bytes, or
-        text that is UTF-8.  ``direction``: ``client_to_server`` or ``server_to_client``.  ``where``: asked about each
-        packet that matches otherwise.  `ArgumentError` for what no packet can have: a type or a direction that does
-        not exist, a topic that is no Topic Filter, a payload that is neither bytes nor text.
+        text in UTF-8.  ``direction``: ``client_to_server`` or ``server_to_client``.  ``where``: a predicate for
+        packets that match otherwise.  `ArgumentError` for values that no packet can have: an unknown type or
+        direction, an invalid Topic Filter, a payload that is neither bytes nor text.
         """
         __tracebackhide__ = True
         _check(type, topic, payload, direction, client_identifier, where)
         wanted = payload.encode() if isinstance(payload, str) else payload
 
-        def is_wanted(one: Passed) -> bool:
+        def is_wanted(packet: Passed) -> bool:
             return (
-                type in (None, one.type)
-                and (topic is None or (one.topic is not None and (one.topic == topic or matches(topic, one.topic))))
-                and wanted in (None, one.payload)
-                and direction in (None, one.direction)
-                and client_identifier in (None, one.client_identifier)
-                and (where is None or bool(where(one)))
+                type in (None, packet.type)
+                and (
+                    topic is None
+                    or (packet.topic is not None and (packet.topic == topic or matches(topic, packet.topic)))
+                )
+                and wanted in (None, packet.payload)
+                and direction in (None, packet.direction)
+                and client_identifier in (None, packet.client_identifier)
+                and (where is None or bool(where(packet)))
             )
 
-        return [one for one in self._all() if is_wanted(one)]
+        return [packet for packet in self._all() if is_wanted(packet)]
 
     def expect(
         self,
@@ -109,9 +112,9 @@ class Traffic:
         count: int | None = None,
         timeout: float = TIMEOUT_S,
     ) -> Passed:
-        """The first packet that matches, as for `packets`; it is waited for up to ``timeout`` seconds.
+        """Wait up to ``timeout`` seconds for a packet that matches, as for `packets`; returns the first one.
 
-        ``count``: how many there have to be, at least one unless given.  See `absent` for none at all.
+        ``count``: exact number of packets, at least one by default.  To expect no packet use `absent`.
         """
         __tracebackhide__ = True
         if count is not None and arguments.whole("count", count, 0) < 1:
@@ -121,15 +124,15 @@ class Traffic:
         }  # fmt: skip
         end = time.monotonic() + arguments.seconds("timeout", timeout)
         while True:
-            found = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
-            if len(found) >= (count or 1) or self.proxy is None or time.monotonic() >= end:
+            matching = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
+            if len(matching) >= (count or 1) or self.proxy is None or time.monotonic() >= end:
                 break
             time.sleep(LOOK_S)
-        if len(found) < (count or 1) or (count is not None and len(found) > count):
+        if len(matching) < (count or 1) or (count is not None and len(matching) > count):
             what = _described(type, where=where, **asked)
-            wanted = "no packet" if not found else f"{counted(len(found), 'packet')}, not {count or 1},"
+            wanted = "no packet" if not matching else f"{counted(len(matching), 'packet')}, not {count or 1},"
             raise AssertionError(f"{wanted} passed with {what}\n{self._seen()}")
-        return found[0]
+        return matching[0]
 
     def absent(
         self,
@@ -141,22 +144,22 @@ class Traffic:
         client_identifier: str | None = None,
         where: Callable[[Passed], object] | None = None,
     ) -> None:
-        """No packet matches, as for `packets`, of all that have passed so far; and some have."""
+        """Expect that packets have passed, but no matching packet; conditions are as for `packets`."""
         __tracebackhide__ = True
         asked = {
             "topic": topic, "payload": payload, "direction": direction, "client_identifier": client_identifier,
         }  # fmt: skip
-        found = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
-        if found:
+        matching = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
+        if matching:
             what = _described(type, where=where, **asked)
-            raise AssertionError(f"{counted(len(found), 'packet')} passed with {what}\n{_shown(found)}")
+            raise AssertionError(f"{counted(len(matching), 'packet')} passed with {what}\n{_shown(matching)}")
         self._require_packets()
 
     def never(self, *rules: str) -> None:
-        """No finding of these rules, of any severity and confidence; none of them failed, and some packets have passed.
+        """Expect that these rules run without failing, and have no finding, of any severity and confidence.
 
-        ``rules``: codes, prefixes or names of rules.  `UnknownRuleError` for one that does not exist, `ArgumentError`
-        for one that the proxy does not run: ``extend_select`` makes it run.
+        ``rules``: codes, prefixes or names of rules.  `UnknownRuleError` for an unknown rule, `ArgumentError` for a
+        rule that the proxy does not run: ``extend_select`` adds it.
         """
         __tracebackhide__ = True
         if not rules:
@@ -164,16 +167,16 @@ class Traffic:
         codes: set[str] = set()
         for name in names_of(rules, "never"):
             codes.update(self._codes(name))
-        found = [one for one in self._findings_of(rules) if one.rule in codes]
-        if found:
-            raise AssertionError(f"there are findings of {', '.join(rules)}\n\n{self._told(found)}")
+        findings = [finding for finding in self._findings_of(rules) if finding.rule in codes]
+        if findings:
+            raise AssertionError(f"there are findings of {', '.join(rules)}\n\n{self._listed(findings)}")
         failed = failed_text({code: why for code, why in self._failed_of(rules).items() if code in codes})
         if failed:
             raise AssertionError(failed)
         self._require_packets()
 
     def findings(self) -> list[Finding]:
-        """What the linter has found, of any severity."""
+        """Findings of the linter, of any severity."""
         return self._findings_of(())
 
     def assert_conformant(
@@ -184,10 +187,10 @@ class Traffic:
         ignore: Iterable[str] = (),
         require_packets: int = 1,
     ) -> None:
-        """Nothing breaks the specification, as `Proxy.assert_conformant` has it.
+        """Expect conformance to the specification, like `Proxy.assert_conformant`.
 
-        ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence: ``error`` and
-        ``certain`` unless given, or what the policy of the proxy says.
+        ``fail_on`` and ``min_confidence``: lowest severity and confidence that fail, by default those of the policy
+        of the proxy, or ``error`` and ``certain``.
         """
         __tracebackhide__ = True
         if self.proxy is not None:
@@ -200,13 +203,13 @@ class Traffic:
         lowest = arguments.choice("fail_on", "error" if fail_on is None else fail_on, Severity).rank
         confidence = "certain" if min_confidence is None else min_confidence
         surest = arguments.choice("min_confidence", confidence, Confidence).rank
-        found = [
-            one
-            for one in self.findings()
-            if one.severity.rank >= lowest and one.confidence.rank >= surest and one.rule not in ignored
+        findings = [
+            finding
+            for finding in self.findings()
+            if finding.severity.rank >= lowest and finding.confidence.rank >= surest and finding.rule not in ignored
         ]
-        if found:
-            raise AssertionError(f"the traffic does not conform\n\n{self._told(found)}")
+        if findings:
+            raise AssertionError(f"the traffic does not conform\n\n{self._listed(findings)}")
         failed = failed_text({code: why for code, why in self._failed_of(()).items() if code not in ignored})
         if failed:
             raise AssertionError(failed)
@@ -215,7 +218,7 @@ class Traffic:
 
     def _running(self) -> Proxy:
         if self.proxy is None:
-            raise InvalidStateError("a capture has no place to connect to")
+            raise InvalidStateError("a capture has no address to connect to")
         return self.proxy
 
     def _all(self) -> Sequence[Passed]:
@@ -238,7 +241,7 @@ class Traffic:
         return self._judged(tuple(rules)).failed
 
     def _judged(self, rules: tuple[str, ...]) -> Findings:
-        """What is to be said of the capture, with these rules beside the usual ones."""
+        """Findings of the capture, with these rules in addition to the usual ones."""
         if rules not in self._known:
             assert self._source is not None
             self._known = {rules: judge(self._source, extend_select=rules)}
@@ -249,9 +252,9 @@ class Traffic:
         try:
             codes = expand(name) if self.proxy is None else self.proxy.codes_of(name)
         except UnknownRuleError as error:
-            raise error.with_traceback(None) from None  # pytest shows the line of the test, and none of the library
+            raise error.with_traceback(None) from None  # pytest then shows only the line of the test
         if self.proxy is not None and not set(codes) & set(self.proxy.rules):
-            raise ArgumentError(f"{name} does not run, so that it finds nothing: extend_select=[{name!r}] makes it run")
+            raise ArgumentError(f"{name} does not run, so it finds nothing: add extend_select=[{name!r}]")
         return codes
 
     def _require_packets(self, least: int = 1) -> None:
@@ -262,11 +265,11 @@ class Traffic:
         if passed < least:
             raise AssertionError(f"too little to judge: {counted(passed, 'packet')}, {least:,} are required")
 
-    def _told(self, findings: list[Finding]) -> str:
+    def _listed(self, findings: list[Finding]) -> str:
         if self.proxy is not None:
             return self.proxy.shown(findings)
         where = ", ".join(self._source.names if self._source else ())
-        codes = dict.fromkeys(one.rule for one in findings)
+        codes = dict.fromkeys(finding.rule for finding in findings)
         return findings_text(findings, [all_rules()[code]() for code in codes if code in all_rules()], where)
 
     def _seen(self) -> str:
@@ -282,44 +285,42 @@ def _check(
     client_identifier: str | None,
     where: Callable[[Passed], object] | None,
 ) -> None:
-    """`ArgumentError` for what no packet can have."""
+    """Raise `ArgumentError` for values that no packet can have."""
     __tracebackhide__ = True
     if type is not None and arguments.text("type", type, "the name of a packet type, such as publish") not in TYPES:
-        raise ArgumentError(f"{type!r} is no packet type: {', '.join(sorted(TYPES))}")
+        raise ArgumentError(f"{type!r} is not a packet type: {', '.join(sorted(TYPES))}")
     if direction is not None:
         arguments.choice("direction", direction, Direction)
     if topic is not None and topic != "":
         problem = topic_filter_problem(arguments.text("topic", topic, "a Topic Name or a Topic Filter"))
         if problem is not None:
-            raise ArgumentError(
-                f"{topic!r} is no Topic Filter, so that no topic matches it: {FILTER_PROBLEMS[problem]}"
-            )
+            raise ArgumentError(f"{topic!r} is not a Topic Filter, so no topic matches it: {FILTER_PROBLEMS[problem]}")
     if not isinstance(payload, str | bytes | None):
-        raise ArgumentError(f"payload is {payload!r}, which is neither bytes nor text")
+        raise ArgumentError(f"payload must be bytes or text, not {payload!r}")
     if client_identifier is not None:
         arguments.text("client_identifier", client_identifier, "the Client Identifier of a CONNECT")
     if where is not None and not callable(where):
-        raise ArgumentError(f"where is {where!r}, which is no function of a packet")
+        raise ArgumentError(f"where must be a function of a packet, not {where!r}")
 
 
 def _described(type: str | None, *, where: object = None, **asked: object) -> str:  # noqa: A002 - as above
-    said = {"type": type, **asked}
-    words = [f"{name} {value!r}" for name, value in said.items() if value is not None]
-    return ", ".join([*words, *(["what where asks for"] if where is not None else [])]) or "any type"
+    conditions = {"type": type, **asked}
+    words = [f"{name} {value!r}" for name, value in conditions.items() if value is not None]
+    return ", ".join([*words, *(["the predicate where"] if where is not None else [])]) or "any type"
 
 
 def _shown(packets: Sequence[Passed]) -> str:
-    """Packets on a line each, the last ones, without secrets."""
+    """The last packets, one per line, without secrets."""
     if not packets:
         return "nothing passed at all"
     lines = []
-    for one in packets[-MAX_SHOWN:]:
-        arrow = "->" if one.direction == "client_to_server" else "<-"
-        name = starred_name(one.client_identifier) if one.client_identifier else "?"
-        topic = f" {starred_name(one.topic)!r}" if one.topic is not None else ""
-        wrong = f" malformed: {one.malformed.reason}" if one.malformed is not None else ""
-        lines.append(f"  {name!r} {arrow} {(one.type or '?').upper()}{topic}{wrong}")
+    for packet in packets[-MAX_SHOWN:]:
+        arrow = "->" if packet.direction == "client_to_server" else "<-"
+        name = starred_name(packet.client_identifier) if packet.client_identifier else "?"
+        topic = f" {starred_name(packet.topic)!r}" if packet.topic is not None else ""
+        wrong = f" malformed: {packet.malformed.reason}" if packet.malformed is not None else ""
+        lines.append(f"  {name!r} {arrow} {(packet.type or '?').upper()}{topic}{wrong}")
     left = len(packets) - len(lines)
-    counts = Counter(one.type or "?" for one in packets)
+    counts = Counter(packet.type or "?" for packet in packets)
     total = ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
     return "\n".join([f"passed: {total}", *([f"  {left:,} more before"] if left else []), *lines])

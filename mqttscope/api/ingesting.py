@@ -1,4 +1,4 @@
-"""Captures into a lake, from a program or a notebook: what ``mqttscope pipeline ingest`` does in one process."""
+"""Ingests captures into a lake from a program or a notebook, like ``mqttscope pipeline ingest`` in one process."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from mqttscope.net.frame import CaptureError
 
 @dataclass(slots=True)
 class Ingested:
-    """What an ingest did, and what the lake holds now."""
+    """Result of an ingest, and new contents of the lake."""
 
     generation: int
-    """The generation of the lake, which `open` reads."""
+    """Generation of the lake, for `open`."""
     captures: list[str] = field(default_factory=list)
-    """Captures that were read."""
+    """Captures read by this ingest."""
     grown: list[str] = field(default_factory=list)
-    """Those of them that were in already when they were shorter: only what follows was read."""
+    """Captures that were partly in the lake already: only the rest was read."""
     known: list[str] = field(default_factory=list)
-    """Captures that were in already, by their content and whatever their names."""
+    """Captures that the lake already had, identified by content, not by name."""
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows of each table of the lake that has any."""
+    """Number of new rows by table."""
     findings: dict[str, int] = field(default_factory=dict)
-    """New findings by severity."""
+    """Number of new findings by severity."""
     open_connections: int = 0
-    """Connections that no capture shows the end of: the next ingest continues them."""
+    """Number of connections without a captured end, which the next ingest continues."""
     out_of_order: list[str] = field(default_factory=list)
-    """Captures that begin before the end of what the lake held: connections are not joined over that."""
+    """Captures that start before the end of earlier captures in the lake: their connections are not joined."""
     errors: list[CaptureError] = field(default_factory=list)
-    """What could not be read: everything else of these captures is in the lake."""
+    """Errors of captures; their readable parts are in the lake."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Rules that failed on some packet, with the reason, so that findings may be missing: rules of one's own may."""
+    """Rules that failed on a packet, with the error: findings may be missing. Usually own rules."""
 
 
 def ingest(
@@ -61,22 +61,22 @@ def ingest(
     settings: Mapping[str, str] | None = None,
     lake_settings: Mapping[str, str] | None = None,
 ) -> Ingested:
-    """Take captures into a lake, which is made where there is none: decode and lint them, and write all tables.
+    """Add captures to a lake, or create it: decode and lint them, and write all tables.
 
-    ``captures``: files, globs, directories and URIs of stores; those that are in already are not read again.  ``lake``:
-    its folder, or its place in a store.  ``settings``: of the stores of captures and lake, as for `open`;
-    ``lake_settings`` take their place for a lake in another store.  ``payload_limit``: bytes of each payload that are
-    kept.  ``group``: name of the site; a lake holds one.  The other arguments are those of `mqttscope.lint`; each
-    ingest into a lake takes the same ones.  No configuration file is read.
+    ``captures``: files, globs, directories and URIs of object stores; captures already in the lake are not read again.
+    ``lake``: its folder, or its URL in an object store.  ``settings``: for the object stores of captures and lake, as
+    for `open`; ``lake_settings`` replace them for a lake in another store.  ``payload_limit``: bytes of each payload
+    to keep.  ``group``: name of the site; a lake contains one group.  The other arguments are like those of
+    `mqttscope.lint`, and must be the same for all ingests into a lake.  No configuration file is read.
 
-    `CaptureNotFoundError` where a name stands for no capture, `LakeError` where the lake cannot be written or was made
-    with other settings, `ArgumentError`, `UnknownRuleError` and `ProfileError` for arguments, and `MissingPackageError`
-    without the packages of ``mqttscope[lake]``.  Nothing has changed then.
+    `CaptureNotFoundError` for a name without a capture, `LakeError` if the lake cannot be written or was created with
+    other settings, `ArgumentError`, `UnknownRuleError` and `ProfileError` for arguments, and `MissingPackageError`
+    without the packages of ``mqttscope[lake]``.  After an error the lake is unchanged.
     """
     if not captures:
         raise TypeError("name at least one capture, as ingest('a.pcapng', lake='lake')")
     names = capture_names(captures)
-    where = arguments.path("lake", lake, "a folder, or a place in a store")
+    where = arguments.path("lake", lake, "a folder, or a URL in an object store")
     arguments.text("group", group, "the name of a site")
     of_captures = arguments.settings("settings", settings)
     of_lake = arguments.settings("lake_settings", lake_settings) or of_captures
@@ -85,7 +85,7 @@ def ingest(
         optional_package(package, extra="lake")
     from mqttscope.capture.locations import NoCapturesError, find
     from mqttscope.lake.manifest import read_manifest
-    from mqttscope.lake.options import LakeOptions, let_be_remembered
+    from mqttscope.lake.options import LakeOptions, allow_rule_state
     from mqttscope.lake.summary import summarize
     from mqttscope.lake.writer import write_lake
 
@@ -94,7 +94,7 @@ def ingest(
     )
     limits = read_path(profile, "profile")
     chosen += () if limits is None else rules_of(load(limits, FilePath.cwd()))
-    let_be_remembered(chosen)
+    allow_rule_state(chosen)
     options = LakeOptions(
         dissect=Options(ports=read_ports(ports), version=read_version(version)),
         group=group,
@@ -105,30 +105,26 @@ def ingest(
     root = place(where, of_lake)
     before = read_manifest(root)
     try:
-        found = find(names, settings, before.objects)
+        located = find(names, settings, before.objects)
     except NoCapturesError as error:
         raise CaptureNotFoundError(str(error)) from None
-    faults = {one.name: one.fault for one in found if one.fault is not None}
+    faults = {capture.name: capture.fault for capture in located if capture.fault is not None}
     for name, fault in faults.items():
         if fault in NOTHING_THERE:
             raise CaptureNotFoundError(f"{name} {fault}")
-    done = write_lake([one for one in found if one.fault is None], root, options, settings=settings, faults=faults)
-    made = summarize(root, before, done)
-    unopened = {**faults, **done.faults}
-    said = {(one.capture, one.message) for one in made.errors}
-    errors = [CaptureError(name, why) for name, why in unopened.items() if (name, why) not in said]
-    return Ingested(
-        generation=made.generation,
-        captures=done.captures,
-        grown=done.grown,
-        known=done.known,
-        rows=made.rows,
-        findings=made.findings,
-        open_connections=made.open_connections,
-        out_of_order=done.out_of_order,
-        errors=[*errors, *made.errors, *(one for one in done.known_errors if one not in made.errors)],
-        failed={one.rule: one.error for one in done.internal_errors},
+    done = write_lake(
+        [capture for capture in located if capture.fault is None], root, options, settings=settings, faults=faults
     )
+    summary = summarize(root, before, done)
+    unopened = {**faults, **done.faults}
+    reported = {(error.capture, error.message) for error in summary.errors}
+    errors = [CaptureError(name, why) for name, why in unopened.items() if (name, why) not in reported]
+    return Ingested(
+        generation=summary.generation, captures=done.captures, grown=done.grown, known=done.known, rows=summary.rows,
+        findings=summary.findings, open_connections=summary.open_connections, out_of_order=done.out_of_order,
+        errors=[*errors, *summary.errors, *(error for error in done.known_errors if error not in summary.errors)],
+        failed={failure.rule: failure.error for failure in done.internal_errors},
+    )  # fmt: skip
 
 
 __all__ = ["Ingested", "ingest"]

@@ -1,7 +1,7 @@
-"""A lake as a program or a notebook reads it: tables and views as Arrow, pandas, Polars and DuckDB.
+"""Lakes for programs and notebooks: tables and views as Arrow, pandas, Polars and DuckDB.
 
-``mqttscope.lake.open`` gives a `Lake`, which is one generation of the lake: what an ingest commits meanwhile is seen by
-who opens it again.  Nothing is loaded before it is asked for: tables need pyarrow, views and SQL duckdb.
+``mqttscope.lake.open`` returns a `Lake`, which is one generation of the lake: to see later ingests, open it again.
+Packages are imported when needed: pyarrow for tables, duckdb for views and SQL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Relation:
-    """The rows of a table, of a view or of an answer, in the form that is asked for.  Nothing is read before that."""
+    """Rows of a table, a view or a query, in several forms.  Rows are read only on conversion."""
 
     def __init__(self, lake: Lake, name: str | None, query: str) -> None:
         self._lake = lake
@@ -40,27 +40,28 @@ class Relation:
 
     @property
     def columns(self) -> list[str]:
-        """Names of the columns, in their order."""
+        """Names of the columns, in order."""
         if self._is_table:
-            return [one.name for one in columns_of(str(self._name))]
+            return [column.name for column in columns_of(str(self._name))]
         return list(self.to_duckdb().columns)
 
     @property
     def _is_table(self) -> bool:
-        return self._name in table_names()
+        # Tables of several lakes have a column more, which DuckDB adds.
+        return self._name in table_names() and not self._lake._others
 
     def to_arrow(self, columns: Sequence[str] | None = None) -> pyarrow.Table:
         """All rows as a `pyarrow.Table`; ``columns``: only these, in this order.
 
-        `MissingPackageError` without pyarrow, `ArgumentError` for a column that there is not.
+        `MissingPackageError` without pyarrow, `ArgumentError` for an unknown column.
         """
         optional_package("pyarrow", extra="lake")
         if self._is_table:
             self._known(columns)
             return self._lake._table(str(self._name), columns)
-        made = self.to_duckdb() if columns is None else self._chosen(columns)
+        relation = self.to_duckdb() if columns is None else self._chosen(columns)
         with self._lake._answering():
-            table: pyarrow.Table = made.to_arrow_table()
+            table: pyarrow.Table = relation.to_arrow_table()
         return table
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
@@ -71,37 +72,37 @@ class Relation:
     def to_polars(self, columns: Sequence[str] | None = None) -> polars.DataFrame:
         """`to_arrow` as a `polars.DataFrame`; `MissingPackageError` without polars."""
         package = optional_package("polars")
-        made: polars.DataFrame = package.from_arrow(self.to_arrow(columns))
-        return made
+        frame: polars.DataFrame = package.from_arrow(self.to_arrow(columns))
+        return frame
 
     def to_duckdb(self) -> DuckDBPyRelation:
-        """A relation of `Lake.duckdb`, which reads only what is asked of it; `MissingPackageError` without duckdb."""
+        """A lazy relation of `Lake.duckdb`; `MissingPackageError` without duckdb."""
         return self._lake._relation(self._name, self._query)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """The rows as dictionaries, in the order of the query; a table has none."""
+        """Rows as dictionaries, in the order of the query; the rows of a table have no defined order."""
         return iter(self.to_arrow().to_pylist())
 
     def __len__(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         with self._lake._answering():
             (row,) = self.to_duckdb().count("*").fetchall()
         return int(row[0])
 
     def _chosen(self, columns: Sequence[str]) -> DuckDBPyRelation:
         self._known(columns)
-        chosen: DuckDBPyRelation = self.to_duckdb().project(", ".join(_quoted(one) for one in columns))
+        chosen: DuckDBPyRelation = self.to_duckdb().project(", ".join(_quoted(column) for column in columns))
         return chosen
 
     def _known(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
             raise ArgumentError(f"columns are a list, as [{columns!r}]")
         if columns is not None and not isinstance(columns, Sequence):
-            raise ArgumentError(f"columns is {columns!r}: it is a list of names of columns")
+            raise ArgumentError(f"columns must be a list of column names, not {columns!r}")
         known = set(self.columns) if columns is not None else set()
-        for one in columns or ():
-            if one not in known:
-                raise ArgumentError(f"there is no column {one!r}; there are {', '.join(self.columns)}")
+        for column in columns or ():
+            if column not in known:
+                raise ArgumentError(f"column {column!r} does not exist; the columns are {', '.join(self.columns)}")
 
 
 def _quoted(name: str) -> str:
@@ -109,7 +110,7 @@ def _quoted(name: str) -> str:
 
 
 class _NamedRelation(property):
-    """A table or a view of a lake as an attribute of its name."""
+    """An attribute with the name of a table or view of a lake."""
 
     def __init__(self, text: str) -> None:
         def relation(lake: Lake) -> Relation:
@@ -126,14 +127,15 @@ class _NamedRelation(property):
 
 
 class Lake:
-    """One generation of a lake; leave it as a context, or `close` it.  `open` makes it."""
+    """One generation of a lake, from `open`; a context manager that closes it."""
 
-    def __init__(self, path: Path, generation: int | None, settings: Mapping[str, str]) -> None:
-        self._place = place(path, settings)
-        self.path: str = str(self._place)
-        if isinstance(self._place, StorePath):
+    def __init__(self, paths: Sequence[Path], generation: int | None, settings: Mapping[str, str]) -> None:
+        self._place, *others = (place(path, settings) for path in paths)
+        self.path: str = ", ".join(map(str, (self._place, *others)))
+        if any(isinstance(each, StorePath) for each in (self._place, *others)):
             optional_package("pyarrow", extra="lake")
         self._manifest = open_lake(self._place)
+        self._others = [(each, open_lake(each)) for each in others]
         if generation is not None and generation != self._manifest.generation:
             optional_package("deltalake", extra="lake")
             from mqttscope.lake.delta import earlier
@@ -144,7 +146,7 @@ class Lake:
 
     @property
     def generation(self) -> int:
-        """Which one it is: how many ingests there were."""
+        """Number of the generation: ingests up to and including it."""
         return self._manifest.generation
 
     @property
@@ -154,37 +156,47 @@ class Lake:
 
     @property
     def views(self) -> list[str]:
-        """Names of the views that are ready (docs/lake.md)."""
+        """Names of the built-in views (docs/lake.md)."""
         from mqttscope.analysis.views import VIEWS
 
         return list(VIEWS)
 
     def __getitem__(self, name: str) -> Relation:
-        """A table or a view by its name; `ArgumentError` where there is none."""
+        """A table or a view by name; `ArgumentError` for an unknown name."""
         if name not in self.tables and name not in self.views:
-            raise ArgumentError(f"there is no table or view {name!r}; there are {', '.join(self.tables + self.views)}")
+            raise ArgumentError(f"table or view {name!r} does not exist; use {', '.join(self.tables + self.views)}")
         return Relation(self, name, f"select * from {name}")
 
-    packets = _NamedRelation("MQTT Control Packets, also those that break the layout.")
+    packets = _NamedRelation("MQTT Control Packets, including malformed ones.")
     messages = _NamedRelation("Application Messages: a PUBLISH with its whole QoS exchange.")
     connections = _NamedRelation("Network Connections.")
     sessions = _NamedRelation("MQTT Sessions.")
-    findings = _NamedRelation("What the rules found.")
+    findings = _NamedRelation("Findings of the rules.")
     topics = _NamedRelation("Topics of each server.")
     clients = _NamedRelation("Client Identifiers on each server.")
-    gaps = _NamedRelation("Bytes that the captures do not have, or that belong to no packet.")
-    ingest_errors = _NamedRelation("What is wrong with captures.")
-    session_activity = _NamedRelation("View: what each MQTT Session did.")
-    deliveries = _NamedRelation("View: messages of servers, each with its publication and the time in between.")
-    retained_messages = _NamedRelation("View: the retained message of each topic at the end.")
+    gaps = _NamedRelation("Bytes that the captures lack, or that belong to no packet.")
+    ingest_errors = _NamedRelation("Errors of captures.")
+    sparkplug_metrics = _NamedRelation("Metrics of Sparkplug B.")
+    session_activity = _NamedRelation("View: activity of each MQTT Session.")
+    deliveries = _NamedRelation("View: messages from servers, each with its publication and latency.")
+    retained_messages = _NamedRelation("View: the final retained message of each topic.")
     reconnect_storms = _NamedRelation("View: minutes in which clients connect far more often than usual.")
-    top_talkers = _NamedRelation("View: who sends and receives how much.")
-    payload_sizes = _NamedRelation("View: how long payloads are, by topic.")
+    top_talkers = _NamedRelation("View: traffic of each client.")
+    payload_sizes = _NamedRelation("View: payload lengths by topic and day.")
+    subscriptions = _NamedRelation("View: subscriptions over all connections of a session.")
+    undelivered = _NamedRelation("View: messages that did not reach a subscriber, with the reason.")
+    takeovers = _NamedRelation("View: connections that were open when their client connected again.")
+    connect_refusals = _NamedRelation("View: CONNECT packets that servers refused.")
+    pings = _NamedRelation("View: PINGREQ packets with the time until the PINGRESP.")
+    devices = _NamedRelation("View: Client Identifiers with their last packet and usual period.")
+    sparkplug_nodes = _NamedRelation("View: edge nodes of Sparkplug.")
+    sparkplug_gaps = _NamedRelation("View: gaps in the sequence numbers of Sparkplug.")
+    captures = _NamedRelation("View: ingested captures.")
 
     def sql(self, query: str) -> Relation:
-        """The answer to a query in the SQL of DuckDB, which knows tables and views by their names.
+        """Result of a query in the SQL of DuckDB, with tables and views by name.
 
-        `ArgumentError` for what is no query, or a wrong one.
+        `ArgumentError` for an invalid query.
         """
         arguments.text("query", query, "a query in SQL")
         engine = self._asked()
@@ -192,15 +204,15 @@ class Lake:
 
         with self._answering():
             prepare(engine, query)
-            # What is wrong with it is said here, and not where its rows are asked for.
+            # Report errors of the query here, not when its rows are read.
             engine.connection.sql(query)
         return Relation(self, None, query)
 
     @property
     def duckdb(self) -> DuckDBPyConnection:
-        """The connection that answers, with all tables and views; ``register`` gives it data frames to join with.
+        """The DuckDB connection, with all tables and views; ``register`` adds data frames to join with.
 
-        It reads no files but those of the lake.
+        It can only read files of the lake.
         """
         engine = self._asked()
         with self._answering():
@@ -209,7 +221,7 @@ class Lake:
         return engine.connection
 
     def close(self) -> None:
-        """Forget what was loaded, temporary files too; relations of it answer no longer."""
+        """Free memory and temporary files; relations of this lake become unusable."""
         self._closed = True
         if self._engine is not None:
             self._engine.close()
@@ -231,7 +243,7 @@ class Lake:
             optional_package("duckdb", extra="lake")
             from mqttscope.analysis.local import LocalEngine
 
-            self._engine = LocalEngine(self._place, self._manifest)
+            self._engine = LocalEngine(self._place, self._manifest, others=self._others)
         return self._engine
 
     def _table(self, name: str, columns: Sequence[str] | None) -> pyarrow.Table:
@@ -250,7 +262,7 @@ class Lake:
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """`ArgumentError` for a query that is wrong, `LakeError` where it is the lake."""
+        """Translate errors: `ArgumentError` for an invalid query, `LakeError` for an unreadable lake."""
         import duckdb
 
         from mqttscope.analysis.answer import UnknownQueryError
@@ -264,22 +276,29 @@ class Lake:
             raise (ArgumentError if is_of_query(error) else LakeError)(sentence(error)) from None
 
 
-def open(  # noqa: A001 - mqttscope.lake.open reads as gzip.open does
-    path: Path, *, generation: int | None = None, settings: Mapping[str, str] | None = None
+def open(  # noqa: A001 - mqttscope.lake.open, like gzip.open
+    path: Path | Sequence[Path], *, generation: int | None = None, settings: Mapping[str, str] | None = None
 ) -> Lake:
-    """Open a lake to read it; see docs/library.md.
+    """Open a lake to read it, or several together; see docs/library.md.
 
-    ``path``: its folder, or its place in a store: ``s3://bucket/lake``.  ``generation``: an earlier one, as long as its
-    files are there (a day, unless the tables say otherwise); the latest if it is not said.  ``settings``: of the store,
-    such as ``region``, ``endpoint_override`` and ``scheme``.  What is read is that generation, whatever is committed
-    meanwhile.
+    ``path``: its folder, or its URL in an object store: ``s3://bucket/lake``.  With a list of several, all tables and
+    views have a first column ``lake``.  ``generation``: an earlier one, which
+    exists as long as its files (one day, unless the tables have another setting); the latest by default.
+    ``settings``: for the object store, such as ``region``, ``endpoint_override`` and ``scheme``.  Later commits do
+    not affect an open lake.
 
-    `LakeError` where there is no lake, it is damaged, or the generation is not kept.
+    `LakeError` if the lake does not exist or is damaged, or if the generation no longer exists.
     """
-    arguments.path("path", path, "a folder, or a place in a store")
+    paths: list[Any] = list(path) if isinstance(path, list | tuple) else [path]
+    for each in paths:
+        arguments.path("path", each, "a folder, or a URL in an object store")
+    if not paths or len(set(map(str, paths))) < len(paths):
+        raise ArgumentError("path must name one lake or more, each once")
     if generation is not None:
         arguments.whole("generation", generation)
-    return Lake(path, generation, arguments.settings("settings", settings))
+        if len(paths) > 1:
+            raise ArgumentError("a generation is of one lake")
+    return Lake(paths, generation, arguments.settings("settings", settings))
 
 
 __all__ = ["Lake", "LakeError", "Relation", "open"]

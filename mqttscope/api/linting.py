@@ -1,4 +1,4 @@
-"""Findings of captures: what breaks the specification, by whom, where, of which statement, and how certain.
+"""Findings of captures: violations of the specification with offender, statement, position and confidence.
 
 for finding in mqttscope.lint("a.pcapng", select=["PUB"]):
 print(finding.rule, finding.severity, finding.message, finding.statements)
@@ -11,7 +11,7 @@ from pathlib import Path as FilePath
 from typing import Any, overload
 
 from mqttscope import arguments
-from mqttscope.api.captures import Path, Ports, Source
+from mqttscope.api.captures import CaptureSelection, Path, Ports
 from mqttscope.api.reading import read_path, read_servers
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import secret_length
@@ -23,39 +23,39 @@ from mqttscope.lint.quality import Quality
 from mqttscope.lint.rule import Rule, Timing
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureError
-from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.secrets.findings import HidingOptions, conceal
 
 
 class Findings(Sequence[Finding]):
-    """Findings in the order in which they were found, and what is to be known of the captures."""
+    """Findings in order of detection, with facts about the captures."""
 
-    def __init__(self, found: list[Finding], errors: list[CaptureError], linter: Linter, packets: int) -> None:
-        self._found = found
+    def __init__(self, findings: list[Finding], errors: list[CaptureError], linter: Linter, packets: int) -> None:
+        self._findings = findings
         self.errors: list[CaptureError] = errors
-        """What could not be read: findings are of what could."""
+        """Errors of captures; the findings cover the readable parts."""
         self.packets: int = packets
-        """MQTT packets that were judged; 0 says that the captures hold no MQTT, which is no good news."""
+        """Number of linted MQTT packets; 0 means that the captures contain no MQTT, not that all is well."""
         self.rules: list[str] = [rule.code for rule in linter.rules]
         """Codes of the rules that ran."""
         self.withheld: dict[str, int] = dict(linter.withheld)
-        """Findings by rule that the captures are not good enough for."""
+        """Number of findings by rule that the quality of the captures does not allow."""
         self.pending: dict[str, int] = dict(linter.pending)
-        """Rules that judged nothing since no connection lasts as long as their time-outs: connections that ended while
-        they waited, by rule."""
+        """Number of connections that ended before the timeout of a rule, by rule, for rules that could check no
+        connection."""
         self.quality: Quality = linter.quality
-        """How good the captures are: what was lost, joined late or could not be read."""
-        self.failed: dict[str, str] = {one.rule: one.error for one in linter.internal_errors}
-        """Rules that failed on some packet, with the reason: rules of one's own may."""
+        """Quality of the captures: losses, connections joined late, errors."""
+        self.failed: dict[str, str] = {failure.rule: failure.error for failure in linter.internal_errors}
+        """Rules that failed on a packet, with the error; usually own rules."""
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...
     @overload
     def __getitem__(self, index: slice) -> list[Finding]: ...
     def __getitem__(self, index: int | slice) -> Finding | list[Finding]:
-        return self._found[index]
+        return self._findings[index]
 
     def __len__(self) -> int:
-        return len(self._found)
+        return len(self._findings)
 
     def __repr__(self) -> str:
         rules = counted(len(self.by_rule), "rule")
@@ -63,31 +63,35 @@ class Findings(Sequence[Finding]):
 
     @property
     def by_rule(self) -> dict[str, list[Finding]]:
-        """Findings by the code of their rule."""
-        found: dict[str, list[Finding]] = {}
-        for one in self._found:
-            found.setdefault(one.rule, []).append(one)
-        return found
+        """Findings by code of the rule."""
+        findings: dict[str, list[Finding]] = {}
+        for finding in self._findings:
+            findings.setdefault(finding.rule, []).append(finding)
+        return findings
 
     def at_least(
         self, severity: Severity | str = Severity.INFO, confidence: Confidence | str = Confidence.HEURISTIC
     ) -> list[Finding]:
-        """Those of this severity and confidence, or higher ones.
+        """Findings with at least this severity and confidence.
 
-        ``at_least("error", "certain")`` are those for which ``mqttscope lint`` ends with exit code 1.
+        ``at_least("error", "certain")`` returns the findings that make ``mqttscope lint`` exit with code 1.
         """
         __tracebackhide__ = True
         lowest = arguments.choice("severity", severity, Severity)
         surest = arguments.choice("confidence", confidence, Confidence)
-        return [one for one in self._found if one.severity.rank >= lowest.rank and one.confidence.rank >= surest.rank]
+        return [
+            finding
+            for finding in self._findings
+            if finding.severity.rank >= lowest.rank and finding.confidence.rank >= surest.rank
+        ]
 
     def to_dicts(self) -> list[dict[str, Any]]:
-        """The JSON forms: what ``mqttscope lint --format jsonl`` writes (docs/findings.md)."""
+        """The JSON forms: lines of ``mqttscope lint --format jsonl`` (docs/findings.md)."""
         import orjson
 
         from mqttscope.report.findings.json import FINDING, line
 
-        return [orjson.loads(line(FINDING.view(one))) for one in self._found]
+        return [orjson.loads(line(FINDING.view(finding))) for finding in self._findings]
 
 
 def lint(
@@ -99,7 +103,7 @@ def lint(
     profile: Path | None = None,
     timing: str = "normal",
     complete: Iterable[str] = (),
-    filter: str | None = None,  # noqa: A002 - the word of the option
+    filter: str | None = None,  # noqa: A002 - name of the option
     keys: Path | None = None,
     ports: Ports = (),
     version: str | None = None,
@@ -108,22 +112,21 @@ def lint(
     show_secrets: bool = False,
     raise_errors: bool = False,
 ) -> Findings:
-    """Judge captures; returns all findings, of every severity and confidence.
+    """Lint captures; returns all findings, of every severity and confidence.
 
     ``captures``, ``filter``, ``keys``, ``ports``, ``version``, ``deduplicate``, ``verify_checksums`` and
-    ``raise_errors`` are as for `open`;
-    a filter chooses findings by their packets.  ``select``, ``extend_select`` and ``ignore`` take codes, prefixes and
-    names of rules as ``mqttscope lint`` does (docs/rules.md).  ``rules``: rules that run as well unless they are
-    ignored, as classes or as instances with settings: those of one's own (docs/adding-a-rule.md), which the other three
-    may name, and others whose settings are to be different.
-    ``profile``: limits of a cloud service, or the path of a ``.toml`` file.  ``complete``: servers (``host:port``) of
-    which the captures hold every connection.  ``timing``: ``test`` for test suites on one machine, where rules wait for
-    a second at most (docs/lint.md).  No configuration file is read.
+    ``raise_errors`` are as for `open`; a filter selects findings by their packets.  ``select``, ``extend_select`` and
+    ``ignore``: codes, prefixes and names of rules, like the options of ``mqttscope lint`` (docs/rules.md).  ``rules``:
+    additional rules, as classes or as instances with settings, unless ignored: own rules (docs/adding-a-rule.md), which
+    the other three arguments may name, and other rules with different settings.
+    ``profile``: name of a cloud service with known limits, or the path of a ``.toml`` file.  ``complete``: servers
+    (``host:port``) with every connection in the captures.  ``timing``: ``test`` for test suites on one machine, with
+    timeouts of at most one second (docs/lint.md).  No configuration file is read.
 
-    `UnknownRuleError` and `ProfileError` for names that do not exist, `ArgumentError` when no rule is left and for an
-    incomplete rule in ``rules``, besides the errors of `open`.
+    `UnknownRuleError` and `ProfileError` for unknown names, `ArgumentError` if no rule is selected and for an
+    incomplete rule in ``rules``, in addition to the errors of `open`.
     """
-    source = Source(
+    source = CaptureSelection(
         captures, filter=filter, keys=keys, ports=ports, version=version, raise_errors=raise_errors,
         deduplicate=deduplicate, verify_checksums=verify_checksums,
     )  # fmt: skip
@@ -134,7 +137,7 @@ def lint(
         select=selected_names(select),
         extend_select=names_of(extend_select, "extend_select"),
         ignore=names_of(ignore, "ignore"),
-        given=rules,
+        extra_rules=rules,
         timing=arguments.choice("timing", timing, Timing),
         limits=() if limits is None else rules_of(load(limits, FilePath.cwd())),
         complete=read_servers(complete),
@@ -143,42 +146,35 @@ def lint(
 
 
 def judge(
-    source: Source,
-    *,
-    select: Sequence[str] = (),
-    extend_select: Sequence[str] = (),
-    ignore: Sequence[str] = (),
-    given: Iterable[type[Rule] | Rule] = (),
-    timing: Timing = Timing.NORMAL,
-    limits: Sequence[Rule] = (),
-    complete: frozenset[str] = frozenset(),
-    show_secrets: bool = False,
-) -> Findings:
-    """As `lint`; ``given`` are known to what selects and ignores, ``limits`` run in any case."""
-    chosen = [*chosen_rules(select, extend_select, ignore, given, timing), *limits]
+    source: CaptureSelection, *, select: Sequence[str] = (), extend_select: Sequence[str] = (),
+    ignore: Sequence[str] = (), extra_rules: Iterable[type[Rule] | Rule] = (), timing: Timing = Timing.NORMAL,
+    limits: Sequence[Rule] = (), complete: frozenset[str] = frozenset(), show_secrets: bool = False
+) -> Findings:  # fmt: skip
+    """Like `lint`; ``extra_rules``: additional rules that may be named, ``limits``: rules that always run."""
+    chosen = [*chosen_rules(select, extend_select, ignore, extra_rules, timing), *limits]
     refuse_none(chosen, select=select, extend_select=extend_select, ignore=ignore)
     reading = source.reading()
     linter = Linter(chosen, complete=complete, together=source.deduplicate, end_ns=reading.order.end_ns)
-    judging = _Judging(linter, source, show_secrets=show_secrets)
+    judging = _LinterRun(linter, source, show_secrets=show_secrets)
     for event in source.events(reading, source.dissector(reading), judging.feed, linter.ledger.note_skipped):
         judging.feed(event)
-    return Findings(judging.found, source.errors, judging.linter, judging.packets)
+    return Findings(judging.findings, source.errors, judging.linter, judging.packets)
 
 
-class _Judging:
-    """The linter at work."""
+class _LinterRun:
+    """The linter of one reading, with its findings."""
 
-    def __init__(self, linter: Linter, source: Source, *, show_secrets: bool) -> None:
+    def __init__(self, linter: Linter, source: CaptureSelection, *, show_secrets: bool) -> None:
         self.linter = linter
-        self.found: list[Finding] = []
+        self.findings: list[Finding] = []
         self.packets = 0
         self._wanted = source.filter()
-        self._hiding = Hiding(secret_length(linter.rules), show_secrets=show_secrets)
+        self._hiding = HidingOptions(secret_length(linter.rules), show_secrets=show_secrets)
 
     def feed(self, event: Event) -> None:
-        found = self.linter.feed(event)
+        findings = self.linter.feed(event)
         is_wanted = self._wanted is None or self._wanted.matches(event)
         if is_wanted and isinstance(event, PacketEvent | MalformedEvent):
             self.packets += 1
-        if found and is_wanted:
-            self.found += (conceal(one, self._hiding) for one in found)
+        if findings and is_wanted:
+            self.findings += (conceal(finding, self._hiding) for finding in findings)

@@ -1,4 +1,4 @@
-"""Decoders of payloads as a program names them: a configuration file, or its ``[[payload]]`` tables as dictionaries."""
+"""Payload decoders for programs: from a configuration file, or from ``[[payload]]`` tables as dictionaries."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from mqttscope.payloads.decoders import Decoders, Function, PayloadTable
 
 GROUP = "mqttscope.payloads"
-"""Entry points that decode payloads."""
+"""Entry point group of payload decoders."""
 SHARED = "pyproject.toml"
 MAX_SHOWN = 60
-"""Characters of a wrong argument that a message shows."""
+"""Maximum characters of a wrong argument in a message."""
 Payloads = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
-"""The path of a configuration file, or tables."""
+"""Path of a configuration file, or tables."""
 
 
 def read_payloads(payloads: Payloads) -> tuple[PayloadTable, ...]:
-    """The tables, checked; `PayloadConfigError` for what is wrong with them or with the file.
+    """Read and check tables; `PayloadConfigError` for errors in them or in the file.
 
-    Descriptor files are relative to the configuration file; of tables to the working directory.
+    Paths of descriptor files are relative to the configuration file, or for tables to the working directory.
     """
     if isinstance(payloads, str | os.PathLike):
         path = Path(payloads)
@@ -34,32 +34,32 @@ def read_payloads(payloads: Payloads) -> tuple[PayloadTable, ...]:
         except PayloadConfigError as error:
             raise PayloadConfigError(f"{path}: {error}") from None
     if isinstance(payloads, bytes | Mapping) or not isinstance(payloads, Iterable):
-        raise PayloadConfigError(_taken(payloads))
+        raise PayloadConfigError(_usage(payloads))
     payloads = list(payloads)
-    if not all(isinstance(one, Mapping) for one in payloads):
-        raise PayloadConfigError(_taken(payloads))
-    tables = [dict(one) for one in payloads]
+    if not all(isinstance(table, Mapping) for table in payloads):
+        raise PayloadConfigError(_usage(payloads))
+    tables = [dict(table) for table in payloads]
     return payload_tables({KEY: tables}, lambda name: Path(name).read_bytes())
 
 
-def _taken(payloads: object) -> str:
-    told = repr(payloads)
-    told = told if len(told) <= MAX_SHOWN else f"{told[:MAX_SHOWN]}..."
+def _usage(payloads: object) -> str:
+    shown = repr(payloads)
+    shown = shown if len(shown) <= MAX_SHOWN else f"{shown[:MAX_SHOWN]}..."
     return (
-        f"payloads is {told}: it takes the path of a configuration file, or a list of tables such as"
-        ' {"topic": "plant/#", "format": "json"}'
+        f"payloads must be the path of a configuration file, or a list of tables such as"
+        f' {{"topic": "plant/#", "format": "json"}}, not {shown}'
     )
 
 
 def decoders_of(tables: tuple[PayloadTable, ...]) -> Decoders | None:
-    """Decoders for one reading; ``None`` where there are no tables."""
+    """Decoders for one reading; ``None`` without tables."""
     from mqttscope.payloads.decoders import Decoders
 
     return Decoders(tables, functions=payload_function) if tables else None
 
 
 def _document(path: Path) -> Mapping[str, Any]:
-    """What a configuration file holds."""
+    """Read the table ``mqttscope`` of a configuration file."""
     try:
         document: Any = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -75,21 +75,21 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def payload_function(name: str) -> Function:
-    """The decoder of an installed package by the name of its entry point; `UndecodableError` where there is none."""
+    """Decoder of an installed package by entry point; `UndecodableError` if it does not exist or fails to load."""
     from importlib import metadata
 
     from mqttscope.payloads.values import UndecodableError
 
-    points = [one for one in metadata.entry_points(group=GROUP) if one.name == name]
+    points = [entry_point for entry_point in metadata.entry_points(group=GROUP) if entry_point.name == name]
     if not points:
-        raise UndecodableError(f"no installed package has a decoder {name} (entry points of the group {GROUP})")
+        raise UndecodableError(f"no installed package has a decoder {name} (entry point group {GROUP})")
     where = f"entry point {name} = {points[0].value}"
     try:
         loaded: Function = points[0].load()
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit too: a decoder does not end the program
+    except BaseException as error:  # including SystemExit: a decoder must not end the program
         raise UndecodableError(f"{where}: {type(error).__name__}: {error}") from None
     if not callable(loaded):
-        raise UndecodableError(f"{where}: it is no function of a topic and a payload")
+        raise UndecodableError(f"{where}: it is not a function of a topic and a payload")
     return loaded

@@ -11,10 +11,10 @@ from mqttscope.proxy.service import Proxy, Seen
 
 
 class AsyncProxy:
-    """`Proxy` for programs with an event loop: an asynchronous context manager whose questions are awaited.
+    """`Proxy` for programs with an event loop: an asynchronous context manager with asynchronous methods.
 
-    The proxy has a thread and a loop of its own, so that it does not wait for the caller's.  The arguments are those of
-    `Proxy`, and so are the errors.
+    The proxy runs its own loop in a separate thread, so the caller's loop cannot block it.  Arguments and errors are
+    like those of `Proxy`.
     """
 
     def __init__(self, upstream: str, listen: str = "127.0.0.1:0", **options: Any) -> None:
@@ -29,49 +29,49 @@ class AsyncProxy:
 
     @property
     def address(self) -> str:
-        """Where clients connect: ``127.0.0.1:41234``; `InvalidStateError` before the start."""
+        """Address for clients: ``127.0.0.1:41234``; `InvalidStateError` before the start."""
         return self._proxy.address
 
     @property
     def port(self) -> int:
-        """The port of it; `InvalidStateError` before the start."""
+        """Port for clients; `InvalidStateError` before the start."""
         return self._proxy.port
 
     @property
     def url(self) -> str:
-        """Where clients connect, as a URL; `InvalidStateError` before the start."""
+        """URL for clients; `InvalidStateError` before the start."""
         return self._proxy.url
 
     @property
     def notes(self) -> list[str]:
-        """What went wrong with connections and rules, in words."""
+        """Problems with connections and rules, as sentences."""
         return self._proxy.notes
 
     async def packets(self) -> list[Seen]:
-        """What has passed, oldest first."""
+        """Packets that have passed, oldest first."""
         return await asyncio.to_thread(self._proxy.packets)
 
     async def findings(self) -> list[Finding]:
-        """What the linter has found."""
+        """Findings of the linter up to now."""
         return await asyncio.to_thread(self._proxy.findings)
 
     async def failed(self) -> dict[str, str]:
-        """As `Proxy.failed`."""
+        """Like `Proxy.failed`."""
         return await asyncio.to_thread(self._proxy.failed)
 
     async def report(self, **counting: Any) -> str:
-        """As `Proxy.report`."""
+        """Like `Proxy.report`."""
         return await asyncio.to_thread(self._proxy.report, **counting)
 
     async def assert_conformant(self, **counting: Any) -> None:
-        """As `Proxy.assert_conformant`."""
+        """Like `Proxy.assert_conformant`."""
         __tracebackhide__ = True
         await asyncio.to_thread(self._proxy.assert_conformant, **counting)
 
     async def write(self, path: str | Path) -> None:
-        """Write what has passed so far as a pcapng file."""
+        """Write the traffic up to now as a pcapng file."""
         await asyncio.to_thread(self._proxy.write, path)
 
     async def close(self) -> None:
-        """End the proxy and its connections; what it has seen stays."""
+        """End the proxy and its connections; packets and findings stay available."""
         await asyncio.to_thread(self._proxy.close)

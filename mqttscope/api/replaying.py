@@ -1,10 +1,10 @@
-"""Recorded clients played against a live broker, and what it did otherwise than the recorded one.
+"""Plays recorded clients against a live broker, and compares it with the recorded broker.
 
     result = mqttscope.Replay("a.pcapng", broker="mqtt://127.0.0.1:1883", pace="asap").run()
     for difference in result.differences:
         print(difference["kind"], difference["message"])
 
-`AsyncReplay` is the same inside a running event loop.
+`AsyncReplay` is for use inside a running event loop.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from io import BytesIO
 from typing import Any
 
 from mqttscope import arguments
-from mqttscope.api.captures import Path, Ports, Source
+from mqttscope.api.captures import CaptureSelection, Path, Ports
 from mqttscope.api.reading import read_path
-from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, read_recorded
+from mqttscope.api.recorded import RECORDED, RecordedSelection, read_moment, read_pace, read_recorded
 from mqttscope.errors import ArgumentError, InvalidStateError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.client import ClientOptions
-from mqttscope.replay.drivers.run import CONNECT_SECONDS, PATIENCE_SECONDS, BrokerTarget
-from mqttscope.replay.drivers.run import Replay as Playing
+from mqttscope.replay.drivers.run import PATIENCE_SECONDS, BrokerTarget
+from mqttscope.replay.drivers.run import ReplayRunner as Playing
 from mqttscope.report.base import View
 from mqttscope.report.replay.json import ReplayJson
-from mqttscope.report.replay.summary import Outcome, compare, summary_document
-from mqttscope.transport.client import resolve
+from mqttscope.report.replay.summary import ReplayOutcome, compare, summary_document
+from mqttscope.transport.client import CONNECT_TIMEOUT_S, resolve
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import loopback, parse_broker
 from mqttscope.transport.tls import upstream_context
@@ -35,34 +35,34 @@ from mqttscope.transport.tls import upstream_context
 
 @dataclass(slots=True, frozen=True)
 class Replayed:
-    """What a replay did, and what the broker did otherwise than the recorded one."""
+    """Result of a replay, with differences between the live broker and the recorded one."""
 
     connections: int
-    """Recorded connections that were played."""
+    """Number of recorded connections played."""
     connected: int
-    """Those of them that were made."""
+    """Number of connections established."""
     sent: int
-    """MQTT packets that were sent."""
+    """Number of MQTT packets sent."""
     received: int
-    """MQTT packets that came."""
+    """Number of MQTT packets received."""
     seconds: float
-    """How long it took."""
+    """Duration of the replay."""
     differences: list[dict[str, Any]]
-    """What the broker did otherwise: the lines ``difference`` of ``mqttscope replay --verify --format jsonl``, without
-    secrets and without what certainly follows from the arguments (docs/replay.md)."""
+    """Differences of the broker: the lines ``difference`` of ``mqttscope replay --verify --format jsonl``, without
+    secrets and without certain effects of the arguments (docs/replay.md)."""
     failures: dict[str, int]
-    """Why connections could not be made, or broke, and how many."""
+    """Number of connections that failed or broke, by reason."""
     shortfalls: dict[str, int]
-    """Why connections could not be played as recorded, although nothing broke; what never came is among it."""
+    """Number of deviations from the recording without a failure, by reason, such as packets that never came."""
     changes: list[str]
-    """What differed from the captures before anything was sent, as sentences."""
+    """Changes from the captures before sending, as sentences."""
     errors: list[CaptureError]
-    """What of the captures could not be read."""
+    """Errors of captures."""
     _document: dict[str, Any] = field(repr=False)
 
     @property
     def ok(self) -> bool:
-        """Whether everything was played, and nothing differs."""
+        """Whether everything was played without differences."""
         return not (self.differences or self.failures or self.shortfalls or self.errors)
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,7 +71,7 @@ class Replayed:
 
 
 class _Clients:
-    """Recorded clients, and the broker that they are played against."""
+    """Recorded clients, and the broker to play them against."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class _Clients:
         clients: Iterable[str] = (),
         start: str | None = None,
         end: str | None = None,
-        filter: str | None = None,  # noqa: A002 - the word of the option
+        filter: str | None = None,  # noqa: A002 - name of the option
         keys: Path | None = None,
         ports: Ports = (),
         version: str | None = None,
@@ -92,7 +92,7 @@ class _Clients:
         key: str | None = None,
         insecure: bool = False,
         patience: float = PATIENCE_SECONDS,
-        connect_timeout: float = CONNECT_SECONDS,
+        connect_timeout: float = CONNECT_TIMEOUT_S,
         record: Path | None = None,
         allow_remote: bool = False,
     ) -> None:
@@ -100,7 +100,7 @@ class _Clients:
         tls = self._target.tls
         arguments.tls_files(self._target, tls=tls, insecure=insecure, ca=ca, cert=cert, key=key)
         self._pace = read_pace(pace)
-        source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
+        source = CaptureSelection(captures, filter=filter, keys=keys, ports=ports, version=version)
         if user_name is not None:
             arguments.text("user_name", user_name, "the User Name of a CONNECT")
         if not isinstance(password, str | bytes | None):
@@ -108,7 +108,7 @@ class _Clients:
         user_name = user_name or self._target.user_name
         self._credentials = user_name, password.encode() if isinstance(password, str) else password
         arguments.credentials(*self._credentials)
-        wanted = Wanted(
+        wanted = RecordedSelection(
             clients=arguments.texts("clients", clients, "globs of Client Identifiers"),
             start=read_moment("start", start),
             end=read_moment("end", end),
@@ -124,7 +124,7 @@ class _Clients:
 
     async def _play(self) -> Replayed:
         addresses = await resolve(self._target)
-        if not self._allow_remote and not loopback(one.ip for one in addresses):
+        if not self._allow_remote and not loopback(address.ip for address in addresses):
             raise ArgumentError(f"{self._target} is another host: allow_remote=True allows sending to it")
         self._goal.addresses = addresses
         recorded, (user_name, password) = self._recorded, self._credentials
@@ -151,41 +151,41 @@ class _Clients:
         return self._replayed(playing)
 
     def _replayed(self, playing: Playing) -> Replayed:
-        outcome = Outcome(str(self._target), self._pace.text, changes=self._recorded.changes)
+        outcome = ReplayOutcome(str(self._target), self._pace.text, changes=self._recorded.changes)
         outcome.left_out.update(why for _, why in self._recorded.left_out)
-        scripts, live, skipped = outcome.take(playing)
-        found = compare(playing, scripts, live, skipped, self._recorded.alterations)
+        scripts, live, skipped = outcome.add_replay(playing)
+        verification = compare(playing, scripts, live, skipped, self._recorded.alterations)
         writer = ReplayJson(BytesIO(), View())
         shortfalls = dict(outcome.shortfalls)
         shortfalls |= {f"never came: {what}": times for what, times in outcome.never_came.items()}
         return Replayed(
             len(outcome.recorded), outcome.performed, outcome.sent, outcome.received, outcome.seconds,
-            [writer.difference(one) for one in found.counting], dict(outcome.failures), shortfalls, outcome.changes,
+            list(map(writer.difference, verification.counting)), dict(outcome.failures), shortfalls, outcome.changes,
             self._errors, summary_document(outcome),
         )  # fmt: skip
 
 
 class Replay(_Clients):
-    """Recorded clients, ready to be played against a broker.
+    """Recorded clients, ready to play against a broker.
 
     ``captures``, ``filter``, ``keys``, ``ports`` and ``version`` are as for `open`.  ``broker``: a URL with
     ``mqtt://``, ``mqtts://``, ``ws://`` or ``wss://``.  ``clients``: globs of Client Identifiers.  ``start`` and
-    ``end``: part of the recording, as ``2026-01-02T03:04:05Z`` or from its beginning as ``90s``.  ``pace``:
-    ``recorded``, ``asap``, ``causal`` (each packet after those it depends on), or a factor such as ``2.0``.
-    ``patience`` and ``connect_timeout``: seconds to wait for an answer, and for a connection.  ``user_name`` and
-    ``password`` replace the recorded ones.  ``ca``, ``cert``, ``key`` and ``insecure``: TLS with the broker.
-    ``record``: a pcapng file for what passes.  Nothing is sent to another host unless ``allow_remote``.
+    ``end``: part of the recording, as ``2026-01-02T03:04:05Z`` or as ``90s`` from its start.  ``pace``: ``recorded``,
+    ``asap``, ``causal`` (each packet after the packets it depends on), or a factor such as ``2.0``.  ``patience`` and
+    ``connect_timeout``: timeouts in seconds for an answer, and for a connection.  ``user_name`` and ``password``
+    replace the recorded ones.  ``ca``, ``cert``, ``key`` and ``insecure``: TLS with the broker.  ``record``: a pcapng
+    file for the live traffic.  Sending to another host needs ``allow_remote``.
 
-    The constructor reads the captures, and sends nothing.  `AddressError` for a URL that cannot be meant,
-    `NothingRecordedError` where no connection can be played, `RewriteError` for times that cannot be read, `TlsError`
-    for certificates, and the errors of `open`; ``run`` raises `ArgumentError` for another host, `LinkError` where the
-    name of the broker leads nowhere, and :class:`OSError` where ``record`` cannot be written.
+    The constructor reads the captures, and sends nothing.  `AddressError` for an invalid URL, `NothingRecordedError`
+    if no connection can be played, `RewriteError` for invalid times, `TlsError` for certificates, and the errors of
+    `open`; ``run`` raises `ArgumentError` for another host, `LinkError` if the host name of the broker cannot be
+    resolved, and :class:`OSError` if ``record`` cannot be written.
     """
 
     def run(self) -> Replayed:
         """Play the recording once, to its end; each call plays it again.
 
-        `InvalidStateError` inside a running event loop, where `AsyncReplay` is for.
+        `InvalidStateError` inside a running event loop: use `AsyncReplay` there.
         """
         try:
             asyncio.get_running_loop()
@@ -195,7 +195,7 @@ class Replay(_Clients):
 
 
 class AsyncReplay(_Clients):
-    """The same inside a running event loop; the arguments are those of `Replay`."""
+    """`Replay` inside a running event loop, with the same arguments."""
 
     async def run(self) -> Replayed:
         """Play the recording once, to its end; each call plays it again.  A cancelled run ends its connections."""

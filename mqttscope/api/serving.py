@@ -1,11 +1,11 @@
-"""A stand-in for a broker: it plays the server half of recorded connections to a device under test.
+"""A stand-in for a broker, which plays the server side of recorded connections to a device under test.
 
     with mqttscope.StandIn("a.pcapng") as broker:
         ...  # let the device connect to broker.port
         broker.wait(10)
     print(broker.served.differences)
 
-`AsyncStandIn` is the same inside a running event loop.
+`AsyncStandIn` is for use inside a running event loop.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from io import BytesIO
 from typing import Any, Self
 
 from mqttscope import arguments
-from mqttscope.api.captures import Path, Ports, Source
-from mqttscope.api.recorded import RECORDED, Wanted, read_moment, read_pace, read_recorded
+from mqttscope.api.captures import CaptureSelection, Path, Ports
+from mqttscope.api.recorded import RECORDED, RecordedSelection, read_moment, read_pace, read_recorded
 from mqttscope.errors import InvalidStateError
 from mqttscope.net.frame import CaptureError
 from mqttscope.replay.drivers.serve import ServerRun
@@ -34,30 +34,30 @@ from mqttscope.transport.target import parse_listen, shown
 from mqttscope.transport.tls import listen_context
 
 ANSWER_S = 30.0
-"""How long the thread of a stand-in may take to begin and to end."""
+"""Timeout for the start and the end of the thread of a stand-in."""
 LOOK_S = 0.005
-"""So often it is looked whether everything has been played."""
+"""Interval of checks whether everything has been played."""
 
 
 @dataclass(slots=True, frozen=True)
 class Served:
-    """What a stand-in did, and what the devices did otherwise than the recorded clients."""
+    """Result of a stand-in, with differences between the devices and the recorded clients."""
 
     recorded: int
-    """Recorded connections that could be played."""
+    """Number of recorded connections that could be played."""
     played: int
-    """Connections of devices that were given one of them."""
+    """Number of device connections that got a recorded connection."""
     sent: int
-    """MQTT packets that were sent."""
+    """Number of MQTT packets sent."""
     received: int
-    """MQTT packets that came."""
+    """Number of MQTT packets received."""
     complete: bool
     """Whether every recorded connection was played to its end."""
     differences: list[dict[str, Any]]
-    """What devices did otherwise: the lines ``difference`` of ``mqttscope serve --verify --format jsonl``, without
+    """Differences of the devices: the lines ``difference`` of ``mqttscope serve --verify --format jsonl``, without
     secrets (docs/serve.md)."""
     errors: list[CaptureError]
-    """What of the captures could not be read."""
+    """Errors of captures."""
     _document: dict[str, Any] = field(repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Served:
 
 
 class _Recording:
-    """The recorded connections of a stand-in, and what devices made of them."""
+    """Recorded connections of a stand-in, and the result of playing them."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class _Recording:
         clients: Iterable[str] = (),
         start: str | None = None,
         end: str | None = None,
-        filter: str | None = None,  # noqa: A002 - the word of the option
+        filter: str | None = None,  # noqa: A002 - name of the option
         keys: Path | None = None,
         ports: Ports = (),
         version: str | None = None,
@@ -95,8 +95,8 @@ class _Recording:
         patience_ns = int(arguments.seconds("patience", patience) * 1e9)
         arguments.tls_pair("listen_cert", "listen_key", (listen_cert, listen_key))
         tls = None if listen_cert is None else listen_context(listen_cert, listen_key)
-        source = Source(captures, filter=filter, keys=keys, ports=ports, version=version)
-        wanted = Wanted(
+        source = CaptureSelection(captures, filter=filter, keys=keys, ports=ports, version=version)
+        wanted = RecordedSelection(
             clients=arguments.texts("clients", clients, "globs of Client Identifiers"),
             start=read_moment("start", start),
             end=read_moment("end", end),
@@ -105,7 +105,7 @@ class _Recording:
         self._errors = source.errors
         self._schemes = ("wss" if tls else "ws") if websocket else ("mqtts" if tls else "mqtt")
         self.notes: list[str] = []
-        """What happened with connections that the recording does not have, in words; after 1,000, their number."""
+        """Sentences about connections that the recording lacks; beyond 1,000 only their number."""
         self._serving = ServerRun(
             self._recorded.scripts,
             ConnectionMatcher(self._recorded.scripts, repeat),
@@ -122,19 +122,19 @@ class _Recording:
 
     @property
     def address(self) -> str:
-        """Where devices connect: ``127.0.0.1:41234``; `InvalidStateError` before the start."""
+        """Address for devices: ``127.0.0.1:41234``; `InvalidStateError` before the start."""
         if not self._address:
-            raise InvalidStateError("the stand-in was not started: devices cannot connect yet")
+            raise InvalidStateError("the stand-in was not started, so devices cannot connect yet")
         return self._address
 
     @property
     def port(self) -> int:
-        """The port of it; `InvalidStateError` before the start."""
+        """Port for devices; `InvalidStateError` before the start."""
         return self._port if self.address else 0
 
     @property
     def url(self) -> str:
-        """Where devices connect, as a URL; `InvalidStateError` before the start."""
+        """URL for devices; `InvalidStateError` before the start."""
         return f"{self._schemes}://{self.address}"
 
     @property
@@ -144,10 +144,10 @@ class _Recording:
 
     @property
     def served(self) -> Served:
-        """What devices did, once it is closed; `InvalidStateError` before."""
+        """Result after `close`; `InvalidStateError` before."""
         if self._served is None:
             why = "still runs" if self._address else "was not started"
-            raise InvalidStateError(f"the stand-in {why}: what devices did is known once it is closed")
+            raise InvalidStateError(f"the stand-in {why}: its result is available after close()")
         return self._served
 
     async def _listen(self) -> None:
@@ -158,29 +158,29 @@ class _Recording:
         self._address = shown(self._host or server.addresses[0][0], server.port)
 
     def _finish(self) -> None:
-        """Compare, when everything has ended."""
-        outcome = ServedOutcome.of(self._serving, self._pace.text, self._recorded.changes)
+        """Compare devices and recording after the end."""
+        outcome = ServedOutcome.from_run(self._serving, self._pace.text, self._recorded.changes)
         outcome.left_out.update(why for _, why in self._recorded.left_out)
-        found = outcome.verify()
+        verification = outcome.verify()
         writer = ReplayJson(BytesIO(), View())
         self._served = Served(
             outcome.recorded, outcome.played, outcome.sent, outcome.received, outcome.complete,
-            [writer.difference(one) for one in found.counting], self._errors, served_document(outcome),
+            list(map(writer.difference, verification.counting)), self._errors, served_document(outcome),
         )  # fmt: skip
 
 
 class StandIn(_Recording):
-    """A stand-in for a broker, in a thread of its own; a context manager that runs while its body does.
+    """A stand-in for a broker in a separate thread; a context manager that runs during its body.
 
-    ``captures``, ``filter``, ``keys``, ``ports`` and ``version`` are as for `open`.  ``listen``: ``HOST:PORT``, any
-    free port of this host unless given.  ``pace``, ``clients``, ``start`` and ``end`` are as for `Replay`.
-    ``repeat``: start over with a client whose connections have all been played.
-    ``patience``: seconds to wait for a late device before the next delivery.  ``listen_cert`` and ``listen_key``: speak
-    TLS with devices.  ``websocket``: speak WebSocket with devices.
+    ``captures``, ``filter``, ``keys``, ``ports`` and ``version`` are as for `open`.  ``listen``: ``HOST:PORT``, by
+    default any free port of this host.  ``pace``, ``clients``, ``start`` and ``end`` are as for `Replay`.
+    ``repeat``: start over when all connections of a client have been played.
+    ``patience``: seconds to wait for a late device before a delivery.  ``listen_cert`` and ``listen_key``: use TLS
+    with devices.  ``websocket``: use WebSocket with devices.
 
-    The constructor reads the captures.  `AddressError` for an address that cannot be meant, `NothingRecordedError`
-    where no connection can be played, `ArgumentError` for values that are none of those above, and :class:`OSError`
-    from `start` when it cannot listen.  `InvalidStateError` from what needs a start before it, and from a second one.
+    The constructor reads the captures.  `AddressError` for an invalid address, `NothingRecordedError` if no
+    connection can be played, `ArgumentError` for other invalid values, and :class:`OSError` from `start` if it
+    cannot listen.  `InvalidStateError` from methods that need a start before them, and from a second start.
     """
 
     _thread: threading.Thread | None = None
@@ -195,7 +195,7 @@ class StandIn(_Recording):
         self.close()
 
     def start(self) -> None:
-        """Listen; returns once devices can connect."""
+        """Start listening; returns once devices can connect."""
         if self._thread is not None:
             raise InvalidStateError("a stand-in runs only once")
         started: Future[None] = Future()
@@ -208,17 +208,17 @@ class StandIn(_Recording):
         except TimeoutError:
             if started.done():
                 raise
-            # It ends at once when it begins after all.
+            # If it still starts later, it ends at once.
             self._serving.stop()
-            raise TimeoutError(f"the stand-in has not begun after {ANSWER_S:g} s") from None
+            raise TimeoutError(f"the stand-in did not start within {ANSWER_S:g} s") from None
         except BaseException:
             self._thread.join(ANSWER_S)
             raise
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until every recorded connection has been played to its end; returns whether that is so.
+        """Wait until every recorded connection has been played to its end; returns false after a timeout.
 
-        ``timeout``: seconds, ``None`` for as long as it takes.
+        ``timeout``: seconds, ``None`` for no limit.
         """
         limit = arguments.patience("timeout", timeout)
         end = None if limit is None else time.monotonic() + limit
@@ -229,21 +229,21 @@ class StandIn(_Recording):
         return self.complete
 
     def close(self) -> None:
-        """End all connections and listen no more; then `served` says what devices did."""
+        """End all connections and stop listening; then `served` has the result."""
         thread, loop = self._thread, self._loop
         if thread is None:
             raise InvalidStateError("the stand-in was not started")
         if loop is not None and thread.is_alive():
-            with suppress(RuntimeError):  # it has just ended
+            with suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(self._serving.stop)
         thread.join(ANSWER_S)
         if thread.is_alive():
-            raise TimeoutError(f"the stand-in has not ended after {ANSWER_S:g} s")
+            raise TimeoutError(f"the stand-in did not end within {ANSWER_S:g} s")
         if self._served is None:
             self._finish()
 
     def finish(self, timeout: float = 10.0) -> Served:
-        """`wait`, then `close`; returns what devices did.  ``timeout``: seconds."""
+        """`wait`, then `close`; returns the result.  ``timeout``: seconds."""
         self.wait(arguments.patience("timeout", timeout))
         self.close()
         return self.served
@@ -264,7 +264,7 @@ class StandIn(_Recording):
 
 
 class AsyncStandIn(_Recording):
-    """The same in the running event loop, as an asynchronous context manager; the arguments are those of `StandIn`."""
+    """`StandIn` inside a running event loop, as an asynchronous context manager with the same arguments."""
 
     async def __aenter__(self) -> Self:
         await self._listen()
@@ -274,7 +274,7 @@ class AsyncStandIn(_Recording):
         await self.close()
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until every recorded connection has been played to its end; returns whether that is so."""
+        """Wait until every recorded connection has been played to its end; returns false after a timeout."""
         with suppress(TimeoutError):
             async with asyncio.timeout(arguments.patience("timeout", timeout)):
                 while not self.complete:
@@ -282,13 +282,13 @@ class AsyncStandIn(_Recording):
         return self.complete
 
     async def close(self) -> None:
-        """End all connections and listen no more; then `served` says what devices did."""
+        """End all connections and stop listening; then `served` has the result."""
         await self._serving.close()
         if self._served is None:
             self._finish()
 
     async def finish(self, timeout: float = 10.0) -> Served:
-        """`wait`, then `close`; returns what devices did.  ``timeout``: seconds."""
+        """`wait`, then `close`; returns the result.  ``timeout``: seconds."""
         await self.wait(arguments.patience("timeout", timeout))
         await self.close()
         return self.served

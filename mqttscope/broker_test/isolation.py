@@ -1,10 +1,10 @@
-"""Names of their own for cases that are played at one broker at the same time.
+"""Separate names for cases that run at one broker at the same time.
 
-All cases of a connection use its Client Identifier and its topics: played at once they would take over each other's
-sessions (5.0 MQTT-3.1.4-3) and hear each other's messages.  So each worker but the first plays a copy of the connection
-with other names of the same length (`isolated`), to which the same mutation is applied (`Isolated.case`): the bytes are
-those of the case but for these names, which is checked.  The names of packets that the mutation makes up are the same
-for all workers; `Footprint` has what a case uses, and cases whose footprints meet are not played at once.
+All cases of a connection use its Client Identifier and topics.  Played at once, they would take over each other's
+sessions (5.0 MQTT-3.1.4-3) and receive each other's messages.  So every worker except the first plays a copy of the
+connection with other names of equal length (`isolate`).  `IsolatedConnection.case` applies the mutation to the copy,
+and checks that only the names differ.  Names in packets added by the mutation are not replaced.  A `Footprint` is the
+set of names that a case uses, and cases with conflicting footprints are not played at once.
 """
 
 from __future__ import annotations
@@ -20,79 +20,79 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.stream import PacketStream
 from mqttscope.mqtt.topics import parse_shared
-from mqttscope.mutate import Action, Case, NotApplicableError
-from mqttscope.mutate.cases import remade
-from mqttscope.mutate.flow import MutatedFlow, Step
-from mqttscope.replay.rewrite.links import copy_scripts, rename, say, shared_too, with_client, with_topics
+from mqttscope.mutate import Action, MutationCase, NotApplicableError
+from mqttscope.mutate.cases import reapply
+from mqttscope.mutate.flow import FlowStep, MutatedFlow
+from mqttscope.replay.rewrite.links import copy_scripts, rename, set_packet, shared_too, with_client, with_topics
 from mqttscope.replay.script import Script
 
 MAX_BYTES = 64 * 1024
 MAX_STEPS = 1_000
-"""A case of which the mutation sends more bytes or does more steps is played alone: it is work for both sides."""
+"""Maximum size of a mutation in bytes and steps; larger cases are played alone, because they load both sides."""
 _CHARACTERS = digits + ascii_lowercase + ascii_uppercase
 _CHANGED = 3
-"""Characters of a name that are changed at most: enough for any number of workers."""
+"""Maximum number of changed characters in a name: enough for any number of workers."""
 
 
-class Names:
-    """Other names of the same length, each of them given out once."""
+class NamePool:
+    """Replacement names of equal length, each used once."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
         self._given: dict[tuple[str, int], str | None] = {}
 
     def other(self, name: str, worker: int) -> str | None:
-        """The name that a worker uses in place of this one; ``None`` where there is none of the same length."""
+        """The name that a worker uses instead of this one; ``None`` if no name of equal length is free."""
         key = name, worker
         if key not in self._given:
             self._taken.add(name)
-            made = next((one for one in _alike(name) if one not in self._taken), None)
-            self._given[key] = made
-            if made is not None:
-                self._taken.add(made)
+            other = next((candidate for candidate in _alike(name) if candidate not in self._taken), None)
+            self._given[key] = other
+            if other is not None:
+                self._taken.add(other)
         return self._given[key]
 
 
 def _alike(name: str) -> Iterator[str]:
-    """Names with other letters and digits at the last places that have some."""
-    places = [place for place, one in enumerate(name) if one in _CHARACTERS]
+    """Names of equal length that differ in their last letters and digits."""
+    places = [place for place, character in enumerate(name) if character in _CHARACTERS]
     for count in range(1, min(_CHANGED, len(places)) + 1):
         for instead in product(_CHARACTERS, repeat=count):
-            made = list(name)
-            for place, one in zip(places[-count:], instead, strict=True):
-                made[place] = one
-            yield "".join(made)
+            characters = list(name)
+            for place, character in zip(places[-count:], instead, strict=True):
+                characters[place] = character
+            yield "".join(characters)
 
 
 def root_of(topic: str) -> str:
-    """The first level that is not empty, with the slashes before it: topics with different ones never match."""
+    """The topic up to its first non-empty level; topics with different roots never match."""
     start = len(topic) - len(topic.lstrip("/"))
     end = topic.find("/", start)
     return topic if end < 0 else topic[:end]
 
 
 def _is_fixed(root: str) -> bool:
-    """Whether a root means something of its own: nothing, a wildcard, or a topic of the broker (5.0 4.7.2)."""
+    """Whether a root must not be renamed: it is empty, has a wildcard, or belongs to the broker (5.0 4.7.2)."""
     return not root.strip("/") or root[0] == "$" or "+" in root or "#" in root
 
 
 @dataclass(slots=True, frozen=True)
 class Footprint:
-    """What a case uses of what all clients of a broker share."""
+    """Names that a case uses and that all clients of a broker share."""
 
     clients: frozenset[str] = frozenset()
-    """Client Identifiers; an empty one is everybody's."""
+    """Client Identifiers, without the empty one."""
     sends: frozenset[str] = frozenset()
-    """Roots of the topics on which there will be messages."""
+    """Roots of the topics of sent messages."""
     receives: frozenset[str] = frozenset()
-    """Roots of the filters that are subscribed to."""
+    """Roots of the subscribed Topic Filters."""
     everything: bool = False
-    """A filter begins with a wildcard."""
+    """Whether a Topic Filter begins with a wildcard."""
     alone: bool = False
-    """Nothing can be played beside it."""
+    """Whether the case must be played alone."""
 
-    def meets(self, other: Footprint) -> bool:
-        """Whether two cases would disturb each other."""
+    def conflicts_with(self, other: Footprint) -> bool:
+        """Whether two cases would affect each other."""
         return (
             self.alone
             or other.alone
@@ -114,15 +114,15 @@ class Footprint:
 
 
 @dataclass(slots=True)
-class _Uses:
-    """A footprint in the making."""
+class _FootprintBuilder:
+    """Collects the names for a footprint."""
 
     clients: set[str] = field(default_factory=set)
     sends: set[str] = field(default_factory=set)
     filters: set[str] = field(default_factory=set)
 
-    def take(self, item: ControlPacket | Malformed, *, from_client: bool = True) -> None:
-        """A packet; of what the recorded broker sent only messages count, which will be published by a helper."""
+    def add(self, item: ControlPacket | Malformed, *, from_client: bool = True) -> None:
+        """Add a packet; from the recorded broker only messages count, because a helper publishes them."""
         packet = item.packet if isinstance(item, Malformed) else item
         if isinstance(packet, Publish):
             self.sends.update(filter(None, (packet.topic_name,)))
@@ -138,34 +138,34 @@ class _Uses:
                 self.filters.add(row.topic_filter if shared is None else shared[1])
 
     def footprint(self) -> Footprint:
-        roots = {root_of(one) for one in self.filters}
-        wild = {one for one in roots if "+" in one or "#" in one}
+        roots = {root_of(topic_filter) for topic_filter in self.filters}
+        wild = {root for root in roots if "+" in root or "#" in root}
         return Footprint(
             frozenset(self.clients), frozenset(map(root_of, self.sends)), frozenset(roots - wild), everything=bool(wild)
         )
 
 
 def footprint_of(script: Script) -> Footprint:
-    """What a connection uses when it is played without a mutation."""
-    uses = _Uses()
+    """Names that a connection uses without a mutation."""
+    uses = _FootprintBuilder()
     for entry in script.entries:
-        uses.take(entry.packet, from_client=entry.from_client)
+        uses.add(entry.packet, from_client=entry.from_client)
         if entry.topic:
             uses.sends.add(entry.topic)
     return uses.footprint()
 
 
-def _of_flow(flow: MutatedFlow) -> Footprint:
-    """What a mutation uses: of its bytes as one stream, and of each of its steps, since the stream may end before."""
+def _footprint_of_flow(flow: MutatedFlow) -> Footprint:
+    """Names in the bytes of a mutated flow as one stream, and in each step, because the stream may break off."""
     if _is_large(flow):
         return Footprint(alone=True)
     sends = [step for step in flow.steps if step.action is Action.SEND]
     mutated = [step.data for step in sends if step.mutated]
-    uses = _Uses()
+    uses = _FootprintBuilder()
     whole = b"".join(step.data for step in sends)
     for data in (*mutated, *((whole,) if len(whole) <= MAX_BYTES else ())):
         for item in _packets(data, flow.version):
-            uses.take(item)
+            uses.add(item)
     return uses.footprint()
 
 
@@ -183,53 +183,53 @@ def _packets(data: bytes, version: ProtocolVersion) -> Iterator[ControlPacket | 
 
 
 @dataclass(slots=True)
-class Isolated:
-    """A connection as one worker plays it."""
+class IsolatedConnection:
+    """A connection with the names of one worker."""
 
     script: Script
     footprint: Footprint
     exchanged: frozenset[tuple[int, int]]
-    """Bytes that stand in the place of others in its names: recorded and played."""
+    """Replaced bytes of names, as pairs of recorded and played byte."""
 
     @classmethod
-    def as_recorded(cls, script: Script) -> Isolated:
+    def as_recorded(cls, script: Script) -> IsolatedConnection:
         return cls(script, footprint_of(script), frozenset())
 
-    def case(self, recorded: Case) -> Case | None:
-        """The case with the names of this worker; ``None`` where more than the names would be different."""
+    def case(self, recorded: MutationCase) -> MutationCase | None:
+        """The case with the names of this worker; ``None`` if more than the names would differ."""
         if not self.exchanged:
             return recorded
         if _is_large(recorded.flow):
             return None
         try:
-            made = remade(recorded, flow_of(self.script, recorded.capture_hash, recorded.connection))
+            case = reapply(recorded, flow_of(self.script, recorded.capture_hash, recorded.connection))
         except NotApplicableError:
             return None
-        return made if self._differs_in_names(recorded.flow, made.flow) else None
+        return case if self._differs_in_names(recorded.flow, case.flow) else None
 
-    def uses(self, case: Case) -> Footprint:
-        return self.footprint | _of_flow(case.flow)
+    def uses(self, case: MutationCase) -> Footprint:
+        return self.footprint | _footprint_of_flow(case.flow)
 
-    def _differs_in_names(self, recorded: MutatedFlow, made: MutatedFlow) -> bool:
-        return len(recorded.steps) == len(made.steps) and all(map(self._alike, recorded.steps, made.steps))
+    def _differs_in_names(self, recorded: MutatedFlow, own: MutatedFlow) -> bool:
+        return len(recorded.steps) == len(own.steps) and all(map(self._alike, recorded.steps, own.steps))
 
-    def _alike(self, one: Step, other: Step) -> bool:
-        if one == other:
+    def _alike(self, step: FlowStep, other: FlowStep) -> bool:
+        if step == other:
             return True
-        if len(one.data) != len(other.data) or replace(one, data=b"") != replace(other, data=b""):
+        if len(step.data) != len(other.data) or replace(step, data=b"") != replace(other, data=b""):
             return False
-        return all(pair in self.exchanged for pair in zip(one.data, other.data, strict=True) if pair[0] != pair[1])
+        return all(pair in self.exchanged for pair in zip(step.data, other.data, strict=True) if pair[0] != pair[1])
 
 
-def isolated(script: Script, worker: int, clients: Names, roots: Names) -> Isolated | None:
-    """The connection with the names of a worker; ``None`` where it has one of which there is no other.
+def isolate(script: Script, worker: int, clients: NamePool, roots: NamePool) -> IsolatedConnection | None:
+    """The connection with the names of a worker; ``None`` if a name cannot be replaced.
 
-    Topics get another root; those of the broker (``$SYS``) and wildcards stay what they are.
+    Topics get another root; topics of the broker (``$SYS``) and wildcards stay unchanged.
     """
     lacking: list[str] = []
     exchanged: set[tuple[int, int]] = set()
 
-    def instead(names: Names, name: str) -> str:
+    def instead(names: NamePool, name: str) -> str:
         other = names.other(name, worker)
         if other is None:
             lacking.append(name)
@@ -245,8 +245,8 @@ def isolated(script: Script, worker: int, clients: Names, roots: Names) -> Isola
         root = root_of(name)
         return name if _is_fixed(root) else instead(roots, root) + name[len(root) :]
 
-    (made,) = copy_scripts([script])
-    for entry, recorded in zip(made.entries, script.entries, strict=True):
+    (copied,) = copy_scripts([script])
+    for entry, recorded in zip(copied.entries, script.entries, strict=True):
         entry.resends = entry.resends or recorded.resends
         if isinstance(entry.packet, Malformed):
             continue
@@ -254,11 +254,11 @@ def isolated(script: Script, worker: int, clients: Names, roots: Names) -> Isola
         if entry.topic is not None:
             entry.topic = topic(entry.topic)
         if packet is not entry.packet:
-            say(entry, packet, script.version)
+            set_packet(entry, packet, script.version)
         if len(entry.raw) != len(recorded.raw):
-            lacking.append("other bytes")
-    if made.connection.client_identifier:
-        rename(made, client(made.connection.client_identifier))
+            lacking.append("another length")
+    if copied.connection.client_identifier:
+        rename(copied, client(copied.connection.client_identifier))
     if lacking:
         return None
-    return Isolated(made, footprint_of(made), frozenset(exchanged))
+    return IsolatedConnection(copied, footprint_of(copied), frozenset(exchanged))

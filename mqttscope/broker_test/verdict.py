@@ -1,11 +1,11 @@
-"""Judges what a broker did in a case by what the specification demands.
+"""Judges the reaction of a broker to a case by the specification.
 
-The text of a statement decides, never what other brokers do.  Where the broker may have had a reason of its own, or
-cannot have seen the violation, the verdict is ``conforming``.
+Only the text of the statements counts, not the behaviour of other brokers.  If the broker may have had its own reason,
+or cannot have seen the violation, the verdict is ``conforming``.
 
 `judge` compares an observation with the answers that the broker owes (`expected_responses`, 5.0 3.1 to 3.12) and with
-its `Baseline`: answers that it withholds from, or refuses to, the unmutated connection say nothing about a mutation.
-One observation proves nothing, so `decided` combines several playings of the same case.
+the `Baseline`: an answer that is missing or refused without the mutation proves nothing about the mutation.
+One observation is not proof, so `decide` combines several plays of one case.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import RETURN_CODES, MalformedReason, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubcomp, Pubrec, Suback, Unsuback
-from mqttscope.mutate import Case, Demand, MutatedFlow, Mutation, RecordedFlow
+from mqttscope.mutate import Demand, MutatedFlow, Mutation, MutationCase, RecordedFlow
 from mqttscope.mutate.flow import CLIENT, recorded_steps
 from mqttscope.mutate.mutation import ACCEPT, MutationKind
 
@@ -28,20 +28,20 @@ V3_1, V3_1_1, V5 = ProtocolVersion
 
 @dataclass(slots=True, frozen=True)
 class Baseline:
-    """How a broker took a connection as it was recorded."""
+    """Reaction of a broker to a connection without mutations."""
 
     missing: frozenset[PacketType] = frozenset()
-    """Answers that it owed and did not give."""
+    """Owed answers that did not arrive."""
     codes: frozenset[int] = frozenset()
     """Reason codes of failures."""
     ended: bool = False
-    """It ended the connection."""
+    """Whether the broker ended the connection."""
 
-    def told(self) -> str:
-        """For people, what is not as it has to be; empty where nothing is."""
+    def summary(self) -> str:
+        """The deviations as text; empty without deviations."""
         parts = []
         if self.missing:
-            parts.append(f"gives no {', '.join(sorted(one.name for one in self.missing))}")
+            parts.append(f"sends no {', '.join(sorted(answer.name for answer in self.missing))}")
         if self.codes:
             parts.append(f"refuses with {', '.join(f'0x{code:02x}' for code in sorted(self.codes))}")
         if self.ended:
@@ -51,95 +51,95 @@ class Baseline:
 
 NO_BASELINE = Baseline()
 CLIENTS_CODES = frozenset({0x00, 0x04})
-"""Codes of a DISCONNECT that clients may send and servers may not (5.0 3.14.2.1): good-bye, with a Will and without."""
+"""Reason codes of DISCONNECT that only clients may send (5.0 3.14.2.1): normal disconnection, with or without Will."""
 OF_A_CLIENT = ("5.0 V5-DISCONNECT-sender",)
-"""Each DISCONNECT code is used by the side that the table names."""
+"""Statement that limits each DISCONNECT code to the sides named in the table."""
 NOT_OF_TABLE = {
     PacketType.CONNACK: ("5.0 MQTT-3.2.2-8",),
     PacketType.DISCONNECT: ("5.0 MQTT-3.14.2-1",),
 }
-"""Reason codes are those of the table of the packet that has them."""
+"""Statements that limit the reason codes of a packet type to its table."""
 _SILENTLY = ("3.1.1 MQTT-3.1.4-1",)
-"""A malformed CONNECT gets no CONNACK in 3.1.1."""
+"""In 3.1.1 a malformed CONNECT must not be answered with CONNACK."""
 BLAMES = frozenset({0x81, 0x82, 0x90, 0x93, 0x94, 0x95, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
-"""Reason codes of 5.0 that blame the client for a packet; all others may have reasons of their own (5.0 4.13.2)."""
+"""Reason codes of 5.0 that blame a packet of the client; other codes may have other causes (5.0 4.13.2)."""
 GENERAL = frozenset({0x81, 0x82})
-"""Malformed Packet and Protocol Error: no statement demands one of them rather than the other, or a closer one."""
+"""Malformed Packet and Protocol Error, which are acceptable in the place of every other code."""
 OWN_REASONS_5 = frozenset(range(0x83, 0xA3)) - {0x84, 0x8D, 0x92, 0x93, 0x94}
-"""Reason codes of 5.0 with which a broker may refuse what is legal: who may do what, limits, its own state.
+"""Reason codes of 5.0 for refusing legal packets: authorization, limits, state of the broker.
 
-0x8F and 0x90 are among them: "correctly formed but not allowed for this Client" (3.9.3), "not malformed, but not
+This includes 0x8F and 0x90: "correctly formed but not allowed for this Client" (3.9.3), "not malformed, but not
 accepted by this Client or Server" (3.4.2.1).
 """
 OWN_REASONS_BEFORE_5 = frozenset({2, 3, 4, 5})
-"""Return codes of CONNACK in 3.1 and 3.1.1 that are about who connects and not about the packet."""
+"""Return codes of CONNACK in 3.1 and 3.1.1 that concern the client or the server, not the packet."""
 _FAILED = 0x80
 
 
-class Verdict(StrEnum):
-    """What is said about a broker in one case."""
+class BrokerVerdict(StrEnum):
+    """Verdict on a broker in one case."""
 
     CONFORMING = "conforming"
     TOLERATED = "tolerated"
-    """The statement demands a close, and none came."""
+    """The broker did not close the connection, which a statement demands."""
     WRONG_REASON = "wrong-reason"
-    """It closed, and gave another reason than the specification names."""
+    """The broker closed the connection with a wrong reason code."""
     REFUSED_LEGAL = "refused-legal"
-    """It refused what has to be accepted."""
+    """The broker refused a flow that must be accepted."""
     NO_ANSWER = "no-answer"
-    """It neither answers what it has to answer nor closes."""
+    """The broker neither sent an owed answer nor closed the connection."""
     CRASHED = "crashed"
     HUNG = "hung"
-    """It takes connections and serves nobody, or nobody who comes."""
+    """The broker accepts TCP connections but serves no client, or no new client."""
     LEAKED = "leaked"
-    """Its memory grows each time."""
+    """The memory of the broker grows every time the case is played."""
     COLLATERAL = "collateral"
-    """Another client suffered."""
+    """Another client was affected."""
 
 
-BROKER_WIDE = frozenset({Verdict.CRASHED, Verdict.HUNG, Verdict.LEAKED, Verdict.COLLATERAL})
-"""Verdicts about the broker as a whole, for which no statement is needed."""
+BROKER_WIDE = frozenset({BrokerVerdict.CRASHED, BrokerVerdict.HUNG, BrokerVerdict.LEAKED, BrokerVerdict.COLLATERAL})
+"""Verdicts about the broker as a whole, which need no broken statement."""
 
 
 @dataclass(slots=True, frozen=True)
 class Ruling:
-    """A verdict and its reason."""
+    """A verdict with its reason."""
 
-    verdict: Verdict
+    verdict: BrokerVerdict
     why: str
-    """One sentence fragment."""
+    """Reason, as a sentence fragment."""
     statements: tuple[str, ...] = ()
-    """Statements that the broker breaks; empty where it conforms."""
+    """Statements that the broker breaks; empty if it conforms."""
 
     @property
     def deviates(self) -> bool:
-        return self.verdict is not Verdict.CONFORMING
+        return self.verdict is not BrokerVerdict.CONFORMING
 
 
 @dataclass(slots=True)
 class Observation:
-    """What happened on the connection of a case, from the mutation's first byte on."""
+    """Events on the connection of a case, from the first byte of the mutation on."""
 
     answers: list[ControlPacket | Malformed] = field(default_factory=list)
-    """Packets of the broker since then."""
+    """Packets that the broker sent since then."""
     accepted: bool = False
-    """A CONNACK accepted the connection, before or since."""
+    """Whether a CONNACK accepted the connection, before or after the mutation."""
     ended: str = ""
-    """``fin``, ``reset`` or ``failed`` when the broker ended the connection."""
-    left: bool = False
-    """The client had said that it leaves: DISCONNECT, FIN or reset."""
-    fenced: bool | None = None
-    """Whether a PINGREQ after everything was answered; ``None`` where none could be sent."""
+    """``fin``, ``reset`` or ``failed`` if the broker ended the connection, else empty."""
+    client_left: bool = False
+    """Whether the client had left with DISCONNECT, FIN or reset."""
+    ping_answered: bool | None = None
+    """Whether a final PINGREQ was answered; ``None`` if it could not be sent."""
     missing: list[PacketType] = field(default_factory=list)
-    """Answers that were waited for in vain."""
-    asked: bool = False
-    """Before it accepted the connection, the broker asked for more authentication than was recorded."""
+    """Awaited answers that did not arrive."""
+    needs_authentication: bool = False
+    """Whether the broker demanded more authentication than recorded, before it accepted the connection."""
     recorded_codes: frozenset[int] = frozenset()
-    """Reason codes of failures in the recording: what was refused there may be refused here."""
+    """Reason codes of failures in the recording, which the broker may repeat."""
     waited_s: float = 0.0
-    """How long the broker had for its last reaction."""
-    login: bool = False
-    """The broker is used with a User Name of ours: it may be one that refuses others."""
+    """Time that the broker had for its last reaction, in seconds."""
+    uses_login: bool = False
+    """Whether we connect with our own User Name: the broker may refuse other users."""
 
     @property
     def codes(self) -> list[tuple[PacketType, int]]:
@@ -147,170 +147,172 @@ class Observation:
 
 
 def _codes(answers: Iterable[ControlPacket | Malformed]) -> Iterable[tuple[PacketType, int]]:
-    for one in answers:
-        if isinstance(one, Connack):
-            if one.reason_code:
-                yield one.packet_type, one.reason_code
-        elif isinstance(one, Disconnect | Puback | Pubrec | Pubcomp):
-            if (one.reason_code or 0) >= _FAILED:
-                yield one.packet_type, one.reason_code or 0
-        elif isinstance(one, Suback | Unsuback):
-            for code in one.reason_codes or ():
+    for packet in answers:
+        if isinstance(packet, Connack):
+            if packet.reason_code:
+                yield packet.packet_type, packet.reason_code
+        elif isinstance(packet, Disconnect | Puback | Pubrec | Pubcomp):
+            if (packet.reason_code or 0) >= _FAILED:
+                yield packet.packet_type, packet.reason_code or 0
+        elif isinstance(packet, Suback | Unsuback):
+            for code in packet.reason_codes or ():
                 if code >= _FAILED:
-                    yield one.packet_type, code
+                    yield packet.packet_type, code
 
 
-def judge(case: Case, seen: Observation, baseline: Baseline = NO_BASELINE) -> Ruling:
-    """What the specification says about a reaction; about this connection alone.
+def judge(case: MutationCase, seen: Observation, baseline: Baseline = NO_BASELINE) -> Ruling:
+    """The ruling of the specification on this connection alone.
 
-    ``baseline`` is how the broker took the connection without the mutation: what it lacked then proves nothing.
+    ``baseline`` is the reaction to the connection without the mutation: an answer missing there proves nothing.
     """
     demand = case.reaction.demand
     if demand is Demand.ANY:
-        return _conforming("nothing is demanded but to continue serving")
-    ruling = _closing(case, seen) if demand is not Demand.ACCEPT else _accepting(case, seen, baseline)
-    if ruling.verdict is Verdict.NO_ANSWER and seen.asked:
-        return excused(ruling, "it asks for more authentication than was recorded")
+        return _conforming("the specification only demands that the broker keeps running")
+    ruling = _judge_close(case, seen) if demand is not Demand.ACCEPT else _judge_acceptance(case, seen, baseline)
+    if ruling.verdict is BrokerVerdict.NO_ANSWER and seen.needs_authentication:
+        return excuse(ruling, "it demands more authentication than was recorded")
     if demand is not Demand.ACCEPT:
         return ruling
-    still_open = seen.fenced or (seen.missing and not seen.accepted)
-    if ruling.verdict is Verdict.NO_ANSWER and baseline.missing.issuperset(seen.missing) and still_open:
-        return excused(ruling, "so it is without the mutation")
-    if ruling.verdict is Verdict.REFUSED_LEGAL and baseline.ended:
-        return excused(ruling, "so it is without the mutation")
+    still_open = seen.ping_answered or (seen.missing and not seen.accepted)
+    if ruling.verdict is BrokerVerdict.NO_ANSWER and baseline.missing.issuperset(seen.missing) and still_open:
+        return excuse(ruling, "likewise without the mutation")
+    if ruling.verdict is BrokerVerdict.REFUSED_LEGAL and baseline.ended:
+        return excuse(ruling, "likewise without the mutation")
     return ruling
 
 
 def _conforming(why: str) -> Ruling:
-    return Ruling(Verdict.CONFORMING, why)
+    return Ruling(BrokerVerdict.CONFORMING, why)
 
 
-def excused(ruling: Ruling, why: str) -> Ruling:
-    return replace(ruling, verdict=Verdict.CONFORMING, why=f"{why} ({ruling.why})", statements=())
+def excuse(ruling: Ruling, why: str) -> Ruling:
+    return replace(ruling, verdict=BrokerVerdict.CONFORMING, why=f"{why} ({ruling.why})", statements=())
 
 
-def _closing(case: Case, seen: Observation) -> Ruling:
+def _judge_close(case: MutationCase, seen: Observation) -> Ruling:
     demanded = case.mutation.demanded_by(case.version, case.flow.sender)
     closing = [(kind, code) for kind, code in seen.codes if kind in (PacketType.CONNACK, PacketType.DISCONNECT)]
     if seen.ended:
-        return _reason(case, closing, seen)
+        return _judge_reason(case, closing, seen)
     if case.reaction.demand is Demand.REFUSE and seen.codes:
-        return _conforming(f"refused with {_told(case, seen.codes)}")
-    if seen.left:
-        return _conforming("the client had left, so that there was nothing to close")
-    if seen.fenced:
-        refused = f"it refuses with {_told(case, seen.codes)}, but " if seen.codes else ""
-        return Ruling(Verdict.TOLERATED, f"{refused}the connection continues, PINGREQ is answered", demanded)
+        return _conforming(f"refused with {_code_text(case, seen.codes)}")
+    if seen.client_left:
+        return _conforming("the client had already left the connection")
+    if seen.ping_answered:
+        refused = f"it refuses with {_code_text(case, seen.codes)}, but " if seen.codes else ""
+        return Ruling(BrokerVerdict.TOLERATED, f"{refused}the connection stays open, and PINGREQ is answered", demanded)
     if closing:
-        told = _told(case, closing)
-        return Ruling(Verdict.TOLERATED, f"{told} came, and the connection stays open", demanded)
-    if seen.accepted and any(isinstance(one, Connack) for one in seen.answers):
-        return Ruling(Verdict.TOLERATED, "the connection was accepted and stays open", demanded)
-    return Ruling(Verdict.NO_ANSWER, f"neither a close nor an answer within {seen.waited_s:g} s", demanded)
+        reason = _code_text(case, closing)
+        return Ruling(BrokerVerdict.TOLERATED, f"{reason} was sent, but the connection stays open", demanded)
+    if seen.accepted and any(isinstance(packet, Connack) for packet in seen.answers):
+        return Ruling(BrokerVerdict.TOLERATED, "the connection was accepted and stays open", demanded)
+    return Ruling(BrokerVerdict.NO_ANSWER, f"no close and no answer within {seen.waited_s:g} s", demanded)
 
 
-def _reason(case: Case, closing: Sequence[tuple[PacketType, int]], seen: Observation) -> Ruling:
-    """The connection was closed: whether the reason is the right one."""
-    good_bye = next((one for one in seen.answers if isinstance(one, Disconnect)), None)
+def _judge_reason(case: MutationCase, closing: Sequence[tuple[PacketType, int]], seen: Observation) -> Ruling:
+    """The ruling on a closed connection, by its reason code."""
+    good_bye = next((packet for packet in seen.answers if isinstance(packet, Disconnect)), None)
     if case.version == V5 and good_bye is not None and (good_bye.reason_code or 0) in CLIENTS_CODES:
-        told = _told(case, [(good_bye.packet_type, good_bye.reason_code or 0)])
-        return Ruling(Verdict.WRONG_REASON, f"closed with {told}, which only clients may send", OF_A_CLIENT)
-    foreign = _of_no_table(case, seen.answers)
+        reason = _code_text(case, [(good_bye.packet_type, good_bye.reason_code or 0)])
+        return Ruling(BrokerVerdict.WRONG_REASON, f"closed with {reason}, which only clients may send", OF_A_CLIENT)
+    foreign = _judge_foreign_code(case, seen.answers)
     if foreign is not None:
         return foreign
     if not closing:
         return _conforming(f"closed ({seen.ended})")
     kind, code = closing[-1]
-    told = _told(case, closing[-1:])
+    reason = _code_text(case, closing[-1:])
     if case.version == V5:
         fitting = case.reaction.reason_codes
         if fitting and code in BLAMES and code not in fitting and code not in GENERAL:
-            due = " or ".join(f"0x{one:02x}" for one in fitting)
+            due = " or ".join(f"0x{code:02x}" for code in fitting)
             demanded = case.mutation.demanded_by(case.version, case.flow.sender)
-            return Ruling(Verdict.WRONG_REASON, f"closed with {told}, due is {due}", demanded)
+            return Ruling(BrokerVerdict.WRONG_REASON, f"closed with {reason} instead of {due}", demanded)
     elif kind is PacketType.CONNACK and case.version == V3_1_1:
-        return Ruling(Verdict.WRONG_REASON, f"closed with {told} instead of without an answer", _SILENTLY)
-    return _conforming(f"closed with {told}")
+        return Ruling(BrokerVerdict.WRONG_REASON, f"closed with {reason} instead of without an answer", _SILENTLY)
+    return _conforming(f"closed with {reason}")
 
 
-def _of_no_table(case: Case, answers: Iterable[ControlPacket | Malformed]) -> Ruling | None:
-    """The ruling for a close with a reason code that its packet does not have; ``None`` where there is none."""
+def _judge_foreign_code(case: MutationCase, answers: Iterable[ControlPacket | Malformed]) -> Ruling | None:
+    """The ruling on a close with a reason code outside the table of its packet, or ``None``."""
     if case.version != V5:
         return None
-    for one in answers:
-        if not isinstance(one, Malformed) or one.reason is not MalformedReason.REASON_CODE_INVALID:
+    for packet in answers:
+        if not isinstance(packet, Malformed) or packet.reason is not MalformedReason.REASON_CODE_INVALID:
             continue
-        kind, code = PacketType(one.packet_type or 0), getattr(one.packet, "reason_code", None)
+        kind, code = PacketType(packet.packet_type or 0), getattr(packet.packet, "reason_code", None)
         if kind is PacketType.CONNACK and code in RETURN_CODES:
-            # It may have taken the client for one of an earlier version, or of no version that it knows.
+            # The broker may have assumed an earlier version, or may not support the version.
             continue
         if kind in NOT_OF_TABLE and code is not None:
-            told = f"closed with {kind.name} 0x{code:02x}, a code that {kind.name} does not have"
-            return Ruling(Verdict.WRONG_REASON, told, NOT_OF_TABLE[kind])
+            reason = f"closed with {kind.name} 0x{code:02x}, which is not a reason code of {kind.name}"
+            return Ruling(BrokerVerdict.WRONG_REASON, reason, NOT_OF_TABLE[kind])
     return None
 
 
-def _accepting(case: Case, seen: Observation, baseline: Baseline) -> Ruling:
+def _judge_acceptance(case: MutationCase, seen: Observation, baseline: Baseline) -> Ruling:
     own = OWN_REASONS_5 if case.version == V5 else OWN_REASONS_BEFORE_5 | {_FAILED}
     known = seen.recorded_codes | baseline.codes
     codes = [(kind, code) for kind, code in seen.codes if code not in known]
     blaming = [(kind, code) for kind, code in codes if code not in own]
     if blaming:
-        return Ruling(Verdict.REFUSED_LEGAL, f"refused with {_told(case, blaming)}", ())
+        return Ruling(BrokerVerdict.REFUSED_LEGAL, f"refused with {_code_text(case, blaming)}", ())
     if codes:
-        return _conforming(f"refused with {_told(case, codes)}, for which a broker may have reasons of its own")
-    if seen.ended and seen.login and not seen.accepted:
-        return _conforming(f"closed ({seen.ended}) before CONNACK, as who wants a login may")
-    if seen.ended and not seen.left:
-        return Ruling(Verdict.REFUSED_LEGAL, f"closed ({seen.ended}) without a reason", ())
-    if seen.left:
+        return _conforming(f"refused with {_code_text(case, codes)}, for which a broker may have its own reasons")
+    if seen.ended and seen.uses_login and not seen.accepted:
+        return _conforming(f"closed ({seen.ended}) before CONNACK, as a broker that demands a login may")
+    if seen.ended and not seen.client_left:
+        return Ruling(BrokerVerdict.REFUSED_LEGAL, f"closed ({seen.ended}) without a reason", ())
+    if seen.client_left:
         return _conforming("accepted")
-    if seen.missing or seen.fenced is False:
+    if seen.missing or seen.ping_answered is False:
         missing = tuple(dict.fromkeys(seen.missing)) or (PacketType.PINGRESP,)
-        names = ", ".join(one.name for one in missing)
-        demanded = [ANSWERED_BY[case.version, one] for one in missing if (case.version, one) in ANSWERED_BY]
-        malformed = any(isinstance(one, Malformed) for one in seen.answers)
-        what = ", but something malformed" if malformed else ""
-        return Ruling(Verdict.NO_ANSWER, f"no {names} within {seen.waited_s:g} s{what}", tuple(dict.fromkeys(demanded)))
+        names = ", ".join(kind.name for kind in missing)
+        demanded = [ANSWERED_BY[case.version, kind] for kind in missing if (case.version, kind) in ANSWERED_BY]
+        malformed = any(isinstance(packet, Malformed) for packet in seen.answers)
+        instead = ", but a malformed packet" if malformed else ""
+        reason = f"no {names} within {seen.waited_s:g} s{instead}"
+        return Ruling(BrokerVerdict.NO_ANSWER, reason, tuple(dict.fromkeys(demanded)))
     return _conforming("accepted")
 
 
-def _told(case: Case, codes: Sequence[tuple[PacketType, int]]) -> str:
-    """``DISCONNECT 0x81 (Malformed Packet)``."""
+def _code_text(case: MutationCase, codes: Sequence[tuple[PacketType, int]]) -> str:
+    """Packets and reason codes as text: ``DISCONNECT 0x81 (Malformed Packet)``."""
     rows = dict.fromkeys(codes)
     return ", ".join(f"{kind.name} 0x{code:02x} ({reason_name(kind, code, case.version)})" for kind, code in rows)
 
 
 MAX_PLAYINGS = 4
-"""So often a case is played at most, where it harmed the broker as a whole once."""
+"""Maximum number of plays of a case that harmed the broker as a whole once."""
 
 
-def decided(rulings: Sequence[Ruling | None]) -> tuple[int, Ruling] | None:
-    """What the playings so far come to, and the place of the one that shows it; ``None``: it is to be played again.
+def decide(rulings: Sequence[Ruling | None]) -> tuple[int, Ruling] | None:
+    """The ruling after the given plays, and the index of the play that shows it; ``None`` to play again.
 
-    ``rulings``: of each of them, ``None`` for one that did not come as far as its mutation.
-    A deviation counts when it is seen twice.  A crash is proof as it is; other harm to the whole broker may need what
-    an earlier playing has left there, so that it is looked for once more where it was seen once.
+    ``rulings`` has one ruling per play, ``None`` for a play that did not reach the mutation.
+    A deviation counts if it occurs twice.  A single crash is proof.  Other harm to the broker as a whole may depend on
+    the state that earlier plays left behind, so after one occurrence the case is played once more.
     """
     last, place = rulings[-1], len(rulings) - 1
-    if last is not None and last.verdict is Verdict.CRASHED:
+    if last is not None and last.verdict is BrokerVerdict.CRASHED:
         return place, last
     if place == 0:
         return None if last is None or last.deviates else (place, last)
-    times = Counter(one.verdict for one in rulings if one is not None and one.deviates)
+    times = Counter(ruling.verdict for ruling in rulings if ruling is not None and ruling.deviates)
     harm = [verdict for verdict in times if verdict in BROKER_WIDE]
     twice = next((verdict for verdict in (*harm, *times) if times[verdict] > 1), None)
     if twice not in harm and harm and len(rulings) < MAX_PLAYINGS:
         return None
     if twice is not None:
-        return next((at, one) for at, one in reversed(list(enumerate(rulings))) if one and one.verdict is twice)
-    first = next(one for one in rulings if one is not None)
-    return place, excused(last or first, f"not the same twice: {first.verdict} first")
+        numbered = reversed(list(enumerate(rulings)))
+        return next((number, ruling) for number, ruling in numbered if ruling and ruling.verdict is twice)
+    first = next(ruling for ruling in rulings if ruling is not None)
+    return place, excuse(last or first, f"not repeated: {first.verdict} at first")
 
 
 def unconfirmed(rulings: Sequence[Ruling | None], accepted: Ruling) -> list[Ruling]:
-    """Harm to the whole broker that was seen and is not what the case comes to."""
-    return [one for one in rulings if one is not None and one.verdict in BROKER_WIDE - {accepted.verdict}]
+    """Rulings of harm to the broker as a whole that differ from the accepted verdict."""
+    return [ruling for ruling in rulings if ruling is not None and ruling.verdict in BROKER_WIDE - {accepted.verdict}]
 
 
 ANSWERED_BY = {
@@ -335,13 +337,13 @@ ANSWERED_BY = {
     (V5, PacketType.UNSUBACK): "5.0 MQTT-3.10.4-4",
     (V5, PacketType.PINGRESP): "5.0 MQTT-3.12.4-1",
 }
-"""The statements that demand an answer, by version and the answer's type."""
+"""Statement that demands an answer, by version and packet type of the answer."""
 ANSWERS = {kind for _, kind in ANSWERED_BY}
-"""What a broker owes: everything else may stay away."""
+"""Packet types that a broker owes as answers; all others are optional."""
 
 
 def expected_responses(packet: ControlPacket | Malformed) -> frozenset[PacketType]:
-    """Types of the answers that a packet asks for; none for one that is malformed."""
+    """Packet types of the answers that a packet demands; empty for a malformed packet."""
     if isinstance(packet, packets.Connect):
         return frozenset({PacketType.CONNACK})
     if isinstance(packet, packets.Publish):
@@ -353,26 +355,26 @@ def expected_responses(packet: ControlPacket | Malformed) -> frozenset[PacketTyp
         PacketType.PINGREQ: PacketType.PINGRESP,
         PacketType.PUBREL: PacketType.PUBCOMP,
     }
-    found = None if isinstance(packet, Malformed) else by_type.get(packet.packet_type)
-    return frozenset() if found is None else frozenset({found})
+    answer = None if isinstance(packet, Malformed) else by_type.get(packet.packet_type)
+    return frozenset() if answer is None else frozenset({answer})
 
 
 NOTHING = Mutation(
     "flow:as-recorded",
     MutationKind.FLOW,
-    "Nothing is changed: this is the connection as it was recorded.",
+    "No change: the connection is played as recorded.",
     legal_in=tuple(ProtocolVersion),
     reaction=ACCEPT,
 )
-"""Not one of the catalogue: it tests nothing."""
+"""Mutation without a change, outside the catalogue."""
 AS_RECORDED = -1
-"""In the place of a case's number."""
+"""Case number of a connection without a mutation."""
 
 
-def unmutated(flow: RecordedFlow) -> Case:
-    """The flow as a case in which everything is as recorded."""
+def unmutated(flow: RecordedFlow) -> MutationCase:
+    """The flow as a case without a mutation."""
     steps = recorded_steps(flow, CLIENT)
-    # All of it is looked at, from the CONNECT on.
+    # The observation starts with CONNECT.
     steps[0] = replace(steps[0], mutated=True)
     mutated = MutatedFlow(NOTHING.name, CLIENT, flow.version, steps)
-    return Case(0, 0, flow.capture_hash, flow.connection, NOTHING, mutated)
+    return MutationCase(0, 0, flow.capture_hash, flow.connection, NOTHING, mutated)

@@ -1,16 +1,16 @@
-"""The interactive browser: an index of rows that grows while one looks, what is shown of them, and the screens.
+"""The interactive browser: an index of rows that grows during use, the views of rows, and the screens.
 
 ==========  =================================================================================================
 rows        rows of fixed size, in memory and on a spool
-index       events to rows, and any row back to its event
+index       converts events to rows, and rows back to events
 building    fills an index from captures in a thread, and reads captures at an offset
-lakes       an index over a lake, whose rows are asked for a page at a time
-originals   the captures of a lake where they still are, for the bytes of its packets
-selection   which rows are looked at: filters and searches, a piece at a time
-following   the other packets of an exchange, and those of a message
+lakes       an index over a lake, which queries a page of rows at a time
+originals   the source captures of a lake, for the bytes of its packets
+selection   filters and searches, in small steps
+following   the other packets of an exchange, and the packets of a message
 lines       rows and connections as lines
 details     fields with their bytes, payloads, ladders, findings
 exporting   packets as JSON Lines, hexadecimal and commands
-app         the screens, with ``panes`` and ``dialogs``; these alone need textual
+app         the screens, with ``panes`` and ``dialogs``; only these need textual
 ==========  =================================================================================================
 """

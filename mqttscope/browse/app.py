@@ -1,4 +1,4 @@
-"""The screens of the browser: connections above, packets in the middle, the chosen packet below."""
+"""The screens of the browser: connections at the top, packets in the middle, the current packet at the bottom."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import asyncio
 import re
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final, Protocol
+from dataclasses import replace
+from typing import Any, ClassVar, Final
 
 from textual import events
 from textual.app import App, ComposeResult
@@ -18,22 +17,24 @@ from textual.content import Content
 from textual.widgets import Static
 
 from mqttscope.browse import details
-from mqttscope.browse.building import Filling
+from mqttscope.browse.connection_list import ORDERS, ConnectionList
 from mqttscope.browse.dialogs import ExportScreen, HelpScreen, Prompt
 from mqttscope.browse.exporting import exported, fault_of_name
-from mqttscope.browse.following import MAX_APART, MAX_ROWS, Followed, Following, partner
+from mqttscope.browse.following import MAX_APART, MAX_ROWS, FollowedMessage, MessageSearch, partner
 from mqttscope.browse.index import Index
-from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines
+from mqttscope.browse.lines import TIMES, ConnectionLines, RowLines, progress
+from mqttscope.browse.overview import NO_FACTS, OverviewScreen
 from mqttscope.browse.panes import BytesPane, LinePane
 from mqttscope.browse.rows import RowKind
-from mqttscope.browse.selection import Search, Selection
+from mqttscope.browse.selection import Search, ShownRows
+from mqttscope.browse.settings import BrowserSettings
 from mqttscope.capture.write import write_file
 from mqttscope.errors import MqttscopeError
 from mqttscope.filter import ACKNOWLEDGED, Filter, FilterError
 from mqttscope.filter import compile as compile_filter
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.report.base import Clock, View
+from mqttscope.report.base import Clock
 from mqttscope.report.escape import cut, escape
 from mqttscope.report.tree import TreeLine
 from mqttscope.secrets.credentials import starred_name
@@ -41,46 +42,16 @@ from mqttscope.secrets.findings import concealed
 
 TICK_SECONDS: Final = 0.1
 SLICE_SECONDS: Final = 0.006
-"""So long rows are looked through before the keys have their turn."""
+"""Time for scanning rows before keys are handled."""
 BREATH_SECONDS: Final = 0.003
 SETTLE_SECONDS: Final = 0.02
-"""So long a cursor rests before the packet under it is shown in full."""
-LEFT_AFTER_SECONDS: Final = 2.0
-"""Seconds of reading after which the remaining time is shown."""
+"""Delay before the packet under the cursor is shown in full."""
 MODES: Final = ("fields", "payload", "ladder", "found")
 LEAST_CONNECTIONS: Final = 4
-"""Lines of the pane of connections, its title among them."""
-NOTHING_FOUND: Final = "no finding about this packet; ] goes to the next"
+"""Minimum number of lines of the connections pane, including its title."""
+NOTHING_FOUND: Final = "no finding for this packet; ] jumps to the next one"
 NARROW: Final = 140
-"""Below this many columns a row of bytes has 8 of them, so that fields have room for their values."""
-
-
-class WriteFrames(Protocol):
-    """Writes the frames of packets to a pcapng file."""
-
-    def __call__(self, packets: Sequence[int], path: str) -> int:
-        """Write those of the packets with these numbers; returns how many frames these are."""
-
-
-@dataclass(slots=True)
-class Opened:
-    """What is browsed, and how it is looked at."""
-
-    title: str
-    builder: Filling
-    view: View
-    write_frames: WriteFrames | None = None
-    """``None`` where there are no frames to write."""
-    no_frames: str = "there are no frames to write here"
-    """What is said then."""
-    live: bool = False
-    wanted: str = ""
-    """The filter to begin with."""
-    connection: int | None = None
-    size: int = 0
-    """Bytes that there are to read, or rows of a lake."""
-    said: list[str] = field(default_factory=list)
-    """What the user has to know at the beginning."""
+"""Number of columns below which a row has 8 bytes, so that fields have room for their values."""
 
 
 class Browser(App[None]):
@@ -103,7 +74,7 @@ class Browser(App[None]):
     .narrow #bytes { width: 40; }
     #bytes.gone, #connections.gone, .gone { display: none; }
     #prompt { height: 2; display: none; }
-    #prompt-said { height: 1; }
+    #prompt-note { height: 1; }
     #prompt-row { height: 1; }
     #prompt-label { width: auto; }
     #prompt-input { width: 1fr; }
@@ -111,10 +82,14 @@ class Browser(App[None]):
     #help, #export { width: 90%; max-width: 110; height: auto; max-height: 90%; border: solid ansi_blue; padding: 0 1; }
     #export { width: 60; }
     #forms { height: 7; border: none; }
+    OverviewScreen { layout: vertical; background: ansi_default; }
+    #overview { height: 1fr; }
+    #overview-keys { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+q,ctrl+c", "quit", "quit", priority=False),
         Binding("question_mark,f1", "help", "help"),
+        Binding("0", "overview", "overview"),
         Binding("f", "ask_filter", "filter"),
         Binding("slash", "ask_search", "search"),
         Binding("colon", "ask_packet", "go to"),
@@ -132,6 +107,8 @@ class Browser(App[None]):
         Binding("2", "mode('payload')", "payload"),
         Binding("3", "mode('ladder')", "ladder"),
         Binding("4", "mode('found')", "findings"),
+        Binding("e", "mode('end')", "end"),
+        Binding("s", "sort", "sort connections"),
         Binding("t", "time", "time"),
         Binding("v", "payload", "payload view"),
         Binding("z", "zoom", "zoom"),
@@ -142,7 +119,7 @@ class Browser(App[None]):
         Binding("P,pause", "pause", "pause"),
     ]
 
-    def __init__(self, opened: Opened) -> None:
+    def __init__(self, opened: BrowserSettings) -> None:
         super().__init__()
         self.theme = "ansi-dark"
         self.opened = opened
@@ -154,34 +131,35 @@ class Browser(App[None]):
         self.connection = opened.connection
         self.only_found = self.only_marked = False
         self.marks: set[int] = set()
-        self.followed: Followed | None = None
-        """The message that is shown alone."""
-        self.selection = Selection(self.index, wanted=self.wanted, connection=self.connection)
+        self.followed: FollowedMessage | None = None
+        """Message that is shown alone."""
+        self.selection = ShownRows(self.index, wanted=self.wanted, connection=self.connection)
         self.sought = ""
         self.paused = False
-        self.detail: details.Detail | None = None
+        self.detail: details.PacketDetails | None = None
         self._row = -1
-        """The row that is shown in full; -1 while there is none."""
+        """Row that is shown in full; -1 without one."""
         self._places: list[range] = []
-        """The bytes of each line of the detail."""
-        self._rungs: list[details.Rung] = []
+        """Byte range of each line of the detail."""
+        self._rungs: list[details.LadderLine] = []
         self._remark = ""
-        """What was said of the row."""
+        """Remark that is shown for the row."""
         self._lines = RowLines(self.index, self.view)
         self._connection_lines = ConnectionLines(self.index, self.view)
+        self.listed = ConnectionList(self.index, lambda number: self._connection_lines.line(number))
         self._seek: int | None = None
-        """The row that the cursor is to be on once it is found in the selection."""
+        """Row for the cursor, once the selection contains it."""
         self._timer: Any = None
         self._started = time.monotonic()
-        self._said = ""
+        self._message = ""
         self._search: Search | None = None
-        self._seen_done = self._fitting = self._is_shown = False
+        self._seen_done = self._fitting = self._is_shown = self._is_begun = False
         self._height = 0
         self.title_line, self.status_line = Static("", id="title", markup=False), Static("", id="status", markup=False)
         self.connections = LinePane("connections", id="connections")
         self.packets = LinePane("packets", id="packets")
         self.bottom = LinePane("fields", id="detail")
-        """The chosen packet."""
+        """Pane of the current packet."""
         self.bytes_pane = BytesPane("bytes", id="bytes")
         self.prompt = Prompt()
 
@@ -197,22 +175,26 @@ class Browser(App[None]):
         yield self.status_line
 
     def on_mount(self) -> None:
-        """Show what there is, and begin to read."""
+        """Show the panes, and start reading."""
         self.packets.focus()
         self.builder.start()
         self._resized()
         self.set_interval(TICK_SECONDS, self._tick)
         self.run_worker(self._scan(), group="scan", exclusive=True)
-        for one in self.opened.said:
-            self.say(one)
+        for message in self.opened.messages:
+            self.show_message(message)
+        if self.opened.seconds is not None:
+            self.set_timer(self.opened.seconds, self.exit)
+        if self.opened.overview:
+            self.action_overview()
 
     async def on_event(self, event: events.Event) -> None:
-        """Leave the processor to the screens while somebody uses them."""
+        """Give the processor to the screens during user input."""
         if isinstance(event, events.Key | events.MouseEvent):
             self.builder.give_way()
         await super().on_event(event)
 
-    def on_line_pane_fitted(self, event: LinePane.Fitted) -> None:
+    def on_line_pane_size_changed(self, event: LinePane.SizeChanged) -> None:
         if not self._fitting:
             self._fitting = True
             self.call_after_refresh(self._resized)
@@ -225,21 +207,26 @@ class Browser(App[None]):
         self._connection_lines = ConnectionLines(
             self.index, replace(self.view, width=max(20, self.connections.columns))
         )
-        self.connections.border_title = Content(f"connections {self._connection_lines.heading().strip()}")
-        self.connections.show(lambda: len(self.index.connections) + 1, self._connection_line, self.connections.cursor)
+        self._show_connections(self.connections.cursor)
         self._share_height()
         self._show_rows(self.packets.cursor)
         self._show_detail(force=True)
 
+    def _show_connections(self, cursor: int = 0) -> None:
+        self.listed.begin()
+        title = " ".join(filter(None, ("connections", self.listed.title, self._connection_lines.heading().strip())))
+        self.connections.border_title = Content(cut(title, max(10, self.size.width - 6), "…"))
+        self.connections.show(lambda: len(self.listed) + 1, self._connection_line, cursor)
+
     def _share_height(self) -> None:
-        """Give the connections as many lines as they need, up to a fifth of the screen."""
+        """Fit the connections pane to its lines, up to a fifth of the screen."""
         most = max(LEAST_CONNECTIONS, self.size.height // 5)
         height = max(LEAST_CONNECTIONS, min(most, len(self.index.connections) + 2))
         if height != self._height:
             self._height = self.connections.styles.height = height
 
     def _connection_line(self, at: int) -> str:
-        return self._connection_lines.line(at - 1) if at else "    all"
+        return self._connection_lines.line(self.listed[at - 1]) if at else "    all"
 
     def _row_line(self, at: int) -> str:
         row = self.selection[at]
@@ -248,16 +235,16 @@ class Browser(App[None]):
 
     def _show_rows(self, cursor: int = 0) -> None:
         self.packets.show(lambda: len(self.selection), self._row_line, cursor)
-        told = []
+        conditions = []
         if self.wanted is not None:
-            told.append(f"filter {escape(self.wanted.text)}")
+            conditions.append(f"filter {escape(self.wanted.text)}")
         if self.connection is not None:
-            told.append(f"connection {self.connection}")
-        told += ["with findings"] if self.only_found else []
-        told += ["marked"] if self.only_marked else []
-        told += ["one message"] if self.followed is not None else []
-        title = cut(f"packets: {', '.join(told) or 'all'}", max(10, self.size.width - 6), "…")
-        # As it is: what stands in brackets in a filter is no markup.
+            conditions.append(f"connection {self.connection}")
+        conditions += ["with findings"] if self.only_found else []
+        conditions += ["marked"] if self.only_marked else []
+        conditions += ["one message"] if self.followed is not None else []
+        title = cut(f"packets: {', '.join(conditions) or 'all'}", max(10, self.size.width - 6), "…")
+        # Plain content: brackets in a filter are not markup.
         self.packets.border_title = Content(title)
 
     @property
@@ -265,27 +252,41 @@ class Browser(App[None]):
         at = self.packets.cursor
         return self.selection[at] if 0 <= at < len(self.selection) else None
 
-    def say(self, told: str) -> None:
-        """Say something in the last line, until the cursor moves."""
-        self._said = told
+    def show_message(self, message: str) -> None:
+        """Show a message in the last line until the cursor moves."""
+        self._message = message
         self._show_status()
 
     def _tick(self) -> None:
-        """Look what has come meanwhile."""
+        """Show new rows and progress."""
         is_complete = self.builder.done and self.selection.is_complete
         following = self.opened.live and not self.paused and self.packets.cursor >= self.packets.count - 1
         grown = not self.paused and self.packets.grow()
         if grown and following:
             self.packets.move_to(len(self.selection) - 1, quiet=True)
             self._settle()
+        until = time.monotonic() + SLICE_SECONDS
+        if self.listed.advance(lambda: time.monotonic() >= until):
+            self.connections.refresh()
         if self.connections.grow():
             self._share_height()
         if not self.builder.done or not self._seen_done:
             self._seen_done = self.builder.done
+            if self._seen_done:
+                self.listed.begin()
             self.connections.refresh()
             if self.builder.failure:
-                self.say(self.builder.failure)
-        if self._row < 0 and len(self.selection):
+                self.show_message(self.builder.failure)
+        if not self._is_begun and (
+            len(self.selection) > 1 or (len(self.selection) and (self.builder.done or self.opened.live))
+        ):
+            # The first packet has fields to show, unlike the beginning of its connection.
+            self._is_begun = True
+            is_opened = self.index.rows[self.selection[0]].kind == RowKind.OPENED
+            if is_opened and not self.packets.cursor and len(self.selection) > 1 and not self.opened.live:
+                self.packets.move_to(1, quiet=True)
+            self._show_detail()
+        elif self._row < 0 and len(self.selection):
             self._show_detail()
         elif self._remark and self._row >= 0 and self.index.remark(self._row) != self._remark:
             self._show_detail(force=True)
@@ -295,31 +296,29 @@ class Browser(App[None]):
 
     def _show_title(self) -> None:
         index, builder = self.index, self.builder
-        told = [self.opened.title, counted(index.packets, "packet"), counted(len(index.connections), "connection")]
-        found = [sum(column) for column in index.connections.findings]
-        signs = [f"{sign}{count}" for sign, count in zip("EWi", found[::-1], strict=True) if count]
-        told += [" ".join(signs)] if signs else []
+        parts = [self.opened.title, counted(index.packets, "packet"), counted(len(index.connections), "connection")]
+        counts = [sum(column) for column in index.connections.findings]
+        signs = [f"{sign}{count}" for sign, count in zip("EWi", counts[::-1], strict=True) if count]
+        parts += [" ".join(signs)] if signs else []
         if index.findings.left_out:
-            told.append(f"limit: {counted(index.findings.left_out, 'more finding')} not shown")
+            parts.append(f"limit: {counted(index.findings.left_out, 'more finding')} not shown")
         if not builder.done:
-            told.append("paused" if self.paused else "live" if self.opened.live else self._progress())
+            reading = progress(builder.position, self.opened.size, time.monotonic() - self._started)
+            parts.append("paused" if self.paused else "live" if self.opened.live else reading)
         elif self.opened.live:
-            told.append("ended")
+            parts.append("ended")
         if not self.selection.is_complete:
-            told.append(f"filtering {self.selection.scanned:.0%}")
+            parts.append(f"filtering {self.selection.scanned:.0%}")
         if not self.selection.everything:
-            told.append(f"{len(self.selection):,} shown")
+            parts.append(f"{len(self.selection):,} shown")
         if self.marks:
-            told.append(f"{len(self.marks):,} marked")
-        text = " · ".join(told) if self.view.unicode else "; ".join(told)
+            parts.append(f"{len(self.marks):,} marked")
+        text = " · ".join(parts) if self.view.unicode else "; ".join(parts)
         _put(self.title_line, cut(text, max(10, self.size.width), "…"))
-
-    def _progress(self) -> str:
-        return progress(self.builder.position, self.opened.size, time.monotonic() - self._started)
 
     def _show_status(self) -> None:
         width = max(10, self.size.width)
-        text = self._said
+        text = self._message
         row = self.row
         if not text and row is not None and row < len(self.index.rows):
             held = self.index.rows[row]
@@ -327,12 +326,12 @@ class Browser(App[None]):
             text = f"{what}, frame {held.frame}, {Clock().iso(held.timestamp_ns)}, #{held.connection}"
             if held.kind >= RowKind.ERROR:
                 text = escape(utf8(self.index.captures[held.capture]))
-            found = self.index.findings.of_row(row)[:1] if held.severity else []
-            for one in found:
-                shown = concealed(one, self.view.hiding()).finding
+            findings = self.index.findings.of_row(row)[:1] if held.severity else []
+            for finding in findings:
+                shown = concealed(finding, self.view.hiding()).finding
                 text = f"{shown.rule} {escape(shown.message)}; {text}"
         elif not text:
-            text = "nothing matches; Esc shows all" if not self.selection.everything else "no MQTT so far"
+            text = "nothing matches; Esc shows all" if not self.selection.everything else "no MQTT packets yet"
             if self.builder.done and self.selection.everything:
                 text = "no MQTT found"
         hint = "? help  q quit"
@@ -341,7 +340,7 @@ class Browser(App[None]):
         _put(self.status_line, f"{shown_text:<{max(0, room)}}  {hint}")
 
     async def _scan(self) -> None:
-        """Look through rows for those that match, in turn with the keys."""
+        """Search for matching rows, alternating with key handling."""
         while True:
             selection = self.selection
             if selection.is_complete:
@@ -355,7 +354,7 @@ class Browser(App[None]):
             await asyncio.sleep(BREATH_SECONDS)
 
     def _sought_row(self) -> None:
-        """Put the cursor on the row that was looked at before the selection changed, once that is found."""
+        """Move the cursor to the row from before the selection changed, once it is found."""
         seek, selection = self._seek, self.selection
         if seek is None:
             return
@@ -369,35 +368,38 @@ class Browser(App[None]):
             self._settle()
 
     def _select(self) -> None:
-        """Look through the rows again, for what is asked for now."""
+        """Select rows again with the current conditions."""
         before = self.row
         rows = self.followed.rows if self.followed is not None else set(self.marks) if self.only_marked else None
-        self.selection = Selection(
-            self.index, wanted=self.wanted, connection=self.connection, found=self.only_found, rows=rows
+        self.selection = ShownRows(
+            self.index, wanted=self.wanted, connection=self.connection, with_findings=self.only_found, rows=rows
         )
         self._is_shown, self._seek = False, before
         self._search = None
-        self._said = ""
+        self._message = ""
         self._show_rows(0 if before is None or not self.selection.everything else before)
         self._settle()
         self._show_title()
 
     def on_line_pane_moved(self, event: LinePane.Moved) -> None:
-        """The cursor of a pane moved: show what belongs to it."""
+        """The cursor of a pane moved: update the other panes."""
         pane = event.pane
         if pane.id == "packets":
-            self._said = ""
+            self._message = ""
             self._seek = None
             self._settle()
+        elif pane.id == "connections":
+            if self.mode == "end":
+                self._show_detail(force=True)
         elif pane.id == "detail":
             at = pane.cursor
             if at < len(self._places):
                 self.bytes_pane.mark(self._places[at])
         elif pane.id == "bytes":
             offset = self.bytes_pane.offset_at
-            found = [at for at, place in enumerate(self._places) if offset in place]
-            if found:
-                least = min(found, key=lambda at: (len(self._places[at]), at))
+            containing = [at for at, place in enumerate(self._places) if offset in place]
+            if containing:
+                least = min(containing, key=lambda at: (len(self._places[at]), at))
                 self.bytes_pane.marked = self._places[least]
                 self.bottom.link(range(least, least + 1))
                 self.bytes_pane.refresh()
@@ -406,18 +408,18 @@ class Browser(App[None]):
         """A line was chosen."""
         pane = event.pane
         if pane.id == "connections":
-            self.connection = None if not pane.cursor else pane.cursor - 1
+            self.connection = None if not pane.cursor else self.listed[pane.cursor - 1]
             self._select()
             self.packets.focus()
         elif pane.id == "packets":
             self.bottom.focus()
-        elif pane.id == "detail" and self.mode == "ladder" and pane.cursor < len(self._rungs):
+        elif pane.id == "detail" and self.mode in ("ladder", "end") and pane.cursor < len(self._rungs):
             rung = self._rungs[pane.cursor]
             if rung.row >= 0:
                 self._jump(rung.row)
 
     def _settle(self) -> None:
-        """Show the packet of the cursor in full, once the cursor rests."""
+        """Show the packet under the cursor in full after a delay."""
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(SETTLE_SECONDS, self._show_detail)
@@ -434,61 +436,85 @@ class Browser(App[None]):
         if row == self._row and not force:
             return
         self._row = row
-        self.bytes_pane.set_class(self.mode == "ladder", "gone")
+        self.bytes_pane.set_class(self.mode in ("ladder", "end"), "gone")
         view = replace(self.view, width=max(20, self.bottom.columns))
-        made = self.detail = details.detail(self.index, row, view)
-        self.bytes_pane.show_bytes(made.raw, made.hidden)
+        detail = self.detail = details.detail(self.index, row, view)
+        self.bytes_pane.show_bytes(detail.raw, detail.hidden)
         self._rungs = []
-        cursor, lines = 0, made.lines
+        cursor, lines = 0, detail.lines
         self._remark = self.index.remark(row)
         if self.mode == "payload":
-            lines = details.payload_lines(made.event, view, self.index.lacks)
+            lines = details.payload_lines(detail.event, view, self.index.lacks)
         elif self.mode == "found":
-            found = self.index.findings.of_row(row)
-            lines = details.finding_lines(found, view) if found else details.said_lines(NOTHING_FOUND, view)
-        elif self.mode == "ladder":
+            findings = self.index.findings.of_row(row)
+            lines = details.finding_lines(findings, view) if findings else details.sentence_lines(NOTHING_FOUND, view)
+        elif self.mode in ("ladder", "end"):
             held = self.index.rows[row]
             if held.kind >= RowKind.ERROR:
                 lines = [TreeLine("no connection")]
+            elif self.mode == "end":
+                at = self.connections.cursor if self.focused is self.connections else 0
+                self._rungs = details.end_lines(self.index, self.listed[at - 1] if at else held.connection, view)
+                lines = [TreeLine(rung.text) for rung in self._rungs]
             else:
                 self._rungs = details.ladder_lines(self.index, held.connection, row, view)
-                lines = [TreeLine(one.text) for one in self._rungs]
-                cursor = next((at for at, one in enumerate(self._rungs) if one.row == row), 0)
+                lines = [TreeLine(rung.text) for rung in self._rungs]
+                cursor = next((at for at, rung in enumerate(self._rungs) if rung.row == row), 0)
         if self.mode in ("fields", "payload") and self._remark:
-            lines = [*details.said_lines(self._remark, view), *lines]
-        self._places = [range(max(0, one.start), max(0, one.end)) for one in lines]
-        self.bottom.show_lines([one.text for one in lines], cursor)
+            lines = [*details.sentence_lines(self._remark, view), *lines]
+        self._places = [range(max(0, line.start), max(0, line.end)) for line in lines]
+        self.bottom.show_lines([line.text for line in lines], cursor)
         kind = f" ({self.view.payload})" if self.mode == "payload" and self.bottom.columns > 50 else ""
         names = [f"{name.upper()}{kind}" if name == self.mode else name for name in MODES]
-        self.bottom.border_title = " ".join(f"{at} {name}" for at, name in enumerate(names, 1))
+        title = " ".join(f"{at} {name}" for at, name in enumerate(names, 1))
+        end = f" e {'END' if self.mode == 'end' else 'end'}"
+        self.bottom.border_title = title + (end if len(title + end) + 4 <= self.bottom.columns else "")
         if self.mode in ("payload", "found") and self._places:
             self.bytes_pane.mark(next((place for place in self._places if place), range(0)))
 
     def _jump(self, row: int) -> None:
-        """Put the cursor on a row; all rows are shown again where it is not among those that are."""
+        """Move the cursor to a row, after clearing the selection if it lacks the row."""
         if not self.selection.has(row):
             self._ask_nothing()
             self._select()
             self._seek = None
         self.packets.grow()
         self.packets.move_to(self.selection.place(row), quiet=True)
-        self._said = ""
+        self._message = ""
         self._settle()
 
     @property
     def is_settled(self) -> bool:
-        """Whether nothing is left to read, to look through or to show."""
+        """Whether reading, searching and showing are finished."""
         is_busy = any(worker.group != "scan" and not worker.is_finished for worker in self.workers)
-        return self._is_shown and self._seek is None and self._timer is None and not self._fitting and not is_busy
+        is_shown = self._is_shown and self._is_begun >= bool(self.selection) and self.listed.is_complete
+        return is_shown and self._seek is None and self._timer is None and not self._fitting and not is_busy
 
     def action_help(self) -> None:
         self.push_screen(HelpScreen())
 
+    def action_overview(self) -> None:
+        """Show the overview, if there are facts for it."""
+        if self.builder.read_facts(bool) is None:
+            self.show_message(NO_FACTS)
+        else:
+            self.push_screen(OverviewScreen(self.opened, self.view))
+
     def action_ask_filter(self) -> None:
-        self.prompt.ask("filter", "" if self.wanted is None else self.wanted.text)
+        """Ask for a filter of packets, or in the connections pane for words of connections."""
+        if self.focused is self.connections:
+            self.prompt.ask("connections", " ".join(self.listed.words))
+        else:
+            self.prompt.ask("filter", "" if self.wanted is None else self.wanted.text)
+
+    def action_sort(self) -> None:
+        """List the connections in the next order."""
+        self.listed.order = ORDERS[(ORDERS.index(self.listed.order) + 1) % len(ORDERS)]
+        self._show_connections()
+        self.show_message(f"connections by {self.listed.order}")
 
     def action_ask_search(self) -> None:
-        """Ask for a text; none is the one before."""
+        """Ask for a text; an empty one repeats the search."""
         self.prompt.ask("search")
 
     def action_ask_packet(self) -> None:
@@ -498,11 +524,15 @@ class Browser(App[None]):
         self.packets.focus()
 
     def on_prompt_answered(self, event: Prompt.Answered) -> None:
-        """Do what was asked for."""
+        """Handle an answer of the prompt."""
         self.packets.focus()
         text = event.text.strip()
         if event.asked == "filter":
             self.filter_by(text)
+        elif event.asked == "connections":
+            self.listed.words = tuple(text.lower().split())
+            self._show_connections()
+            self.connections.focus()
         elif event.asked == "search":
             self.sought = event.text or self.sought
             self._look(back=False)
@@ -510,29 +540,29 @@ class Browser(App[None]):
             number = text.removeprefix("#").replace(",", "")
             row = self.index.rows.of_packet(int(number)) if number.isdecimal() and len(number) < 11 else None
             if row is None:
-                self.say(f"there is no packet {escape(text)}")
+                self.show_message(f"packet {escape(text)} does not exist")
             else:
                 self._jump(row)
 
     def filter_by(self, text: str) -> None:
-        """Show only what matches an expression; all where it is empty."""
+        """Show only rows that match an expression, or all rows if it is empty."""
         try:
             wanted = compile_filter(text, self.view.payloads) if text else None
         except FilterError as error:
-            self.say(escape(error.message))
+            self.show_message(escape(error.message))
             return
         if wanted is not None and ACKNOWLEDGED in wanted.asked:
-            self.say(f"{ACKNOWLEDGED} is known in reports of inspect alone")
+            self.show_message(f"only inspect supports the field {ACKNOWLEDGED}")
             return
         self.wanted = wanted
         if self.wanted is not None:
             self.wanted.start_ns = self.index.first_ns
         self._select()
         if self.index.lacks and re.search(r"\bpayload\b", text):
-            self.say(self.index.lacks)
+            self.show_message(self.index.lacks)
 
     def action_again(self, back: bool) -> None:
-        """Look for the text that was looked for last."""
+        """Repeat the last search."""
         if self.sought:
             self._look(back=back)
         else:
@@ -546,34 +576,34 @@ class Browser(App[None]):
         self.run_worker(self._looking(self._search), group="search", exclusive=True)
 
     async def _looking(self, search: Search) -> None:
-        """Look through the packets, in turn with the keys."""
-        self.say(f"searching {escape(search.text)}")
+        """Search the packets, alternating with key handling."""
         while not search.is_over and self._search is search:
             until = time.monotonic() + SLICE_SECONDS
             search.advance(lambda: time.monotonic() >= until)  # noqa: B023 - called before the next round
+            self.show_message(f"searching {escape(search.text)}, {search.share:.0%}")
             await asyncio.sleep(BREATH_SECONDS)
         if self._search is not search:
             return
-        if search.found is None:
+        if search.match is None:
             lacks = f"; {self.index.lacks}" if self.index.lacks else ""
             lacks += search.left_out
-            self.say(f"{escape(search.text)} is in no topic and no payload{lacks}")
+            self.show_message(f"{escape(search.text)} not found in topics and payloads{lacks}")
             return
-        self.packets.move_to(search.found, quiet=True)
+        self.packets.move_to(search.match, quiet=True)
         self._settle()
-        self.say(
+        self.show_message(
             f"found{', from the other end' if search.wrapped else ''}: {escape(search.text)}; n, N: next, previous"
         )
 
     def action_finding(self, way: int) -> None:
-        """Go to the next finding, or the one before, and explain it."""
+        """Go to the next or previous finding, and explain it."""
         rows = self.index.findings.rows
         row = -1 if self.row is None else self.row
         at = bisect_right(rows, row) if way > 0 else bisect_left(rows, row) - 1
         while 0 <= at < len(rows) and not self.selection.has(int(rows[at])):
             at += way
         if not 0 <= at < len(rows):
-            self.say(
+            self.show_message(
                 "no further finding" if len(rows) else "no finding so far" if not self.builder.done else "no finding"
             )
             return
@@ -584,14 +614,18 @@ class Browser(App[None]):
     def action_partner(self) -> None:
         """Go to the next packet of the exchange."""
         row = self.row
-        found = None if row is None else partner(self.index, row)
-        if found is None:
-            self.say(f"this packet belongs to no exchange, or none of the next {MAX_APART:,} rows answers it")
+        partner_row = None if row is None else partner(self.index, row)
+        if partner_row is None:
+            self.show_message(f"this packet has no exchange, or no answer in the next {MAX_APART:,} rows")
+        elif not self.selection.has(partner_row):
+            self.show_message(
+                f"packet {self.index.rows[partner_row].number} of this exchange is not shown; Esc shows all"
+            )
         else:
-            self._jump(found)
+            self._jump(partner_row)
 
     def action_only_connection(self) -> None:
-        """Show only the connection of this packet, or all again."""
+        """Show only the connection of this packet, or all connections again."""
         row = self.row
         if self.connection is not None:
             self.connection = None
@@ -604,9 +638,9 @@ class Browser(App[None]):
         self._select()
 
     def action_only_marked(self) -> None:
-        """Show only marked packets, or all again."""
+        """Show only marked packets, or all packets again."""
         if not self.marks and not self.only_marked:
-            self.say("nothing is marked; m marks a packet")
+            self.show_message("nothing is marked; m marks a packet")
             return
         self.only_marked = not self.only_marked
         self._select()
@@ -620,55 +654,57 @@ class Browser(App[None]):
         self.wanted, self.connection, self.followed, self.only_found, self.only_marked = None, None, None, False, False
 
     def action_follow(self) -> None:
-        """Show only the message of this packet, from its publisher to its subscribers, or all again."""
+        """Show only the message of this packet, from publisher to subscribers, or all packets again."""
         row = self.row
         if self.followed is not None:
             self.followed = None
             self._select()
-        elif row is None or not Following.starts_at(self.index, row):
-            self.say("only a PUBLISH with a topic can be followed; p goes to the one that this packet belongs to")
+        elif row is None or not MessageSearch.starts_at(self.index, row):
+            self.show_message("only a PUBLISH with a topic can be followed; p jumps to the PUBLISH of this packet")
         else:
-            self.say("following the message")
-            self.run_worker(self._follow(Following(self.index, row)), group="search", exclusive=True)
+            self.show_message("following the message")
+            self.run_worker(self._follow(MessageSearch(self.index, row)), group="search", exclusive=True)
 
-    async def _follow(self, following: Following) -> None:
-        """Look for the packets of a message, in turn with the keys."""
+    async def _follow(self, following: MessageSearch) -> None:
+        """Search for the packets of a message, alternating with key handling."""
         while not following.is_over:
             until = time.monotonic() + SLICE_SECONDS
             while not following.is_over and time.monotonic() < until:
                 following.advance(64)
             await asyncio.sleep(BREATH_SECONDS)
-        found = self.followed = following.found
+        followed = self.followed = following.message
         self._select()
-        by = "by a client that was not captured, or earlier"
-        if found.publisher is not None:
-            row = self.index.rows[found.publisher]
+        by = "by an uncaptured client, or earlier"
+        if followed.publisher is not None:
+            row = self.index.rows[followed.publisher]
             known = self.index.connections[row.connection]
             by = f"by {escape(starred_name(known.client_identifier or known.client))} in packet {row.number}"
-        within = f" within {MAX_ROWS:,} rows" if found.is_cut else ""
-        self.say(f"published {by}; delivered to {counted(found.deliveries, 'client')}{within}; Esc shows all")
+        within = f" within {MAX_ROWS:,} rows" if followed.is_cut else ""
+        self.show_message(
+            f"published {by}; delivered to {counted(followed.deliveries, 'client')}{within}; Esc shows all"
+        )
 
     def action_mode(self, mode: str) -> None:
         """Show another view of the packet."""
         self.mode = mode
         self._show_detail(force=True)
-        # Other columns, where the bytes come or go.
+        # The number of columns changes when the bytes pane appears or disappears.
         self.call_after_refresh(self._show_detail, force=True)
 
     def action_time(self) -> None:
         self.view.time = TIMES[(TIMES.index(self.view.time) + 1) % len(TIMES)]
         self._resized()
-        self.say(f"time: {self.view.time}")
+        self.show_message(f"time: {self.view.time}")
 
     def action_payload(self) -> None:
-        """Show payloads in another way."""
+        """Switch to the next payload view."""
         self.view.payload = details.PAYLOADS[(details.PAYLOADS.index(self.view.payload) + 1) % len(details.PAYLOADS)]
         self.mode = "payload"
         self._resized()
-        self.say(f"payload as {self.view.payload}")
+        self.show_message(f"payload as {self.view.payload}")
 
     def action_zoom(self) -> None:
-        """Show one pane alone, or all again."""
+        """Show one pane alone, or all panes again."""
         if self.screen.maximized is not None:
             self.screen.minimize()
         elif isinstance(self.focused, LinePane):
@@ -698,9 +734,9 @@ class Browser(App[None]):
         self.packets.refresh()
 
     def action_pause(self) -> None:
-        """Stop following, or follow again."""
+        """Pause or resume the display."""
         if not self.opened.live:
-            self.say("nothing is live: this is a capture file")
+            self.show_message("only a live capture can be paused")
             return
         self.paused = not self.paused
         if not self.paused:
@@ -709,15 +745,15 @@ class Browser(App[None]):
         self._show_title()
 
     def action_write(self) -> None:
-        """Ask what to write, and where."""
+        """Ask for format and file of an export."""
         rows = sorted(self.marks) or ([] if self.row is None else [self.row])
         if not rows:
-            self.say("there is nothing to write")
+            self.show_message("there is nothing to write")
             return
-        told = counted(len(rows), "marked packet") if self.marks else "this packet"
+        subject = counted(len(rows), "marked packet") if self.marks else "this packet"
         without = self.opened.no_frames if self.opened.write_frames is None else ""
         self.push_screen(
-            ExportScreen(told, lambda name: fault_of_name(name, self.index.captures), without_frames=without),
+            ExportScreen(subject, lambda name: fault_of_name(name, self.index.captures), without_frames=without),
             lambda chosen: self._write(rows, chosen),
         )
 
@@ -726,7 +762,7 @@ class Browser(App[None]):
             return
         form, name = chosen
         if form == "pcapng":
-            self.say(f"writing {escape(name)}")
+            self.show_message(f"writing {escape(name)}")
             numbers = [self.index.rows[row].number for row in rows if self.index.rows[row].kind <= RowKind.MALFORMED]
             self.run_worker(self._write_frames(numbers, name), group="write", exclusive=True)
             return
@@ -734,9 +770,9 @@ class Browser(App[None]):
         try:
             write_file(name, "".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
         except (OSError, ValueError) as error:
-            self.say(f"{escape(name)}: {getattr(error, 'strerror', None) or error}")
+            self.show_message(f"{escape(name)}: {getattr(error, 'strerror', None) or error}")
             return
-        self.say(f"{counted(len(rows), 'row')} written to {escape(name)}")
+        self.show_message(f"{counted(len(rows), 'row')} written to {escape(name)}")
 
     async def _write_frames(self, numbers: list[int], name: str) -> None:
         write = self.opened.write_frames
@@ -744,30 +780,18 @@ class Browser(App[None]):
         try:
             frames = await asyncio.to_thread(write, numbers, name)
         except (MqttscopeError, OSError, ValueError) as error:
-            self.say(escape(str(getattr(error, "message", None) or error)))
+            self.show_message(escape(str(getattr(error, "message", None) or error)))
             return
-        self.say(f"{counted(frames, 'frame')} written to {escape(name)}, with all that they hold, passwords included")
-
-
-def progress(position: int, size: int, passed: float) -> str:
-    """How much is read; after some seconds also how long the rest takes."""
-    if not size:
-        return "reading"
-    told = f"reading {min(99, position * 100 // size)} %"
-    if passed < LEFT_AFTER_SECONDS or not 0 < position < size:
-        return told
-    left = round(passed * (size - position) / position)
-    return f"{told}, {left // 60}:{left % 60:02} left"
+        self.show_message(f"{counted(frames, 'frame')} written unredacted to {escape(name)}, including passwords")
 
 
 def _put(line: Static, text: str) -> None:
-    """Show a text in a line whose place stays the same."""
-    if line.content != text:
+    if line.content != text:  # without a new layout
         line.update(text, layout=False)
 
 
-def browse(opened: Opened) -> int:
-    """Run the browser until it is left; returns what is not 0 where a fault of its own ended it, which it has shown."""
+def browse(opened: BrowserSettings) -> int:
+    """Run the browser until the user quits; returns non-zero after an internal error, which the browser has shown."""
     browser = Browser(opened)
     try:
         browser.run()

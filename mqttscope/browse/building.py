@@ -1,7 +1,7 @@
-"""Fills an index from captures in a thread of its own, while the screens already show what is there.
+"""Fills an index from captures in a separate thread, while the screens already show it.
 
-`TemporarySpool` is the file without a name that takes what memory is not to hold; `CaptureFiles` reads captures at an
-offset.  `Builder` reads, dissects and lints; it gives way whenever somebody has just pressed a key.
+`TemporarySpool` is an unnamed file for data that should not stay in memory; `CaptureFiles` reads captures at an offset.
+`Builder` reads, dissects and lints; it pauses briefly after each key.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import BinaryIO, Final, Protocol, cast
+from typing import Any, BinaryIO, Final, Protocol, TypeVar, cast
 
 from mqttscope.browse.index import Index
 from mqttscope.capture.files import STDIN
@@ -24,25 +24,34 @@ from mqttscope.dissect import Dissector, FastPath, dissect_segments
 from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
+from mqttscope.explain import Explainer, Explanation
+from mqttscope.explain.usual_segments import UsualSegments
 from mqttscope.lint.engine import Linter
+from mqttscope.lint.finding import Finding
 from mqttscope.lint.gate import Gate
+from mqttscope.metrics.facts import LiveFacts
+from mqttscope.metrics.monitor import LiveMonitor
 from mqttscope.net.frame import CaptureError, Decrypted, SegmentItem
+from mqttscope.secrets.findings import HidingOptions
 
 WINDOW_BYTES: Final = 1 << 16
-"""How much of a capture is read at once where the next row is looked at as well."""
+"""Bytes of a capture to read at once, because the next rows are usually needed too."""
 MAX_OPEN_FILES: Final = 32
 WRITE_BYTES: Final = 1 << 18
-"""How much is put aside before the spool writes it."""
+"""Bytes to buffer before the spool writes them."""
 GIVE_WAY_SECONDS: Final = 0.06
-"""So long after a key the builder leaves the processor to the screens."""
+"""Pause of the builder after a key, to give the processor to the screens."""
 LOOK_EVENTS: Final = 32
-"""Events between two looks at the keys."""
+"""Number of events between two checks for keys."""
 
+T = TypeVar("T")
 Item = SegmentItem | Decrypted
+PassFrames = Callable[[Iterator[Any]], Iterator[Any]]
+"""Passes frames and notices of captures on."""
 
 
 class TemporarySpool:
-    """Bytes in a temporary file without a name, which goes when it is closed.  One thread writes, any may read."""
+    """Bytes in an unnamed temporary file, deleted on close.  One thread writes, all threads may read."""
 
     def __init__(self) -> None:
         self._file = cast(BinaryIO, tempfile.TemporaryFile(prefix="mqttscope-", buffering=0))  # noqa: SIM115
@@ -60,7 +69,7 @@ class TemporarySpool:
         return offset
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes from an offset on."""
+        """Read bytes from an offset."""
         with self._lock:
             if offset >= self._written:
                 start = offset - self._written
@@ -70,7 +79,7 @@ class TemporarySpool:
             return _read_at(self._file, offset, size)
 
     def overwrite(self, offset: int, data: bytes) -> None:
-        """Change bytes that were written."""
+        """Overwrite bytes in place."""
         with self._lock:
             if offset + len(data) > self._written:
                 self._flush()
@@ -99,21 +108,21 @@ def _read_at(file: BinaryIO, offset: int, size: int) -> bytes:
 
 
 class CaptureFiles:
-    """Captures that can be read at an offset, as they were when they were opened first."""
+    """Captures that can be read at an offset, through files that stay open."""
 
     def __init__(self) -> None:
         self._files: OrderedDict[str, BinaryIO | None] = OrderedDict()
         self._window: tuple[str, int, bytes] = ("", 0, b"")
-        """The bytes that were read last: of which capture, from which offset on."""
+        """Last bytes read: capture, offset, bytes."""
         self._lock = threading.Lock()
 
     def can_read(self, capture: str) -> bool:
-        """Whether an offset into a capture is one into its file: it is regular, and not compressed."""
+        """Whether offsets into a capture are offsets into its file: a regular, uncompressed file."""
         with self._lock:
             return self._open(capture) is not None
 
     def read(self, capture: str, offset: int, size: int) -> bytes:
-        """Bytes of a capture; fewer where it does not have them any more."""
+        """Read bytes of a capture; fewer if it has shrunk."""
         with self._lock:
             name, start, data = self._window
             at = offset - start
@@ -157,73 +166,79 @@ class CaptureFiles:
         return file
 
 
-class Source(Protocol):
-    """Where the segments come from."""
+class SegmentSource(Protocol):
+    """Source of segments."""
 
-    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
-        """All segments, but those that ``fast_path`` takes."""
+    def segments(
+        self, skipped: Counter[str], fast_path: FastPath | None, frames: PassFrames | None = None
+    ) -> Iterator[Item]:
+        """All segments except the ones that ``fast_path`` handles; ``frames`` passes on their frames."""
 
     def stop(self) -> None:
-        """Give no more."""
+        """Stop yielding segments."""
 
 
-class Stopped(BaseException):
-    """The browser has ended."""
+class BuilderStopped(BaseException):
+    """Ends the thread of a builder because the browser has ended."""
 
 
-class Filling(ABC):
-    """Fills an index in a thread of its own, while the screens show it."""
+class IndexFiller(ABC):
+    """Fills an index in a separate thread, while the screens show it."""
 
     index: Index
     position: int
-    """How much of `Opened.size` was read."""
+    """Part of `BrowserSettings.size` that was read."""
 
     def __init__(self) -> None:
         self.errors = 0
-        """What went wrong with captures."""
+        """Number of capture errors."""
         self.failure = ""
-        """Why reading ended early, where it did."""
+        """Reason for ending early, or empty."""
         self.error: Exception | None = None
-        """What the failure is of, where it is foreseen."""
+        """Exception of an expected failure."""
         self.done = False
-        """Whether nothing more comes."""
+        """Whether filling is finished."""
         self._stopping = False
         self._key_at = 0.0
         self._thread = threading.Thread(target=self._run, name="index", daemon=True)
 
+    def read_facts(self, reader: Callable[[LiveFacts], T]) -> T | None:
+        """The result of a function that reads the facts of the overview; ``None`` without facts."""
+        return None
+
     @abstractmethod
     def fill(self) -> None:
-        """Read everything, in the thread; `look` between any two pieces of it."""
+        """Read everything in the thread, and call `look` regularly."""
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """End early, and wait until nothing more is fed."""
+        """Stop the thread, and wait for its end."""
         self._stopping = True
         if self._thread.is_alive():
             self._thread.join(timeout=2)
 
     def wait(self, seconds: float) -> bool:
-        """Wait until everything is read, at most so long; returns whether it is."""
+        """Wait at most some seconds until everything is read; returns whether it is."""
         self._thread.join(seconds)
         return self.done
 
     def give_way(self) -> None:
-        """Somebody has pressed a key: leave the processor to the screens for a moment."""
+        """Give the processor to the screens for a moment, after a key."""
         self._key_at = time.monotonic()
 
     def look(self) -> None:
-        """End, or wait, where that is asked for."""
+        """Pause after a key, or end if requested."""
         while (left := self._key_at + GIVE_WAY_SECONDS - time.monotonic()) > 0 and not self._stopping:
             time.sleep(min(left, GIVE_WAY_SECONDS))
         if self._stopping:
-            raise Stopped
+            raise BuilderStopped
 
     def _run(self) -> None:
         try:
             self.fill()
-        except Stopped:
+        except BuilderStopped:
             pass
         except (MqttscopeError, OSError) as error:
             self.failure, self.error = str(error), error
@@ -233,23 +248,30 @@ class Filling(ABC):
             self.done = True
 
 
-class Builder(Filling):
+class Builder(IndexFiller):
     """Reads, dissects and lints in a thread, and feeds an index."""
 
     def __init__(
         self,
         index: Index,
         files: CaptureFiles,
-        source: Source,
+        source: SegmentSource,
         dissector: Dissector,
         *,
         linter: Linter | None = None,
         gate: Gate | None = None,
         acknowledgments: Acknowledgments | None = None,
+        explainer: Explainer | None = None,
+        monitor: LiveMonitor | None = None,
+        hiding: HidingOptions | None = None,
     ) -> None:
-        """``gate``: findings that it hides or suppresses are left out.
+        """``gate``: drops findings that it hides or suppresses.  ``explainer``: gives the causes of ends.
 
-        ``acknowledgments``: reads the captures again when the index is complete, so that packets show what TCP did.
+        ``monitor``: gets the events and findings too, and gives the causes in place of an explainer.  ``hiding``: for
+        the findings of the overview.
+
+        ``acknowledgments``: reads the captures again after the index is complete, to show which packets TCP
+        acknowledged.
         """
         super().__init__()
         self.index = index
@@ -259,22 +281,37 @@ class Builder(Filling):
         self.dissector = dissector
         self.skipped: Counter[str] = Counter()
         self.frame = 0
-        """The frame that was read last."""
+        """Number of the last frame read."""
         self._files = files
         self._source = source
         self._linter = linter
         self._gate = gate
+        self._monitor = monitor
+        if monitor is not None:
+            monitor.explained = index.explanations.add
+        self._facts, self._lock = LiveFacts(), threading.Lock()
+        """Facts without a monitor."""
+        self._hiding = hiding or HidingOptions()
         self._events = 0
         self._readable: tuple[str, bool] = ("", False)
         self._passed = 0
-        """Bytes of the captures before the one that is read."""
+        """Bytes of the captures before the current one."""
         self._last_base = 0
-        self._fast_path = FastPath(dissector, self.feed, placing=True)
+        self._explainer = explainer
+        located = None if explainer is None else UsualSegments(explainer.watch).take
+        self._fast_path = FastPath(dissector, self.feed, placing=True, located=located)
 
     @property
     def position(self) -> int:  # type: ignore[override]
-        """How many bytes of captures were read, uncompressed; 0 where that is not known."""
+        """Number of uncompressed bytes read from captures; 0 if unknown."""
         return self._passed + self._fast_path.base
+
+    def read_facts(self, reader: Callable[[LiveFacts], T]) -> T | None:
+        """The result of a function that reads the facts while they do not change."""
+        if self._monitor is not None:
+            return self._monitor.read(reader)
+        with self._lock:
+            return reader(self._facts)
 
     def stop(self) -> None:
         self._stopping = True
@@ -283,9 +320,15 @@ class Builder(Filling):
 
     def fill(self) -> None:
         """Read, dissect and lint to the end."""
-        items = self._items(self._source.segments(self.skipped, self._fast_path))
+        explainer = self._explainer
+        frames = None if explainer is None else explainer.watch.frames
+        items = self._items(self._source.segments(self.skipped, self._fast_path, frames))
+        if explainer is not None:
+            items = explainer.watch.segments(self.dissector.clock.follow(items))
         for event in dissect_segments(items, dissector=self.dissector):
             self.feed(event)
+        for explanation in () if explainer is None else explainer.close():
+            self._end(explanation)
         for finding, verdict in () if self._gate is None else self._gate.summed_up():
             if verdict.shown and verdict.suppression is None:
                 row = None if finding.packet is None else self.index.rows.of_packet(finding.packet)
@@ -294,7 +337,7 @@ class Builder(Filling):
     def _run(self) -> None:
         super()._run()
         acknowledgments = self._acknowledgments
-        with suppress(Stopped, OSError):
+        with suppress(BuilderStopped, OSError):
             while acknowledgments is not None and not acknowledgments.is_done:
                 self.look()
                 acknowledgments.read(LOOK_EVENTS)
@@ -302,11 +345,11 @@ class Builder(Filling):
     def _items(self, items: Iterable[Item]) -> Iterator[Item]:
         for item in items:
             if self._stopping:
-                raise Stopped
+                raise BuilderStopped
             yield item
 
     def feed(self, event: Event) -> None:
-        """Take one event; for the thread that reads alone."""
+        """Feed one event; only for the reading thread."""
         self._events += 1
         if not self._events % LOOK_EVENTS:
             self.look()
@@ -315,15 +358,40 @@ class Builder(Filling):
             self.frame = frame
         linter, index = self._linter, self.index
         findings = [] if linter is None else linter.feed(event)
+        if self._monitor is not None:
+            self._monitor.feed(event, findings)
+        else:
+            with self._lock:
+                self._facts.feed(event)
+                # Rates would be updated for each second of the capture.
+                self._facts.pass_time(max(self._facts.now_ns, getattr(event, "timestamp_ns", 0)), rates=False)
+        for explanation in () if self._explainer is None else self._explainer.feed(event, findings):
+            self._end(explanation)
         row = index.feed(event, self._locating(event) if type(event) is PacketEvent else None)
         if type(event) is CaptureError:
             self.errors += 1
         for finding in findings:
             if self._gate is not None:
                 verdict = self._gate.judge(finding)
+                if verdict.is_occurrence:
+                    self._find(finding)
                 if not verdict.shown or verdict.suppression is not None:
                     continue
             index.note(row, finding)
+
+    def _find(self, finding: Finding) -> None:
+        """Count a finding."""
+        if self._monitor is not None:
+            self._monitor.finding(finding)
+        else:
+            with self._lock:
+                self._facts.finding(finding, self._hiding)
+
+    def _end(self, explanation: Explanation) -> None:
+        """Keep and count the cause of an end."""
+        self.index.explanations.add(explanation)
+        with self._lock:
+            self._facts.end(explanation)
 
     def _locating(self, event: PacketEvent) -> Callable[[bytes], int] | None:
         capture = event.capture

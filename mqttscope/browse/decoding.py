@@ -1,6 +1,6 @@
-"""Events of rows as they may be shown, with what decoders make of their payloads.
+"""Events of rows with secrets hidden and payloads decoded.
 
-Rows are looked at in any order: the BIRTH that names metrics of Sparkplug B is looked for before the row.
+Rows are shown in any order, so decoding Sparkplug B searches backwards for the BIRTH that names the metrics.
 """
 
 from __future__ import annotations
@@ -14,51 +14,52 @@ from mqttscope.browse.selection import as_shown
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.payloads.decoders import Decoders
-from mqttscope.payloads.sparkplug import BIRTHS, Births, read_topic
+from mqttscope.payloads.sparkplug import BIRTHS, Births
+from mqttscope.payloads.sparkplug_topics import read_topic
 from mqttscope.report.base import View
 from mqttscope.report.public import with_decoded
 
 MAX_ROWS_SOUGHT: Final = 50_000
-"""Rows before one of Sparkplug B in which the BIRTH of its edge node is looked for."""
+"""Maximum number of rows searched for the BIRTH of a Sparkplug B edge node."""
 MAX_BIRTHS_SOUGHT: Final = 4_000
-"""PUBLISH packets among them that are looked at."""
+"""Maximum number of PUBLISH packets checked in these rows."""
 
 
 def as_decoded(index: Index, number: int, view: View) -> Event:
-    """The event of a row as it may be shown, decoded as the view asks for it."""
+    """Event of a row with secrets hidden, decoded by the decoders of the view."""
     event = index.exact(number)
     decoders = view.decoders()
     if decoders is not None and decoders.remembers and isinstance(event, PacketEvent):
-        decoders = decoders.after(births_before(index, number, event.topic))
+        decoders = decoders.with_births(births_before(index, number, event.topic))
     return with_payload(event, decoders, show_secrets=view.show_secrets)
 
 
 def with_payload(event: Event, decoders: Decoders | None, *, show_secrets: bool) -> Event:
-    """An event as it may be shown, with what decoders make of its payload."""
+    """An event with secrets hidden and its payload decoded."""
     decoded = None if decoders is None else decoders.decode(event)
     shown = as_shown(event, show_secrets=show_secrets)
     return shown if decoded is None else with_decoded(shown, decoded, show_secrets=show_secrets, spans=True)
 
 
 def births_before(index: Index, number: int, topic: str | None) -> Births:
-    """The aliases of Sparkplug B that hold for a row: of the last BIRTH of its edge node, and of its devices since."""
+    """Sparkplug B aliases valid at a row: from the last BIRTH of its edge node, and later ones of its devices."""
     births, place = Births(), read_topic(topic)
     if place is None or place.kind == "NBIRTH":
         return births
-    found: list[tuple[str, bytes]] = []
+    published: list[tuple[str, bytes]] = []
     for event in _publishes_before(index, number):
         other = read_topic(event.topic)
         if other is not None and other.kind in BIRTHS and (other.group, other.node) == (place.group, place.node):
-            found.append((event.topic or "", event.packet.payload))  # type: ignore[attr-defined]
+            published.append((event.topic or "", event.packet.payload))  # type: ignore[attr-defined]
             if other.kind == "NBIRTH":
                 break
-    for name, payload in reversed(found):
+    for name, payload in reversed(published):
         births.observe(name, payload)
     return births
 
 
 def _publishes_before(index: Index, number: int) -> Iterator[PacketEvent]:
-    """PUBLISH packets before a row, the last first, as many as a key may take to look for."""
+    """PUBLISH packets before a row in reverse order, up to the limits for one key."""
     left, stop, first = MAX_BIRTHS_SOUGHT, number, max(0, number - MAX_ROWS_SOUGHT)
     while stop > first:
         start = max(first, stop - 4_096)

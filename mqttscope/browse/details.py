@@ -1,6 +1,6 @@
-"""What is shown of one row: its fields with their bytes, its payload, its place in the ladder, what was found about it.
+"""Views of one row: fields with their bytes, payload, ladder of the connection, findings.
 
-Each view is a list of `TreeLine`, whose lines say which bytes of the packet they are about.
+Each view is a list of `TreeLine` with the range of bytes for each line.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
-from mqttscope.report.base import Collected, View
+from mqttscope.report.base import LineCollector, View
+from mqttscope.report.explanations.text import ExplanationText
 from mqttscope.report.findings.shown import make_reporter
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.payload import KINDS, PayloadView
@@ -27,80 +28,83 @@ from mqttscope.report.style import Painter
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree, TreeLine
 from mqttscope.secrets.packets import hides_payload
-from mqttscope.session.inflight import Side
+from mqttscope.session.inflight import ConnectionSide
 
 PAYLOADS: Final = tuple(kind for kind in KINDS if kind != "none")
-"""Views of payloads, in the order in which a key goes through them."""
+"""Payload views, in the order of the key that switches them."""
 MAX_PAYLOAD_LINES: Final = 5_000
 MAX_RUNGS: Final = 600
-"""Maximum number of rows of a connection that its ladder shows, around the chosen one."""
+"""Maximum number of rows in a ladder, around the current row."""
+NO_EXPLANATION: Final = (
+    "this connection is open, or its end is not explained yet; not possible with --no-lint or in lakes"
+)
 BEFORE: Final = 200
-"""So many of them before it."""
+"""Maximum number of rows in a ladder before the current row."""
 
 
 @dataclass(slots=True)
-class Detail:
-    """A packet as it may be shown."""
+class PacketDetails:
+    """A packet with secrets hidden, and the lines of its fields."""
 
     event: Event
     raw: bytes
-    """Its bytes, with an asterisk for each that is hidden; empty for events that have none."""
+    """Bytes of the packet, with asterisks for hidden bytes; empty for other events."""
     hidden: list[tuple[int, int]]
     lines: list[TreeLine]
 
 
-def detail(index: Index, number: int, view: View) -> Detail:
-    """The fields and bytes of a row."""
+def detail(index: Index, number: int, view: View) -> PacketDetails:
+    """Fields and bytes of a row."""
     event = as_decoded(index, number, view)
     if isinstance(event, PacketEvent | MalformedEvent):
         raw = event.packet.raw if isinstance(event, PacketEvent) else event.malformed.raw
         if view.time in ("relative", "delta"):
-            # Of one packet alone they say nothing.
+            # Relative times are meaningless for a single packet.
             view = replace(view, time="iso")
-        lines = Tree(Collected(), view, bare=True).described(event)
-        return Detail(event, raw, hidden_of(event), lines)
-    text = TextLines(Collected(), view)
-    sink = Collected()
+        lines = Tree(LineCollector(), view, bare=True).described(event)
+        return PacketDetails(event, raw, hidden_of(event), lines)
+    text = TextLines(LineCollector(), view)
+    sink = LineCollector()
     text.sink = sink
     text.show(event)
     raw = event.unparsed.raw if isinstance(event, UnparsedEvent) else b""
     hidden = hidden_of(event) if isinstance(event, UnparsedEvent) else []
-    return Detail(event, raw, hidden, [TreeLine(one) for one in sink.lines])
+    return PacketDetails(event, raw, hidden, [TreeLine(line) for line in sink.lines])
 
 
-def said_lines(told: str, view: View, style: str = "dim", place: tuple[int, int] = (-1, -1)) -> list[TreeLine]:
-    """A sentence in as many lines as it needs; ``place``: the bytes that it is about."""
+def sentence_lines(sentence: str, view: View, style: str = "dim", place: tuple[int, int] = (-1, -1)) -> list[TreeLine]:
+    """A sentence as wrapped lines; ``place``: range of bytes."""
     painter = Painter(view)
-    return [TreeLine(painter.paint(one, style), *place) for one in folded(painter.safe(told), painter.width - 1)]
+    return [TreeLine(painter.paint(line, style), *place) for line in folded(painter.safe(sentence), painter.width - 1)]
 
 
 def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
-    """The payload of an event as it may be shown, in the view that ``view.payload`` names.
+    """The payload of an event with secrets hidden, in the view ``view.payload``.
 
-    ``lacks``: why no payloads are there at all, where that is so.
+    ``lacks``: reason if there are no payloads at all.
     """
     painter = Painter(view)
     if not isinstance(event, PacketEvent) or not isinstance(event.packet, Publish):
-        return said_lines("no payload: this is no PUBLISH", view)
+        return sentence_lines("no payload: not a PUBLISH", view)
     packet = event.packet
     start, end = len(packet.raw) - len(packet.payload), len(packet.raw)
     if hidden_of(event) and hides_payload(packet, event.connection.side(event.direction).doubt):
-        return said_lines("hidden: it may hold a password (--show-secrets)", view, place=(start, end))
+        return sentence_lines("hidden: it may hold a password (--show-secrets)", view, place=(start, end))
     whole = counted(len(packet.payload) + packet.missing, "byte")
     if packet.missing and not packet.payload:
-        return said_lines(f"{whole}, none {view.held}" + (f": {lacks}" if lacks else ""), view)
+        return sentence_lines(f"{whole}, none {view.held}" + (f": {lacks}" if lacks else ""), view)
     block = packet.properties
-    shown = PayloadView.of(view).show(
+    shown = PayloadView.from_view(view).show(
         packet.payload,
         content_type=None if block is None else block.content_type,
         indicator=None if block is None else block.payload_format_indicator,
         missing=packet.missing,
         decoded=decoded_of(event),
     )
-    told = f"{len(packet.payload):,} of {whole} {view.held}" if packet.missing else whole
-    out = said_lines(f"{told} as {shown.label}", view, place=(start, end))
+    size_text = f"{len(packet.payload):,} of {whole} {view.held}" if packet.missing else whole
+    out = sentence_lines(f"{size_text} as {shown.label}", view, place=(start, end))
     if shown.note:
-        out += said_lines(shown.note, view, "note", (start, end))
+        out += sentence_lines(shown.note, view, "note", (start, end))
     at = start
     for text in islice(shown.body, MAX_PAYLOAD_LINES):
         size = 0
@@ -118,21 +122,21 @@ def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
 
 
 @dataclass(slots=True)
-class Rung:
-    """One line of a ladder; without a row (-1) it says how many rows are left out."""
+class LadderLine:
+    """One line of a ladder; row -1 is the line with the number of omitted rows."""
 
     text: str
     row: int
 
 
-def ladder_lines(index: Index, connection: int, around: int, view: View) -> list[Rung]:
-    """The ladder of a connection around a row: what of it is played again, and its lines."""
-    sink = Collected()
+def ladder_lines(index: Index, connection: int, around: int, view: View) -> list[LadderLine]:
+    """Lines of the ladder of a connection around a row, made by replaying its events."""
+    sink = LineCollector()
     ladder = Ladder(sink, view)
     ladder.named = False
-    out: list[Rung] = []
+    out: list[LadderLine] = []
     playing = index.connections[connection]
-    playing.client_side, playing.server_side = Side(), Side()
+    playing.client_side, playing.server_side = ConnectionSide(), ConnectionSide()
     shown = 0
     for number in _around(index, connection, around):
         shown += 1
@@ -144,17 +148,33 @@ def ladder_lines(index: Index, connection: int, around: int, view: View) -> list
             playing.version, playing.version_known = known.version, known.version_known
             event.connection = playing
         ladder.feed(event)
-        out += (Rung(text, number) for text in sink.lines[before:])
+        out += (LadderLine(text, number) for text in sink.lines[before:])
         if isinstance(event, PacketEvent):
             playing.apply(event.packet, event.direction, event.number, event.frame, event.timestamp_ns)
     left = index.connections.rows[connection] - shown
     if left > 0:
-        out.append(Rung(ladder.painter.paint(f"{counted(left, 'more row')} of this connection not shown", "dim"), -1))
+        out.append(
+            LadderLine(ladder.painter.paint(f"{counted(left, 'more row')} of this connection not shown", "dim"), -1)
+        )
     return out
 
 
+def end_lines(index: Index, connection: int, view: View) -> list[LadderLine]:
+    """Why a connection ended, with the rows of the evidence."""
+    explanation = index.explanations.get(connection)
+    if explanation is None:
+        return [LadderLine(line.text, -1) for line in sentence_lines(NO_EXPLANATION, view)]
+    if view.time == "delta":
+        view = replace(view, time="relative")
+    return [
+        LadderLine(text, -1 if frame is None else index.row_of_frame(connection, frame))
+        for lines, frame in ExplanationText(LineCollector(), view).framed(explanation)
+        for text in lines
+    ]
+
+
 def _around(index: Index, connection: int, around: int) -> Iterator[int]:
-    """Rows of a connection, those around a row where there are too many."""
+    """Rows of a connection, limited to rows around a given one."""
     first, last = int(index.connections.first_rows[connection]), int(index.connections.last_rows[connection])
     before: list[int] = []
     at = min(around, last + 1)
@@ -177,8 +197,8 @@ def _around(index: Index, connection: int, around: int) -> Iterator[int]:
 
 
 def finding_lines(findings: list[Finding], view: View) -> list[TreeLine]:
-    """Findings in full, and why the rule is there."""
-    sink = Collected()
+    """Findings in full, with the rationale of their rules."""
+    sink = LineCollector()
     reporter = make_reporter("full", sink, view, every=True)
     painter = Painter(view)
     out: list[TreeLine] = []
@@ -188,10 +208,10 @@ def finding_lines(findings: list[Finding], view: View) -> list[TreeLine]:
         place = (-1, -1)
         if finding.offset is not None and finding.length:
             place = finding.offset, finding.offset + finding.length
-        out += (TreeLine(one, *place) for one in sink.lines[before:])
+        out += (TreeLine(line, *place) for line in sink.lines[before:])
         rule = all_rules().get(finding.rule)
         for paragraph in () if rule is None else rule.paragraphs()[:-1]:
-            out += (TreeLine(painter.paint(one, "dim")) for one in folded(painter.safe(paragraph), painter.width - 1))
+            out += (TreeLine(painter.paint(line, "dim")) for line in folded(painter.safe(paragraph), painter.width - 1))
             out.append(TreeLine(""))
     return out
 

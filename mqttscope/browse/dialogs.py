@@ -1,4 +1,4 @@
-"""What stands before the panes for a while: the prompt at the bottom, help, and the choice of an export."""
+"""Temporary dialogs over the panes: the prompt at the bottom, help, and export."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from mqttscope.filter.completion import Completion, complete
 from mqttscope.report.escape import escape
 
 MAX_WORDS: Final = 40
-"""Maximum number of completions that are named at a time."""
+"""Maximum number of completions shown at a time."""
 
 KEYS: Final = (
     ("Moving", (
         ("↑ ↓ PgUp PgDn", "one line, one screen"),
         ("g G Home End", "first, last"),
-        ("Tab Shift+Tab", "next pane, pane before; a click does the same"),
+        ("Tab Shift+Tab", "next, previous pane; or click a pane"),
         (":", "go to the packet with a number"),
         ("p", "next packet of the same exchange: PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, and back to the first"),
         ("] [", "next and previous finding, with its explanation"),
@@ -34,29 +34,33 @@ KEYS: Final = (
     )),
     ("Selecting", (
         ("f", "filter (docs/filters.md); Tab completes, an error is shown at its character"),
-        ("c", "only the connection of this packet; again: all"),
-        ("Enter", "in the connections: only that one"),
-        ("x", "only packets with findings; again: all"),
-        ("u", "only marked packets; again: all"),
-        ("d", "only this message, from its publisher to its subscribers; again: all"),
+        ("f", "in the connections pane: only connections with these words in their lines"),
+        ("c", "only the connection of this packet; again: all connections"),
+        ("Enter", "in the connections pane: only that connection"),
+        ("x", "only packets with findings; again: all packets"),
+        ("u", "only marked packets; again: all packets"),
+        ("d", "only this message, from publisher to subscribers; again: all packets"),
         ("Esc", "all packets again"),
     )),
     ("Showing", (
+        ("0", "overview: rates, clients in trouble, findings, busiest clients and topics; 0 or Esc: packets"),
         ("1 2 3 4", "fields, payload, ladder, findings of the packet"),
-        ("t", "times in UTC, local, since the first, since the line before, seconds since 1970"),
+        ("e", "why the connection ended; Enter on a line goes to its packet"),
+        ("s", "connections by number, end, findings, packets, last packet"),
+        ("t", "times in UTC, local, since the first line, since the previous line, seconds since 1970"),
         ("v", "payload by content or topic, as text, hex, JSON, CBOR, MessagePack, protobuf, Sparkplug B"),
         ("z", "one pane alone; again: all panes"),
         ("o", "hide or show the connections"),
     )),
-    ("Taking along", (
+    ("Marking and exporting", (
         ("m Space", "mark this packet"),
         ("M", "remove all marks"),
         ("w", "write marked packets, or this one: pcapng, JSON Lines, hex, mosquitto_pub, nc"),
     )),
-    ("Live", (("P", "stop following new packets, which are still captured; again: follow"),)),
-    ("Ending", (("q Ctrl+Q", "quit"),)),
+    ("Live", (("P", "pause the display while the capture continues; again: resume"),)),
+    ("Quitting", (("q Ctrl+Q", "quit"),)),
 )  # fmt: skip
-"""All keys, by what they are for."""
+"""All keys by purpose."""
 
 
 HELP_COLUMNS: Final = 66
@@ -67,11 +71,11 @@ def help_text() -> str:
     out = []
     for title, rows in KEYS:
         out.append(title)
-        for keys, told in rows:
+        for keys, meaning in rows:
             indent = f"  {keys:<15} "
-            out += textwrap.wrap(told, HELP_COLUMNS, initial_indent=indent, subsequent_indent=" " * len(indent))
+            out += textwrap.wrap(meaning, HELP_COLUMNS, initial_indent=indent, subsequent_indent=" " * len(indent))
         out.append("")
-    out.append("Before a line: E an error, W a warning, i information was found; * marked.")
+    out.append("Signs before a line: E error, W warning, i information; * marked.")
     return "\n".join(out)
 
 
@@ -85,8 +89,8 @@ class HelpScreen(ModalScreen[None]):
             yield Static(help_text(), markup=False)
 
     def on_mount(self) -> None:
-        for frame in self.query("#help"):  # none where a key that was typed ahead has closed it
-            frame.border_title = "keys; Esc leaves"
+        for frame in self.query("#help"):  # gone if typeahead has closed the screen
+            frame.border_title = "keys; Esc closes"
             frame.focus()
 
     def action_leave(self) -> None:
@@ -94,36 +98,36 @@ class HelpScreen(ModalScreen[None]):
 
 
 class ExportScreen(ModalScreen[tuple[str, str] | None]):
-    """Asks for the form and the file of an export."""
+    """Asks for format and file of an export."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back", priority=True)]
 
-    def __init__(self, told: str, exists: Callable[[str], str], *, without_frames: str = "") -> None:
-        """``told``: what is exported; ``exists`` says what is wrong with a file name, or nothing.
+    def __init__(self, subject: str, exists: Callable[[str], str], *, without_frames: str = "") -> None:
+        """``subject``: description of the packets; ``exists``: returns the problem of a file name, or empty.
 
-        ``without_frames``: why there are no frames to write, where there are none.
+        ``without_frames``: reason if there are no frames to write.
         """
         super().__init__()
-        self._forms = tuple(one for one in FORMS if one != "pcapng" or not without_frames)
+        self._forms = tuple(form for form in FORMS if form != "pcapng" or not without_frames)
         self._without_frames = without_frames
-        self._told = told
+        self._subject = subject
         self._exists = exists
         self._warned = ""
 
     def compose(self) -> ComposeResult:
-        """Forms, and the name of the file."""
+        """Formats, and the file name."""
         with Vertical(id="export"):
             yield OptionList(*self._forms, id="forms")
             yield Static("file:", markup=False)
             yield Input(f"packets.{ENDINGS[self._forms[0]]}", id="file", compact=True, select_on_focus=False)
-            yield Static(self._without_frames, id="said", markup=False)
+            yield Static(self._without_frames, id="note", markup=False)
 
     def on_mount(self) -> None:
-        """Begin with the forms."""
+        """Focus the formats."""
         if not self.query("#forms"):
-            return  # a key that was typed ahead has closed it
+            return  # typeahead has closed the screen
         frame = self.query_one("#export")
-        frame.border_title = f"write {self._told}; Enter writes, Esc leaves"
+        frame.border_title = f"write {self._subject}; Enter writes, Esc cancels"
         self.query_one("#forms", OptionList).highlighted = 0
         self.query_one("#forms").focus()
 
@@ -136,13 +140,13 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
         self.query_one("#file").focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Write, where nothing stands against it."""
+        """Write, unless the file name has a problem."""
         event.stop()
         form = self._forms[self.query_one("#forms", OptionList).highlighted or 0]
-        said = self._exists(event.value)
-        if said and not (said.startswith("exists") and self._warned == event.value):
+        problem = self._exists(event.value)
+        if problem and not (problem.startswith("exists") and self._warned == event.value):
             self._warned = event.value
-            self.query_one("#said", Static).update(said)
+            self.query_one("#note", Static).update(problem)
             return
         self.dismiss((form, event.value))
 
@@ -151,7 +155,7 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
 
 
 class PromptInput(Input):
-    """A line of text that Tab completes."""
+    """A line of text with completion by Tab."""
 
     class Completing(Message):
         """Tab was pressed."""
@@ -188,8 +192,8 @@ class Prompt(Vertical):
         self._at = 0
 
     def compose(self) -> ComposeResult:
-        """What is said of the line, and the line."""
-        yield Static("", id="prompt-said", markup=False)
+        """A message, and the line of input."""
+        yield Static("", id="prompt-note", markup=False)
         with Horizontal(id="prompt-row"):
             yield Static("", id="prompt-label", markup=False)
             yield PromptInput(id="prompt-input", compact=True, select_on_focus=False)
@@ -199,7 +203,7 @@ class Prompt(Vertical):
         return self.query_one("#prompt-input", PromptInput)
 
     def ask(self, asked: str, text: str = "") -> None:
-        """Ask for something, beginning with a text."""
+        """Ask for input, with an initial text."""
         self.asked = asked
         self.query_one("#prompt-label", Static).update(f"{asked}: ")
         self.display = True
@@ -213,29 +217,29 @@ class Prompt(Vertical):
         self.display = False
 
     @property
-    def said(self) -> str:
-        return str(self.query_one("#prompt-said", Static).content)
+    def note(self) -> str:
+        return str(self.query_one("#prompt-note", Static).content)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Say what is wrong with the line, or what may come next."""
+        """Show the error of the line, or completions."""
         event.stop()
         if event.value not in self._completed:
             self._completed = []
         self._say()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the line, where nothing is wrong with it."""
+        """Accept the line, unless it has an error."""
         event.stop()
         if self.asked == "filter" and event.value.strip():
             fault = fault_of(event.value)
             if fault is not None:
-                self._tell(fault[0], fault[1])
+                self._show_note(fault[0], fault[1])
                 return
         self.leave()
         self.post_message(self.Answered(self.asked, event.value))
 
     def on_prompt_input_completing(self, event: PromptInput.Completing) -> None:
-        """Put the next completion into the line."""
+        """Insert the next completion."""
         event.stop()
         if self.asked != "filter":
             return
@@ -243,8 +247,10 @@ class Prompt(Vertical):
         if not self._completed:
             text = line.value[: line.cursor_position]
             rest = line.value[line.cursor_position :]
-            found = complete(text)
-            self._completed = [f"{text[: found.start]}{word} {rest.lstrip()}".rstrip(" ") + " " for word in found.words]
+            completion = complete(text)
+            self._completed = [
+                f"{text[: completion.start]}{word} {rest.lstrip()}".rstrip(" ") + " " for word in completion.words
+            ]
             self._at = -1
         if self._completed:
             self._at = (self._at + 1) % len(self._completed)
@@ -258,46 +264,48 @@ class Prompt(Vertical):
     def _say(self) -> None:
         text = self.input.value
         if self.asked != "filter":
-            self._tell(0, "")
+            self._show_note(0, "")
             return
         fault = fault_of(text) if text.strip() else None
-        found = complete(text)
-        words = found.words if fault is None or _leads_on(text, found, fault[0]) else []
+        completion = complete(text)
+        words = completion.words if fault is None or _leads_on(text, completion, fault[0]) else []
         if words:
-            # What is not complete yet is not wrong yet.
-            self._tell(0, named(words), mark=False)
+            # An incomplete expression is not an error yet.
+            self._show_note(0, named(words), mark=False)
         elif fault is not None:
-            self._tell(*fault)
+            self._show_note(*fault)
         else:
-            self._tell(0, "")
+            self._show_note(0, "")
 
-    def _tell(self, at: int, told: str, *, mark: bool = True) -> None:
+    def _show_note(self, at: int, message: str, *, mark: bool = True) -> None:
         label = len(self.asked) + 2
-        text = f"{' ' * (label + at)}^ {told}" if told and mark else told
+        text = f"{' ' * (label + at)}^ {message}" if message and mark else message
         width = max(20, self.size.width)
-        if len(text) > width and mark and told:
-            # Where it does not fit after its place, it stands before it.
-            text = f"{told[: max(0, width - 4)]}" if label + at < 8 else f"{told} ^".rjust(label + at + 1)[-width:]
-        self.query_one("#prompt-said", Static).update(text)
+        if len(text) > width and mark and message:
+            # If the message does not fit after the error position, it goes before it.
+            text = (
+                f"{message[: max(0, width - 4)]}" if label + at < 8 else f"{message} ^".rjust(label + at + 1)[-width:]
+            )
+        self.query_one("#prompt-note", Static).update(text)
 
 
 def named(words: list[str]) -> str:
-    """Completions in a line: all, or the first ones and how many there are."""
+    """Completions in a line: all, or the first ones and their number."""
     count = f", {len(words):,} words" if len(words) > MAX_WORDS else ""
     return f"Tab{count}: {' '.join(words[:MAX_WORDS])}"
 
 
-def _leads_on(text: str, found: Completion, at: int) -> bool:
-    """Whether an expression that is wrong at a place is not any more with what may come next."""
-    for word in found.words[:5]:
-        fault = fault_of(f"{text[: found.start]}{word}")
-        if fault is None or fault[0] > at or found.start <= at:
+def _leads_on(text: str, completion: Completion, at: int) -> bool:
+    """Whether a completion would repair the error at a position."""
+    for word in completion.words[:5]:
+        fault = fault_of(f"{text[: completion.start]}{word}")
+        if fault is None or fault[0] > at or completion.start <= at:
             return True
     return False
 
 
 def fault_of(expression: str) -> tuple[int, str] | None:
-    """The character at which an expression is wrong, and why; ``None`` where it is right."""
+    """Position and message of the error in an expression, or ``None``."""
     try:
         filters.compile(expression)
     except filters.FilterError as error:

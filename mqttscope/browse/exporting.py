@@ -1,6 +1,6 @@
-"""What marked packets are exported as: JSON Lines, hexadecimal, and lines for a shell that send them again.
+"""Exports of marked packets: JSON Lines, hexadecimal, and shell commands that send them again.
 
-`fault_of_name` says why a file cannot be written under a name, before anything is exported.
+`fault_of_name` checks a file name before the export.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import ProtocolVersion, Publish
 from mqttscope.mqtt.view import utf8, without_topic
 from mqttscope.mqtt.wire import counted
-from mqttscope.report.base import Collected, View
+from mqttscope.report.base import LineCollector, View
 from mqttscope.report.escape import escape
 from mqttscope.report.formats import make_reporter
 from mqttscope.report.public import hidden_of
+from mqttscope.session.connection import host_of, port_of
 
 FORMS: Final = ("pcapng", "jsonl", "hex", "mosquitto_pub", "nc")
-"""What packets can be exported as, and the ends of the files' names."""
+"""Export formats, and the suffixes of their files."""
 ENDINGS: Final = {"pcapng": "pcapng", "jsonl": "jsonl", "hex": "txt", "mosquitto_pub": "sh", "nc": "sh"}
 _VERSIONS: Final = {ProtocolVersion.V3_1: "mqttv31", ProtocolVersion.V3_1_1: "mqttv311", ProtocolVersion.V5: "5"}
 
 
 def exported(index: Index, rows: Iterable[int], form: str, view: View) -> Iterator[str]:
-    """The lines of an export, in the order of the rows; all forms but pcapng, which is made of frames."""
+    """Lines of an export, in the order of the rows; for all formats except pcapng, which needs frames."""
     events = (index.exact(number) for number in rows)
     if form == "jsonl":
-        sink = Collected()
+        sink = LineCollector()
         writer = make_reporter("jsonl", sink, view)
         for event in events:
             writer.feed(event)
@@ -46,13 +47,13 @@ def exported(index: Index, rows: Iterable[int], form: str, view: View) -> Iterat
 
 
 def _about(event: PacketEvent | MalformedEvent | UnparsedEvent) -> str:
-    """A comment that says which packet it is."""
+    """A comment that identifies the packet."""
     what = "bytes" if isinstance(event, UnparsedEvent) else (event.type or "packet").upper()
     number = "" if isinstance(event, UnparsedEvent) else f"packet {event.number}, "
     who = escape(event.connection.client_identifier or event.connection.client, ascii_only=True)
-    told = f"# {what}: {number}frame {event.frame}, {who}, {str(event.direction).replace('_', ' ')}"
+    about = f"# {what}: {number}frame {event.frame}, {who}, {str(event.direction).replace('_', ' ')}"
     hidden = sum(end - start for start, end in hidden_of(event))
-    return f"{told}; {counted(hidden, 'byte')} hidden as asterisks (--show-secrets)" if hidden else told
+    return f"{about}; {counted(hidden, 'byte')} hidden as asterisks (--show-secrets)" if hidden else about
 
 
 def _raw(event: Event) -> bytes:
@@ -71,7 +72,7 @@ def _hex(event: Event) -> Iterator[str]:
 
 
 def _nc(event: Event) -> Iterator[str]:
-    """The bytes as they are, to the broker that the connection had: nothing waits for an answer."""
+    """A command that sends the raw bytes to the broker of the connection, without waiting for answers."""
     raw = _raw(event)
     if raw and isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
         yield _about(event)
@@ -80,7 +81,7 @@ def _nc(event: Event) -> Iterator[str]:
 
 
 def _mosquitto_pub(event: Event) -> Iterator[str]:
-    """A command that publishes the same message as a client of its own."""
+    """A command that publishes the message from a new client."""
     if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
         return
     yield _about(event)
@@ -100,7 +101,7 @@ def _mosquitto_pub(event: Event) -> Iterator[str]:
     if not packet.payload:
         yield f"{line} -n"
     else:
-        # Whatever it holds: no shell, and no end of an argument, has a say in it.
+        # Via hexadecimal, so that no byte of the payload needs quoting.
         yield f"echo {packet.payload.hex()} | xxd -r -p | {line} -s"
 
 
@@ -114,10 +115,10 @@ _NAMES: Final = {
 
 def _properties(packet: Publish) -> list[str]:
     block, words = packet.properties, list[str]()
-    for name, told in _NAMES.items():
+    for name, option_name in _NAMES.items():
         value = getattr(block, name, None)
         if value is not None and "\0" not in str(value):
-            words += ["-D", "publish", told, str(value)]
+            words += ["-D", "publish", option_name, str(value)]
     for key, value in getattr(block, "user_property", None) or ():
         if "\0" not in f"{key}{value}":
             words += ["-D", "publish", "user-property", key, value]
@@ -125,21 +126,21 @@ def _properties(packet: Publish) -> list[str]:
 
 
 def _place(endpoint: str) -> tuple[str, int]:
-    host, _, port = endpoint.rpartition(":")
-    return host.strip("[]"), int(port) if port.isdecimal() else 1883
+    port = port_of(endpoint)
+    return host_of(endpoint).strip("[]"), int(port) if port.isdecimal() else 1883
 
 
 def fault_of_name(name: str, captures: Iterable[str]) -> str:
-    """Why a file of this name is not written, or not yet; empty where it is.  ``captures``: those that are read."""
+    """Reason why a file name is refused, or needs a confirmation; else empty.  ``captures``: input captures."""
     if not name.strip() or "\0" in name:
-        return "the name of the file is empty"
+        return "the file name is empty"
     directory = os.path.dirname(os.path.abspath(name))
     if not os.path.isdir(directory):
         return f"{escape(utf8(directory))} is not a directory"
     if os.path.isdir(name):
         return "is a directory"
     if any(_is_same_file(name, capture) for capture in captures):
-        return "is a capture that is looked at"
+        return "is an input capture"
     return "exists; Enter again replaces it" if os.path.exists(name) else ""
 
 

@@ -1,8 +1,8 @@
-"""Which packets belong to one: the others of its exchange, and those of its message from publisher to subscribers.
+"""Packets related to a packet: its exchange, and its message from publisher to subscribers.
 
-`partner` goes round an exchange.  `Following` finds the packets that carry a message, and those that answer them.
-Nothing in MQTT says which delivery is of which message, so it is known by its server, topic and payload.  A message
-that is published again with the same payload ends what is followed: later deliveries are of the other one.
+`partner` cycles through an exchange.  `MessageSearch` finds the packets that carry a message, and their
+acknowledgments.  MQTT does not identify the message of a delivery, so deliveries are matched by server, topic and
+payload.  If identical content is published again, later deliveries belong to the newer message.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mqttscope.browse.index import FROM_SERVER, Index
-from mqttscope.browse.rows import MAX_COUNT, PACKETS, Row
+from mqttscope.browse.rows import MAX_COUNT, PACKETS, IndexRow
 from mqttscope.events import PacketEvent
-from mqttscope.filter.fields import split_endpoint
 from mqttscope.mqtt import PacketType, Publish
+from mqttscope.session.connection import host_of
 
 REACH_NS: Final = 60_000_000_000
-"""Maximum time from publication to delivery: sleeping clients get the message later, and are not looked for."""
+"""Maximum time from publication to delivery; later deliveries to sleeping clients are not found."""
 MAX_ROWS: Final = 200_000
-"""Maximum number of rows that are looked through before a delivery, and after the publication."""
+"""Maximum number of rows searched before a delivery, and after the publication."""
 
 MAX_APART: Final = 100_000
 """Maximum distance in rows of two packets of one exchange."""
 
 
 def partner(index: Index, number: int) -> int | None:
-    """The row of the next packet of the same exchange, round and round; ``None`` where it stands alone."""
+    """Row of the next packet of the exchange, cyclically; ``None`` for a packet without an exchange."""
     row = index.rows[number]
     if row.kind not in PACKETS or row.root == MAX_COUNT:
         return None
@@ -42,30 +42,30 @@ def partner(index: Index, number: int) -> int | None:
 
 
 @dataclass(slots=True)
-class Followed:
-    """The way of a message."""
+class FollowedMessage:
+    """Packets of a message."""
 
     rows: set[int] = field(default_factory=set)
-    """Its packets, and those that answer them."""
+    """Rows of its packets and their acknowledgments."""
     publisher: int | None = None
-    """The row of the PUBLISH to the server; ``None`` where that is not in the capture."""
+    """Row of the PUBLISH to the server; ``None`` if it was not captured."""
     deliveries: int = 0
     is_cut: bool = False
-    """Whether later rows were not looked through."""
+    """Whether the search ended before the last row."""
 
 
-class Following:
-    """Looks for the packets of a message, a limited number of rows at a time."""
+class MessageSearch:
+    """Searches for the packets of a message, a limited number of rows at a time."""
 
     def __init__(self, index: Index, row: int) -> None:
-        """``row``: that of a PUBLISH; see `starts_at`."""
+        """``row``: row of a PUBLISH; see `starts_at`."""
         self.index = index
-        self.found = Followed()
+        self.message = FollowedMessage()
         event = index.event(row, whole=False)
         assert isinstance(event, PacketEvent)
         assert isinstance(event.packet, Publish)
         self._topic, self._payload = event.topic, index.same_payload(event)
-        self._server = _host(event.connection.server)
+        self._server = host_of(event.connection.server)
         self._roots: set[int] = set()
         self._reached: dict[int, int] = {}
         """Rows of deliveries, by connection."""
@@ -76,19 +76,19 @@ class Following:
         self._at = row
         self._start_ns = held.timestamp_ns
         self._again = False
-        """Whether it was published again."""
+        """Whether identical content was published again."""
         self.is_over = False
         if self._from_publisher:
             self._publish(row, held)
 
     @staticmethod
     def starts_at(index: Index, row: int) -> bool:
-        """Whether a row is a PUBLISH with a topic that is known."""
+        """Whether a row is a PUBLISH with a known topic."""
         event = index.event(row, whole=False)
         return isinstance(event, PacketEvent) and isinstance(event.packet, Publish) and bool(event.topic)
 
     def advance(self, count: int) -> None:
-        """Look at ``count`` more rows: back to the publisher, then forward to the subscribers."""
+        """Search ``count`` more rows: back to the publisher, then forward to the subscribers."""
         if self.is_over:
             return
         if self._back is not None:
@@ -104,15 +104,15 @@ class Following:
             if row.kind not in PACKETS:
                 continue
             if row.root in self._roots and row.root != MAX_COUNT:
-                self.found.rows.add(number)
+                self.message.rows.add(number)
             elif row.header >> 4 == PacketType.PUBLISH and number != self._began and self._carries(number, row):
                 self._take(number, row)
         self._at = stop
         if stop >= end and not self.is_over:
-            self.is_over, self.found.is_cut = True, end < len(rows)
+            self.is_over, self.message.is_cut = True, end < len(rows)
 
     def _look_back(self, count: int) -> None:
-        """Look for the latest PUBLISH to the server that a delivery may be of."""
+        """Search for the latest PUBLISH to the server that may have caused a delivery."""
         back = self._back
         assert back is not None
         start = max(back.start, back.stop - count)
@@ -127,39 +127,35 @@ class Following:
                 return
         self._back = range(back.start, start)
         if not self._back:
-            # Retained, or of a client that was not captured: this delivery and those after it.
+            # A retained message, or an uncaptured publisher: follow this delivery and later ones.
             self._back = None
             self._deliver(self._began, self.index.rows[self._began])
 
-    def _carries(self, number: int, row: Row) -> bool:
+    def _carries(self, number: int, row: IndexRow) -> bool:
         event = self.index.event(number, row, whole=False)
         return (
             isinstance(event, PacketEvent)
             and isinstance(event.packet, Publish)
             and event.topic == self._topic
             and self.index.same_payload(event) == self._payload
-            and _host(event.connection.server) == self._server
+            and host_of(event.connection.server) == self._server
         )
 
-    def _take(self, number: int, row: Row) -> None:
+    def _take(self, number: int, row: IndexRow) -> None:
         if row.flags & FROM_SERVER:
             if row.connection not in self._reached and not self._again:
                 self._deliver(number, row)
         else:
-            # What is delivered now is of that one; the answers to this one may still come.
+            # Later deliveries belong to the newer message, but acknowledgments of this one may follow.
             self._again = True
 
-    def _publish(self, number: int, row: Row) -> None:
-        self.found.publisher = number
-        self.found.rows.add(number)
+    def _publish(self, number: int, row: IndexRow) -> None:
+        self.message.publisher = number
+        self.message.rows.add(number)
         self._roots.add(row.root)
 
-    def _deliver(self, number: int, row: Row) -> None:
+    def _deliver(self, number: int, row: IndexRow) -> None:
         self._reached[row.connection] = number
-        self.found.deliveries += 1
-        self.found.rows.add(number)
+        self.message.deliveries += 1
+        self.message.rows.add(number)
         self._roots.add(row.root)
-
-
-def _host(endpoint: str) -> str:
-    return split_endpoint(endpoint)[0]

@@ -1,10 +1,10 @@
-"""The index of a browser: takes events as they come, and gives any of them back from a few bytes and the capture.
+"""The index of a browser: stores a few bytes per event, and recreates events from them and the capture.
 
-`Index.feed` makes a row of an event while its connection is in the state before it.  What the bytes of a packet say is
-not kept: `Index.event` decodes them again when a row is looked at.  Rare events, whose bytes do not say all of it, are
-put aside on the spool as they are, and so are connections once they are over.
+`Index.feed` makes a row of an event before the event changes the state of its connection.  Packets are not stored:
+`Index.event` decodes their bytes again when a row is shown.  Rare events that cannot be recreated from bytes go to the
+spool, and so do closed connections.
 
-One writer feeds; others may look at the rows that are there meanwhile.
+One thread feeds; others may read existing rows at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from copy import copy
 from typing import Any, Final, Protocol
 
-from mqttscope.browse.rows import MAX_COUNT, SPOOLED, Row, RowKind, RowStore, Spool
+from mqttscope.browse.rows import MAX_COUNT, SPOOLED, ByteSpool, IndexRow, RowKind, RowStore
 from mqttscope.events import (
     CaptureRemark,
     ConnectionClosed,
@@ -31,67 +31,70 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
+from mqttscope.explain.model import Cause, Explanation
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connect, ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, Publish, decode
 from mqttscope.net.frame import CaptureError
 from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import C2S, S2C, AcknowledgmentLookup, Connection
-from mqttscope.session.inflight import Exchange, Side
+from mqttscope.session.inflight import ConnectionSide, Exchange
 
 VERSIONS: Final = tuple(ProtocolVersion)
 MAX_FINDINGS: Final = 200_000
-"""Findings that are remembered; further ones are counted."""
+"""Maximum number of findings stored; the rest is counted."""
+MAX_LOOKED_AT: Final = 200_000
+"""Maximum number of rows looked at to find a frame before the end of its connection."""
 MAX_SHOWN: Final = 512
-"""Connections whose shown form is kept ready."""
+"""Maximum number of cached connections."""
 FROM_SERVER, DOUBT, DOUBTFUL, VERSION, VERSION_KNOWN = 1, 2, 16, 32, 128
-"""Bits of `Row.flags`: one, three from 2 on, one, two from 32 on, one."""
+"""Bits of `IndexRow.flags`: one, three from 2 on, one, two from 32 on, one."""
 _BEGINS = frozenset((PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ))
 
 Locate = Callable[[bytes], int]
-"""Gives the offset of bytes in the capture; -1 where it does not have them in one piece."""
+"""Returns the offset of bytes in the capture; -1 if they are not contiguous there."""
 
 
-class Captured(Protocol):
-    """The bytes of captures."""
+class CaptureBytes(Protocol):
+    """Access to the bytes of captures."""
 
     def read(self, capture: str, offset: int, size: int) -> bytes:
-        """Bytes of a capture; fewer where it does not have them any more."""
+        """Read bytes of a capture; fewer if it has shrunk."""
 
 
 class LostEvent(UnparsedEvent):
-    """What stands for a packet whose bytes the capture does not have any more."""
+    """Placeholder for a packet that is no longer in the capture."""
 
 
-class Connections:
-    """What is remembered of connections: those that are open as they are, others on the spool."""
+class ConnectionTable:
+    """Connections of an index: open ones in memory, closed ones on the spool."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: ByteSpool) -> None:
         self._spool = spool
         self._open: dict[int, Connection] = {}
         self._places = array("Q")
         self._sizes = array("I")
         self.first_rows = array("Q")
         self.last_rows = array("Q")
-        """The first and the last row of each."""
+        """First and last row of each connection."""
         self.rows = array("Q")
-        """How many rows each has."""
+        """Number of rows of each connection."""
         self.findings = (array("I"), array("I"), array("I"))
-        """Findings of each: information, warnings, errors."""
+        """Number of findings of each connection: information, warnings, errors."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def open(self, connection: Connection) -> None:
-        """Take a new one."""
+        """Add a new connection."""
         self._open[connection.number] = connection
         while len(self.rows) <= connection.number:
             for column in (self._places, self._sizes, self.first_rows, self.last_rows, *self.findings):
                 column.append(0)
-            # Last, since readers in other threads go by it.
+            # Last, because readers in other threads check its length.
             self.rows.append(0)
 
     def close(self, connection: Connection) -> None:
-        """Put one aside that is over."""
+        """Move a closed connection to the spool."""
         data = pickle.dumps(slim(connection))
         self._places[connection.number] = self._spool.write(data)
         self._sizes[connection.number] = len(data)
@@ -105,123 +108,146 @@ class Connections:
         self.last_rows[number] = row
 
     def is_open(self, number: int) -> bool:
-        """Whether more may come of a connection."""
+        """Whether a connection may have further events."""
         return number in self._open
 
     def __getitem__(self, number: int) -> Connection:
-        """A connection as it stands now, without what it remembers of exchanges."""
+        """Current state of a connection, without its exchanges."""
         live = self._open.get(number)
         if live is not None:
             return slim(live)
-        found: Connection = pickle.loads(self._spool.read(self._places[number], self._sizes[number]))
-        return found
+        connection: Connection = pickle.loads(self._spool.read(self._places[number], self._sizes[number]))
+        return connection
 
     def revision(self, number: int) -> int:
-        """Another number whenever what is shown of a connection has changed."""
+        """A number that changes with the visible state of a connection."""
         live = self._open.get(number)
         return -1 if live is None else live.revision
 
 
 def slim(connection: Connection) -> Connection:
-    """A connection without what judging and exchanges need of it."""
-    made = copy(connection)
-    made.history = made.alarm = made.acknowledgments = None
-    made.details = dict(connection.details)
-    made.client_side, made.server_side = _counts(connection.client_side), _counts(connection.server_side)
-    return made
+    """A copy of a connection without the state for rules and exchanges."""
+    slimmed = copy(connection)
+    slimmed.history = slimmed.alarm = slimmed.acknowledgments = None
+    slimmed.details = dict(connection.details)
+    slimmed.client_side, slimmed.server_side = _counts(connection.client_side), _counts(connection.server_side)
+    return slimmed
 
 
-def _counts(side: Side) -> Side:
-    return Side(
+def _counts(side: ConnectionSide) -> ConnectionSide:
+    return ConnectionSide(
         packets=side.packets, bytes=side.bytes, last_timestamp_ns=side.last_timestamp_ns,
         aliases_dropped=side.aliases_dropped, doubt=side.doubt,
     )  # fmt: skip
 
 
 class FoundRows:
-    """Findings in the order of their rows."""
+    """Findings in order of their rows."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: ByteSpool) -> None:
         self._spool = spool
         self.rows = array("Q")
         self._places = array("Q")
         self.left_out = 0
-        """Findings beyond `MAX_FINDINGS`."""
+        """Number of findings beyond `MAX_FINDINGS`."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def add(self, row: int, finding: Finding) -> None:
-        """Put one aside."""
+        """Store a finding on the spool."""
         if len(self.rows) >= MAX_FINDINGS:
             self.left_out += 1
             return
         data = pickle.dumps(finding)
         at = bisect_right(self.rows, row)
-        # Whoever reads in between gets its neighbour, but never half a finding.
+        # A reader in between gets a neighbouring finding, but never half a finding.
         self._places.insert(at, self._spool.write(len(data).to_bytes(4, "little") + data))
         self.rows.insert(at, row)
 
     def __getitem__(self, at: int) -> Finding:
         place = self._places[at]
         size = int.from_bytes(self._spool.read(place, 4), "little")
-        found: Finding = pickle.loads(self._spool.read(place + 4, size))
-        return found
+        finding: Finding = pickle.loads(self._spool.read(place + 4, size))
+        return finding
 
     def of_row(self, row: int) -> list[Finding]:
         return [self[at] for at in range(bisect_left(self.rows, row), bisect_right(self.rows, row))]
 
 
-class Index:
-    """Rows, connections and findings of captures, while these are read."""
+class StoredExplanations:
+    """Why connections ended, on the spool."""
 
-    def __init__(self, spool: Spool, captured: Captured, *, kept_blocks: int | None = None) -> None:
+    def __init__(self, spool: ByteSpool) -> None:
+        self._spool = spool
+        self._places: dict[int, tuple[int, int]] = {}
+        self.causes: dict[int, Cause] = {}
+        """The most probable cause of each explained end, by connection."""
+
+    def add(self, explanation: Explanation) -> None:
+        data = pickle.dumps(explanation)
+        self._places[explanation.connection] = self._spool.write(data), len(data)
+        self.causes[explanation.connection] = explanation.cause
+
+    def get(self, connection: int) -> Explanation | None:
+        """The explanation of the end of a connection; ``None`` until it is complete."""
+        if connection not in self.causes:
+            return None
+        explanation: Explanation = pickle.loads(self._spool.read(*self._places[connection]))
+        return explanation
+
+
+class Index:
+    """Rows, connections, findings and explanations of captures, also during reading."""
+
+    def __init__(self, spool: ByteSpool, captured: CaptureBytes, *, kept_blocks: int | None = None) -> None:
         self._spool = spool
         self._captured = captured
         self.rows = RowStore(spool, kept_blocks=kept_blocks)
-        self.connections = Connections(spool)
+        self.connections = ConnectionTable(spool)
         self.findings = FoundRows(spool)
+        self.explanations = StoredExplanations(spool)
         self.captures: list[str] = []
         self._numbers: dict[str, int] = {}
         self.acknowledgments: AcknowledgmentLookup | None = None
-        """Answers whether TCP acknowledged packets; ``None`` if nobody knows."""
+        """Looks up whether TCP acknowledged packets; ``None`` if that is unknown."""
         self.packets = 0
-        """Packets so far, malformed ones included."""
+        """Number of packets read, including malformed ones."""
         self.first_ns = 0
         self._ended: set[int] = set()
-        """Open connections of which a row says that they end."""
+        """Open connections with an ENDING row."""
         self._shown: OrderedDict[tuple[int, int, int], Connection] = OrderedDict()
 
     def feed(self, event: Event, locate: Locate | None = None) -> int | None:
-        """Make a row of an event; returns its number, ``None`` where it has none.
+        """Make a row of an event; returns its number, or ``None`` for an event without a row.
 
-        ``locate`` finds bytes in the capture.
+        ``locate``: finds bytes in the capture.
         """
-        made: int | None = None
+        row: int | None = None
         if type(event) is PacketEvent:
-            made = self._packet(event, locate)
+            row = self._packet(event, locate)
         elif isinstance(event, Damage):
-            made = self._special(event)
+            row = self._special(event)
         elif isinstance(event, ConnectionOpened):
             self.connections.open(event.connection)
-            made = self.feed_connection(RowKind.OPENED, event)
+            row = self.feed_connection(RowKind.OPENED, event)
         elif isinstance(event, ConnectionEnding):
             self._ended.add(event.connection.number)
-            made = self.feed_connection(RowKind.ENDING, event)
+            row = self.feed_connection(RowKind.ENDING, event)
         elif isinstance(event, ConnectionClosed):
             if event.connection.number not in self._ended:
-                made = self.feed_connection(RowKind.CLOSED, event)
+                row = self.feed_connection(RowKind.CLOSED, event)
             self._ended.discard(event.connection.number)
             self.connections.close(event.connection)
         elif isinstance(event, CaptureRemark):
             kind = RowKind.ERROR if isinstance(event, CaptureError) else RowKind.DROPS
             data = pickle.dumps(event)
             last_ns = self.rows[len(self.rows) - 1].timestamp_ns if len(self.rows) else 0
-            made = self._add(kind, self._put(data), last_ns, len(data), 0, MAX_COUNT, event.capture)
-        return made
+            row = self._add(kind, self._put(data), last_ns, len(data), 0, MAX_COUNT, event.capture)
+        return row
 
     def note(self, row: int | None, finding: Finding) -> None:
-        """Take a finding about the event of a row; one without a row is about its connection."""
+        """Add a finding for a row; without a row it applies to the connection."""
         severity, number = finding.severity.rank, finding.connection
         known = 0 <= number < len(self.connections)
         if row is None:
@@ -261,7 +287,7 @@ class Index:
         )  # fmt: skip
 
     def _special(self, event: Damage) -> int:
-        """The row of an event that is kept as it is."""
+        """Make a row of an event that is stored on the spool."""
         number, header = self.packets, 0
         what: Any
         if isinstance(event, MalformedEvent):
@@ -269,12 +295,10 @@ class Index:
             self.packets = number + 1
             what = event.malformed, event.topic
             header = event.malformed.raw[0] if event.malformed.raw else 0
-        elif isinstance(event, GapEvent):
-            kind, what = RowKind.GAP, (event.length, event.reason)
         elif isinstance(event, UnparsedEvent):
             kind, what = RowKind.UNPARSED, event.unparsed
         else:
-            kind, what = RowKind.DISCARDED, (event.length, event.reason)
+            kind, what = RowKind[event.kind.upper()], event.values
         data = pickle.dumps((what, event.connection.side(event.direction).packets))
         return self._add(
             kind, self._put(data), event.timestamp_ns, len(data), event.frame, event.connection.number, event.capture,
@@ -282,7 +306,7 @@ class Index:
         )  # fmt: skip
 
     def feed_connection(self, kind: RowKind, event: ConnectionOpened | ConnectionEnding | ConnectionClosed) -> int:
-        """Make a row of the beginning or the end of a connection that is known; returns its number."""
+        """Make a row of the start or end of a known connection; returns its number."""
         return self._add(kind, 0, event.timestamp_ns, 0, event.frame, event.connection.number, event.capture)
 
     def _put(self, data: bytes) -> int:
@@ -294,33 +318,47 @@ class Index:
     ) -> int:  # fmt: skip
         named = self._numbers.get(capture)
         if named is None:
-            # Captures beyond what a row can name share the last name.
+            # Captures beyond the largest number in a row share the last number.
             named = self._numbers[capture] = min(len(self.captures), 0xFFFF)
             if len(self.captures) <= named:
                 self.captures.append(capture)
         if not len(self.rows):
             self.first_ns = captured(timestamp_ns)
         number = self.packets if number is None else number
-        row = Row(
+        row = IndexRow(
             place, captured(timestamp_ns), length, min(frame, MAX_COUNT), min(connection, MAX_COUNT),
             min(root, MAX_COUNT), min(number, MAX_COUNT), kind, flags, header, 0, named,
         )  # fmt: skip
-        made = self.rows.append(row)
+        row_number = self.rows.append(row)
         if connection < len(self.connections):
-            self.connections.note_row(connection, made)
-        return made
+            self.connections.note_row(connection, row_number)
+        return row_number
 
-    def event(self, number: int, row: Row | None = None, *, whole: bool = True) -> Event:
-        """The event of a row.  Its connection is in no state but that of its beginning.
+    def row_of_frame(self, connection: int, frame: int) -> int:
+        """The row of a connection with a frame, nearest to its end; -1 if it is not among its last rows."""
+        first, stop = int(self.connections.first_rows[connection]), int(self.connections.last_rows[connection]) + 1
+        first = max(first, stop - MAX_LOOKED_AT)
+        step = 4_096
+        for end in range(stop, first, -step):
+            start = max(first, end - step)
+            rows = list(self.rows.run(start, end))
+            for number in range(end - 1, start - 1, -1):
+                row = rows[number - start]
+                if row.connection == connection and row.frame == frame and row.kind < RowKind.ERROR:
+                    return number
+        return -1
 
-        ``whole``: an answer knows what it answers, which takes a look at another row.
+    def event(self, number: int, row: IndexRow | None = None, *, whole: bool = True) -> Event:
+        """Recreate the event of a row, with its connection in the initial state.
+
+        ``whole``: link an answer to its request, which needs another row.
         """
         row = self.rows[number] if row is None else row
         capture = self.captures[row.capture]
         kind = row.kind
         if kind == RowKind.ERROR or kind == RowKind.DROPS:
-            found: Event = pickle.loads(self._bytes(row))
-            return found
+            event: Event = pickle.loads(self._bytes(row))
+            return event
         connection = self._connection(row)
         place = (row.frame, row.timestamp_ns, capture)
         if kind == RowKind.OPENED:
@@ -348,43 +386,41 @@ class Index:
         if kind == RowKind.MALFORMED:
             malformed, topic = what
             return MalformedEvent(connection, direction, row.number, *place, malformed, topic)
-        if kind == RowKind.GAP:
-            return GapEvent(connection, direction, *place, *what)
         if kind == RowKind.UNPARSED:
             return UnparsedEvent(connection, direction, *place, what)
-        return DiscardedEvent(connection, direction, *place, *what)
+        return (GapEvent if kind == RowKind.GAP else DiscardedEvent)(connection, direction, *place, **what)
 
     def exact(self, number: int) -> Event:
-        """The event of a row with all that is known of it, however long that takes to look for."""
+        """Event of a row with the original bytes, even if finding them is slow."""
         return self.event(number)
 
     def remark(self, number: int) -> str:
-        """What has to be said of the fields and bytes of a row; empty where these are what was captured."""
+        """Remark if fields and bytes of a row are not the captured ones, or empty."""
         return ""
 
     @property
     def lacks(self) -> str:
-        """What a search or a filter cannot look at here; empty where there is nothing of the kind."""
+        """Notice about data that cannot be searched or filtered, or empty."""
         return ""
 
     def same_payload(self, event: PacketEvent) -> object:
-        """What two messages with the same payload have in common."""
+        """Comparison key for the payload of a message."""
         return event.packet.payload  # type: ignore[attr-defined]
 
-    def raw(self, row: Row) -> bytes:
-        """The bytes of a packet without a fault; empty for other rows."""
+    def raw(self, row: IndexRow) -> bytes:
+        """Bytes of a well-formed packet; empty for other rows."""
         if row.kind > RowKind.ODD_PACKET:
             return b""
         packet, _ = self._decoded(row)
         return b"" if packet is None else packet.raw
 
-    def _bytes(self, row: Row) -> bytes:
+    def _bytes(self, row: IndexRow) -> bytes:
         if row.place & SPOOLED:
             return self._spool.read(row.place & ~SPOOLED, row.length)
         return self._captured.read(self.captures[row.capture], row.place, row.length)
 
-    def _decoded(self, row: Row) -> tuple[ControlPacket | None, str | None]:
-        """The packet of a row and its topic; no packet where the capture has changed."""
+    def _decoded(self, row: IndexRow) -> tuple[ControlPacket | None, str | None]:
+        """Packet and topic of a row; no packet if the capture has changed."""
         data = self._bytes(row)
         if row.kind == RowKind.ODD_PACKET:
             packet, topic = pickle.loads(data)
@@ -395,44 +431,44 @@ class Index:
             topic, data = data[4 : 4 + length].decode("utf-8", "surrogateescape"), data[4 + length :]
         elif len(data) != row.length or data[0] != row.header:
             return None, None
-        made = decode(data, VERSIONS[row.flags // VERSION & 3])
-        if isinstance(made, Malformed):
+        decoded = decode(data, VERSIONS[row.flags // VERSION & 3])
+        if isinstance(decoded, Malformed):
             return None, None
-        if topic is None and type(made) is Publish:
-            topic = made.topic_name or None
-        return made, topic
+        if topic is None and type(decoded) is Publish:
+            topic = decoded.topic_name or None
+        return decoded, topic
 
-    def _connection(self, row: Row) -> Connection:
-        """The connection of a row as the row remembers it."""
+    def _connection(self, row: IndexRow) -> Connection:
+        """Connection of a row, with the state stored in the row."""
         number = row.connection
         key = (number, self.connections.revision(number), row.flags)
         known = self._shown.get(key)
         if known is not None and key[1] < 0:
             return known
-        made = self.connections[number]
-        made.acknowledgments = self.acknowledgments
+        connection = self.connections[number]
+        connection.acknowledgments = self.acknowledgments
         if row.kind <= RowKind.DISCARDED and row.kind != RowKind.OPENED:
-            made.version = VERSIONS[row.flags // VERSION & 3]
-            made.version_known = bool(row.flags & VERSION_KNOWN)
-            made.side(S2C if row.flags & FROM_SERVER else C2S).doubt = row.flags // DOUBT & 7
-            made.doubtful = bool(row.flags & DOUBTFUL)
-        self._shown[key] = made
+            connection.version = VERSIONS[row.flags // VERSION & 3]
+            connection.version_known = bool(row.flags & VERSION_KNOWN)
+            connection.side(S2C if row.flags & FROM_SERVER else C2S).doubt = row.flags // DOUBT & 7
+            connection.doubtful = bool(row.flags & DOUBTFUL)
+        self._shown[key] = connection
         if len(self._shown) > MAX_SHOWN:
             self._shown.popitem(last=False)
-        return made
+        return connection
 
     def _answering(self, connection: Connection, packet: ControlPacket, direction: Direction, root: int) -> Connection:
-        """A connection that remembers the exchange which a packet belongs to."""
+        """A copy of a connection with the exchange of a packet."""
         number = self.rows.of_packet(root)
         if number is None:
             return connection
         row = self.rows[number]
-        made = copy(connection)
-        made.client_side, made.server_side = copy(made.client_side), copy(made.server_side)
+        answering = copy(connection)
+        answering.client_side, answering.server_side = copy(answering.client_side), copy(answering.server_side)
         kind = row.header >> 4
-        asking = made.server_side if row.flags & FROM_SERVER else made.client_side
+        asking = answering.server_side if row.flags & FROM_SERVER else answering.client_side
         if kind == PacketType.CONNECT:
-            made.connect_packet, made.connect_timestamp_ns = root, row.timestamp_ns
+            answering.connect_packet, answering.connect_timestamp_ns = root, row.timestamp_ns
         elif kind == PacketType.PINGREQ:
             asking.ping_packet, asking.ping_timestamp_ns = root, row.timestamp_ns
         else:
@@ -444,7 +480,7 @@ class Index:
             if name == "publish" and row.kind <= RowKind.ODD_PACKET:
                 topic = self._decoded(row)[1]
             asking.exchanges = {identifier: Exchange(identifier, root, row.frame, row.timestamp_ns, name, topic=topic)}
-        return made
+        return answering
 
 
 def _flags(event: PacketEvent | Damage) -> int:
@@ -462,12 +498,12 @@ def _flags(event: PacketEvent | Damage) -> int:
 
 
 def _says_all(event: PacketEvent) -> bool:
-    """Whether a packet is decoded to the same again: the version may have been another one when it was."""
+    """Whether decoding a packet again yields an equal packet: the assumed version may have changed."""
     return decode(event.packet.raw, event.connection.version) == event.packet
 
 
 def _root(event: PacketEvent) -> int:
-    """Number of the packet that began the exchange of this one; `MAX_COUNT` for a packet that stands alone."""
+    """Number of the packet that started the exchange of this one; `MAX_COUNT` for a packet without an exchange."""
     packet, connection = event.packet, event.connection
     kind = packet.packet_type
     if kind is PacketType.PUBLISH:
@@ -481,12 +517,12 @@ def _root(event: PacketEvent) -> int:
         return event.number
     if kind in _BEGINS:
         return event.number
-    found: int | None = None
+    root: int | None = None
     if kind is PacketType.CONNACK:
-        found = connection.connect_packet
+        root = connection.connect_packet
     elif kind is PacketType.PINGRESP:
-        found = connection.receiver(event.direction).ping_packet
+        root = connection.receiver(event.direction).ping_packet
     else:
         exchange = connection.answered_by(packet, event.direction)
-        found = None if exchange is None else exchange.packet
-    return MAX_COUNT if found is None else found
+        root = None if exchange is None else exchange.packet
+    return MAX_COUNT if root is None else root

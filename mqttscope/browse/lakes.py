@@ -1,9 +1,9 @@
-"""An index over a lake: rows of packets by time, and any of them back from the columns of the lake.
+"""An index over a lake: rows of packets by time, recreated from the columns of the lake.
 
-`LakeBuilder` goes through the lake from its first time to its last, a stretch at a time, and remembers of each packet
-what a row holds (`browse.rows`); nothing else of the lake stays in memory.  `LakeIndex` asks for the columns of those
-rows that are looked at, a page at a time, and makes packets of them.  Where the capture that a packet was in is still
-there (`browse.originals`), its bytes come from it.
+`LakeBuilder` reads the lake in order of time, one interval after another, and stores a row for each packet
+(`browse.rows`); nothing else of the lake stays in memory.  `LakeIndex` queries the columns of shown rows, a page at a
+time, and makes packets from them.  If the source capture of a packet still exists (`browse.originals`), its bytes come
+from there.
 """
 
 from __future__ import annotations
@@ -18,65 +18,65 @@ from itertools import pairwise
 from typing import Any, Final, Protocol
 
 from mqttscope import events
-from mqttscope.browse.building import LOOK_EVENTS, Filling
-from mqttscope.browse.index import FROM_SERVER, VERSION, VERSION_KNOWN, VERSIONS, Captured, Connections, Index
+from mqttscope.browse.building import LOOK_EVENTS, IndexFiller
+from mqttscope.browse.index import FROM_SERVER, VERSION, VERSION_KNOWN, VERSIONS, CaptureBytes, ConnectionTable, Index
 from mqttscope.browse.originals import Originals
-from mqttscope.browse.rows import MAX_COUNT, PACKETS, SPOOLED, Row, RowKind, Spool
+from mqttscope.browse.rows import MAX_COUNT, PACKETS, SPOOLED, ByteSpool, IndexRow, RowKind
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake.packets import malformed_of, packet_of, topic_of, unparsed_of, version_of
-from mqttscope.lint.finding import Confidence, Finding, Place, Related, Severity
+from mqttscope.lint.finding import Confidence, FieldPlace, Finding, Related, Severity
 from mqttscope.mqtt import ControlPacket, Direction, PacketType, ProtocolVersion
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.session.connection import Connection, ConnectionPhase
-from mqttscope.session.inflight import Side
+from mqttscope.session.inflight import ConnectionSide
 
 PAGE_ROWS: Final = 512
-"""Rows whose columns are asked for at once."""
+"""Number of rows per query for columns."""
 MAX_PAGES: Final = 12
 STRETCH_ROWS: Final = 50_000
-"""Packets of a stretch of time that is gone through at once, about."""
+"""Approximate number of packets per interval."""
 FIRST_ROWS: Final = 2_000
-"""Those of the first, so that a screen is there soon."""
+"""Number of packets in the first interval, so that the screen fills quickly."""
 MAX_STRETCHES: Final = 4_000
 MAX_OPEN_EXCHANGES: Final = 1 << 18
-"""Exchanges without an answer that are remembered; of those beyond, the oldest is forgotten."""
+"""Maximum number of open exchanges; beyond it the oldest is dropped."""
 CLIENT, SERVER = Direction.CLIENT_TO_SERVER, Direction.SERVER_TO_CLIENT
 _TYPES: Final = {kind.name.lower(): int(kind) for kind in PacketType}
 _ENDINGS: Final = ("fin", "reset")
 _CONNECT, _PING = -1, -2
-"""What stands for a Packet Identifier in exchanges that have none."""
+"""Placeholders in exchanges without a Packet Identifier."""
 _SUBSCRIBING: Final = 1 << 16
-"""What tells exchanges of SUBSCRIBE and UNSUBSCRIBE from those of PUBLISH."""
+"""Bit that distinguishes exchanges of SUBSCRIBE and UNSUBSCRIBE from exchanges of PUBLISH."""
 
 Record = Mapping[str, Any]
 Key = tuple[str, int, bool, int]
-"""What names a packet: capture, frame, whether the server sent it, place in the stream."""
+"""Key of a packet: capture, frame, whether the server sent it, offset in the stream."""
 
 
-class Tables(Protocol):
-    """The tables of a lake, for one thread."""
+class TableQueries(Protocol):
+    """Tables of a lake, for use by one thread."""
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows of a query by their columns; `MqttscopeError` where the lake cannot be read."""
+        """Rows of a query as dictionaries; `MqttscopeError` if the lake cannot be read."""
 
     def tuples(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The same as tuples."""
+        """Rows of a query as tuples."""
 
     def number_connections(self) -> None:
-        """Make the table ``numbered`` of connections: ``connection_id``, ``number`` in their order, and ``in_capture``.
+        """Make the table ``numbered`` of connections: ``connection_id``, ``number`` in order, and ``in_capture``.
 
-        The same endpoints at the same time in two captures are two connections of one name; then ``in_capture`` says
-        in which capture their rows are.  It is null for all others, which may continue in any capture.
+        Equal endpoints at one time in two captures are two connections with one id; ``in_capture`` is then the capture
+        of their rows.  It is null for all other connections, which may continue in any capture.
         """
 
 
-class LakeConnections(Connections):
-    """Connections of a lake; all are known before their rows are."""
+class LakeConnections(ConnectionTable):
+    """Connections of a lake; all are loaded before their rows."""
 
-    def __init__(self, spool: Spool) -> None:
+    def __init__(self, spool: ByteSpool) -> None:
         super().__init__(spool)
         self.complete = False
-        """Whether all rows are there."""
+        """Whether all rows are loaded."""
 
     def is_open(self, number: int) -> bool:
         return not self.complete
@@ -86,34 +86,35 @@ class LakeIndex(Index):
     """Rows, connections and findings of a lake."""
 
     def __init__(
-        self, spool: Spool, captured: Captured, tables: Tables, originals: Originals, *, kept_blocks: int | None = None
-    ) -> None:
-        """``tables``: for the thread that looks."""
+        self, spool: ByteSpool, captured: CaptureBytes, tables: TableQueries, originals: Originals, *,
+        kept_blocks: int | None = None
+    ) -> None:  # fmt: skip
+        """``tables``: for the thread of the screens."""
         super().__init__(spool, captured, kept_blocks=kept_blocks)
         self.connections: LakeConnections = LakeConnections(spool)
         self.tables = tables
         self.originals = originals
         self.keeps_payloads = True
-        """Whether any payload is in the lake."""
+        """Whether the lake contains any payload."""
         self.failure = ""
-        """Why columns could not be read, where they could not."""
+        """Reason why columns could not be read, or empty."""
         self._pages: OrderedDict[int, dict[Key, Record]] = OrderedDict()
         self._looked_at = (-1, -1)
-        """The packet that was asked for last, and its row."""
+        """Last requested packet, and its row."""
 
     @property
     def lacks(self) -> str:
         return "" if self.keeps_payloads else "the lake keeps no payloads (ingest --payload-limit)"
 
-    def event(self, number: int, row: Row | None = None, *, whole: bool = True) -> events.Event:
-        """As of captures; where a packet stands need not be looked for."""
+    def event(self, number: int, row: IndexRow | None = None, *, whole: bool = True) -> events.Event:
+        """Like `Index.event`, but remembers the row of the packet."""
         row = self.rows[number] if row is None else row
         if row.kind == RowKind.PACKET:
             self._looked_at = row.number, number
         return super().event(number, row, whole=whole)
 
-    def record(self, row: Row) -> Record | None:
-        """The columns of a packet; ``None`` where they cannot be read."""
+    def record(self, row: IndexRow) -> Record | None:
+        """Columns of a packet; ``None`` if they cannot be read."""
         packet, number = self._looked_at
         if packet != row.number:
             found_row = self.rows.of_packet(row.number)
@@ -121,25 +122,25 @@ class LakeIndex(Index):
                 return None
             number = found_row
         page = number // PAGE_ROWS
-        found = self._pages.get(page)
-        if found is None:
-            found = self._pages[page] = self._page(page)
+        records = self._pages.get(page)
+        if records is None:
+            records = self._pages[page] = self._page(page)
             if len(self._pages) > MAX_PAGES:
                 self._pages.popitem(last=False)
         else:
             self._pages.move_to_end(page)
-        return found.get(self._key(row))
+        return records.get(self._key(row))
 
-    def _key(self, row: Row) -> Key:
+    def _key(self, row: IndexRow) -> Key:
         return self.captures[row.capture], row.frame, bool(row.flags & FROM_SERVER), row.place
 
     def _page(self, page: int) -> dict[Key, Record]:
-        rows = [one for one in self.rows.run(page * PAGE_ROWS, (page + 1) * PAGE_ROWS) if one.kind == RowKind.PACKET]
-        times = [one.timestamp_ns for one in rows]
-        frames = [one.frame for one in rows]
+        rows = [row for row in self.rows.run(page * PAGE_ROWS, (page + 1) * PAGE_ROWS) if row.kind == RowKind.PACKET]
+        times = [row.timestamp_ns for row in rows]
+        frames = [row.frame for row in rows]
         wanted = set(map(self._key, rows))
         try:
-            found = self.tables.rows(
+            records = self.tables.rows(
                 'select * exclude ("timestamp") from packets where timestamp_ns between ? and ? '
                 "and frame between ? and ?",
                 (min(times), max(times), min(frames), max(frames)),
@@ -147,11 +148,11 @@ class LakeIndex(Index):
         except MqttscopeError as error:
             self.failure = str(error)
             return {}
-        named = ((_key_of(one), one) for one in found)
-        return {key: one for key, one in named if key in wanted}
+        named = ((_key_of(record), record) for record in records)
+        return {key: record for key, record in named if key in wanted}
 
-    def _decoded(self, row: Row) -> tuple[ControlPacket | None, str | None]:
-        """The packet of a row as its columns say, and its topic."""
+    def _decoded(self, row: IndexRow) -> tuple[ControlPacket | None, str | None]:
+        """Packet and topic of a row, from its columns."""
         if row.place & SPOOLED:
             return super()._decoded(row)
         record = self.record(row)
@@ -159,37 +160,37 @@ class LakeIndex(Index):
         return (None, None) if record is None or packet is None else (packet, topic_of(record))
 
     def exact(self, number: int) -> events.Event:
-        """The event of a row with the bytes that were captured, where the capture is still there and was read."""
+        """Event of a row with the captured bytes, if its source capture was read."""
         event, row = self.event(number), self.rows[number]
         if not isinstance(event, events.PacketEvent) or row.place & SPOOLED:
             return event
         capture = self.captures[row.capture]
-        found = self.originals.packet(capture, self._wanted(number, row))
-        if found is None or type(found.packet) is not type(event.packet):
+        original = self.originals.packet(capture, self._wanted(number, row))
+        if original is None or type(original.packet) is not type(event.packet):
             return event
-        # What was damaged before it says how much of it is shown.
+        # Damage before the packet determines how much of it may be shown.
         connection = copy(event.connection)
-        side, other = copy(connection.side(event.direction)), found.connection
+        side, other = copy(connection.side(event.direction)), original.connection
         side.doubt = other.side(event.direction).doubt
         connection.doubtful = other.doubtful
         if event.direction is CLIENT:
             connection.client_side = side
         else:
             connection.server_side = side
-        return replace(event, packet=found.packet, connection=connection)
+        return replace(event, packet=original.packet, connection=connection)
 
-    def _wanted(self, number: int, row: Row) -> tuple[int, bool, int, int, str, int]:
-        """How a packet is found in its capture: frame, side, first byte, length, client, which of several it is."""
+    def _wanted(self, number: int, row: IndexRow) -> tuple[int, bool, int, int, str, int]:
+        """Search key of a packet in its capture: frame, side, first byte, length, client, index among equal ones."""
         nth, at = 0, number - 1
         while at >= 0 and (other := self.rows[at]).frame == row.frame and other.capture == row.capture:
-            alike = (one.kind in PACKETS and one.flags & FROM_SERVER for one in (row, other))
+            alike = (packet_row.kind in PACKETS and packet_row.flags & FROM_SERVER for packet_row in (row, other))
             nth += len(set(alike)) == 1 and (other.header, other.length) == (row.header, row.length)
             at -= 1
         client = self.connections[row.connection].client
         return row.frame, bool(row.flags & FROM_SERVER), row.header, row.length, client, nth
 
     def remark(self, number: int) -> str:
-        """What has to be said of a row: where its bytes come from, where that is not the capture."""
+        """Remark if the bytes of a row do not come from the capture, or empty."""
         row = self.rows[number]
         if row.kind not in PACKETS:
             return ""
@@ -197,20 +198,20 @@ class LakeIndex(Index):
         state = self.originals.state(capture)
         if not state:
             return ""
-        return f"made of the columns of the lake: {state}"
+        return f"rebuilt from the columns of the lake: {state}"
 
     def same_payload(self, event: events.PacketEvent) -> object:
-        """What two messages with the same payload have in common."""
+        """Comparison key for the payload of a message."""
         row = self.rows.of_packet(event.number)
         record = None if row is None or self.rows[row].kind != RowKind.PACKET else self.record(self.rows[row])
         if record is not None and record["payload_sha256"] is not None:
             return record["payload_sha256"]
         return super().same_payload(event)
 
-    def feed_packet(self, told: Sequence[Any], number: int, root: int) -> int:
-        """Make a row of the columns that `LakeBuilder` asks for."""
+    def feed_packet(self, columns: Sequence[Any], number: int, root: int) -> int:
+        """Make a row of the columns from `LakeBuilder`."""
         (timestamp_ns, capture, frame, connection, from_server, offset, kind, length, version, known, _, dup, qos,
-         retain, flags) = told  # fmt: skip
+         retain, flags) = columns  # fmt: skip
         header = _TYPES.get(kind, 0)
         if header == PacketType.PUBLISH:
             nibble = (dup or 0) << 3 | (qos or 0) << 1 | (retain or 0)
@@ -225,7 +226,7 @@ class LakeIndex(Index):
         )  # fmt: skip
 
     def row_at(self, timestamp_ns: int, frame: int, connection: int) -> int | None:
-        """The row of a packet of a connection by its time and frame."""
+        """Row of a packet by time, frame and connection."""
         rows = self.rows
         first = bisect_left(rows, timestamp_ns, key=lambda row: row.timestamp_ns)
         for at, row in enumerate(rows.run(first, len(rows)), first):
@@ -247,16 +248,16 @@ def _key_of(record: Record) -> Key:
 
 
 class _Exchanges:
-    """Which packets began the exchanges that are open."""
+    """Open exchanges and the packets that started them."""
 
     def __init__(self) -> None:
         self._open: OrderedDict[tuple[int, bool, int], int] = OrderedDict()
 
     def root(self, connection: int, from_server: bool, kind: int, identifier: int | None, number: int, *,
              again: bool) -> int:  # fmt: skip
-        """The number of the packet that began the exchange of this one; `MAX_COUNT` where there is none.
+        """Number of the packet that started the exchange of this one; `MAX_COUNT` without an exchange.
 
-        ``again``: it is a PUBLISH with DUP.
+        ``again``: whether it is a PUBLISH with DUP.
         """
         name, begins, ends = identifier, False, False
         sender = from_server
@@ -288,7 +289,7 @@ class _Exchanges:
 
 
 _MINE: Final = "(in_capture is null or in_capture = capture)"
-"""Which of several connections of one name a row is of (`Tables.number_connections`)."""
+"""Condition that matches a row to its connection among connections with one id (`TableQueries.number_connections`)."""
 _STRETCH: Final = "timestamp_ns >= ? and timestamp_ns < ?"
 _LIGHT: Final = f"""
 select timestamp_ns, capture, frame, number, direction = 'server_to_client', stream_offset, type, length, version,
@@ -313,20 +314,20 @@ from connections join numbered using (connection_id)
 where {_MINE} and closed_ns is not null and closed_ns >= ? and closed_ns < ?
 order by timestamp_ns, capture, frame, kind, number, nth
 """
-"""What happened in a stretch of time, in its order; kinds: opened, gaps, packets, malformed packets, closed."""
+"""Events of a time interval in order; kinds: opened, gaps, packets, malformed packets, closed."""
 _OPENED, _GAP, _PACKET, _MALFORMED, _CLOSED = range(1, 6)
 _PACKET_COLUMNS: Final = 15
 
 
-class LakeBuilder(Filling):
-    """Goes through a lake in a thread, and feeds an index."""
+class LakeBuilder(IndexFiller):
+    """Reads a lake in a thread, and feeds an index."""
 
-    def __init__(self, index: LakeIndex, tables: Tables, size: int) -> None:
-        """``tables``: for the thread of the builder.  ``size``: packets of the lake, as far as that is known."""
+    def __init__(self, index: LakeIndex, tables: TableQueries, size: int) -> None:
+        """``tables``: for the thread of the builder.  ``size``: number of packets in the lake, or 0 if unknown."""
         super().__init__()
         self.index: LakeIndex = index
         self.position = 0
-        """Packets so far."""
+        """Number of packets read."""
         self._tables = tables
         self._size = size
         self._exchanges = _Exchanges()
@@ -341,7 +342,7 @@ class LakeBuilder(Filling):
         self.index.originals.give_way()
 
     def fill(self) -> None:
-        """Go through the lake to its end."""
+        """Read the lake to its end."""
         self._connections()
         for start, end in self._stretches():
             self._stretch(start, end)
@@ -349,71 +350,72 @@ class LakeBuilder(Filling):
         self.index.connections.complete = True
 
     def _connections(self) -> None:
-        """Take all connections, in the order in which they were recognised."""
+        """Load all connections in order of recognition."""
         tables, connections = self._tables, self.index.connections
         tables.number_connections()
         at, step = 0, 1_000
         while True:
-            found = tables.rows(
+            records = tables.rows(
                 'select * exclude ("timestamp", closed) from connections join numbered using (connection_id) '
                 f"where {_MINE} and number >= ? and number < ? order by number",
                 (at, at + step),
             )
-            for record in found:
+            for record in records:
                 self.look()
                 if record["number"] < len(connections):
                     continue
-                made = connection_of(record, record["number"])
-                connections.open(made)
-                connections.close(made)
-            if not found:
+                connection = connection_of(record, record["number"])
+                connections.open(connection)
+                connections.close(connection)
+            if not records:
                 return
             at += step
             step = 20_000
 
     def _stretches(self) -> Iterator[tuple[int, int]]:
-        """Stretches of time that have about as many packets each, the first with fewer, so that it is there soon."""
+        """Time intervals with about equal numbers of packets; the first is smaller, so that it loads quickly."""
         self.index.keeps_payloads = bool(self._tables.tuples("select 1 from packets where payload is not null limit 1"))
         count = self._size or self._tables.tuples("select count(*) from packets")[0][0]
         bounds: list[int] = []
         if count > STRETCH_ROWS:
             stretches = min(MAX_STRETCHES, count // STRETCH_ROWS + 1)
             parts = [FIRST_ROWS / count, *(at / stretches for at in range(1, stretches))]
-            told = self._tables.tuples(
-                f"select approx_quantile(timestamp_ns, [{', '.join(f'{one:.9f}' for one in parts)}]) from packets"
+            quantiles = self._tables.tuples(
+                f"select approx_quantile(timestamp_ns, [{', '.join(f'{part:.9f}' for part in parts)}]) from packets"
             )
-            bounds = sorted(set(map(int, told[0][0] or ())))
+            bounds = sorted(set(map(int, quantiles[0][0] or ())))
         ends = [-(1 << 63), *bounds, (1 << 63) - 1]
         yield from pairwise(ends)
 
     def _stretch(self, start: int, end: int) -> None:
-        """Take what happened from a time on and before another."""
+        """Load the events of one interval."""
         self.look()
         tables, index, place = self._tables, self.index, (start, end)
-        found = tables.tuples(_LIGHT, place * 5)
-        kinds = {one[_PACKET_COLUMNS] for one in found}
+        happenings = tables.tuples(_LIGHT, place * 5)
+        kinds = {columns[_PACKET_COLUMNS] for columns in happenings}
         odd: dict[tuple[Any, ...], Record] = {}
         if _MALFORMED in kinds:
-            told = tables.rows(
+            records = tables.rows(
                 f"select * exclude (\"timestamp\") from packets where event <> 'packet' and {_STRETCH}", place
             )
             odd |= {
-                (_MALFORMED, one["connection_id"], one["capture"], one["packet_in_connection"]): one for one in told
+                (_MALFORMED, record["connection_id"], record["capture"], record["packet_in_connection"]): record
+                for record in records
             }
         if _GAP in kinds:
-            told = tables.rows(f'select * exclude ("timestamp") from gaps where {_STRETCH}', place)
+            records = tables.rows(f'select * exclude ("timestamp") from gaps where {_STRETCH}', place)
             odd |= {
-                (_GAP, one["connection_id"], one["capture"], one["event"], one["event_in_connection"]): one
-                for one in told
+                (_GAP, *(record[name] for name in ("connection_id", "capture", "event", "event_in_connection"))): record
+                for record in records
             }
         names = dict[int, str]()
         if odd:
-            wanted = {one["connection_id"] for one in odd.values()}
+            wanted = {record["connection_id"] for record in odd.values()}
             query = "select number, connection_id from numbered where connection_id in (select unnest(?))"
             names = dict(tables.tuples(query, (list(wanted),)))
         rows: dict[tuple[int, int], int] = {}
-        """Rows of packets by their connections and their numbers in these."""
-        for at, told_row in enumerate(found):
+        """Rows of packets by connection and number within the connection."""
+        for at, told_row in enumerate(happenings):
             if not at % LOOK_EVENTS:
                 self.look()
             kind, number = told_row[_PACKET_COLUMNS], told_row[3]
@@ -452,37 +454,36 @@ class LakeBuilder(Filling):
         event: events.Event
         if record["event"] == "unparsed":
             event = events.UnparsedEvent(*head, *place, unparsed_of(record))
-        elif record["event"] == "gap":
-            event = events.GapEvent(*head, *place, record["length"], record["reason"])
         else:
-            event = events.DiscardedEvent(*head, *place, record["length"], record["reason"])
+            lost = events.GapEvent if record["event"] == "gap" else events.DiscardedEvent
+            event = lost(*head, *place, **{name: record[name] for name in events.LOSS_VALUES})
         self.index.feed(event)
 
     def _known(self, record: Record, number: int) -> Connection:
-        made = self.index.connections[number]
-        made.version, made.version_known = version_of(record), record["version_known"]
-        return made
+        connection = self.index.connections[number]
+        connection.version, connection.version_known = version_of(record), record["version_known"]
+        return connection
 
-    def _of_connection(self, kind: int, told: Sequence[Any]) -> None:
-        timestamp_ns, capture, frame, number = told[:4]
+    def _of_connection(self, kind: int, columns: Sequence[Any]) -> None:
+        timestamp_ns, capture, frame, number = columns[:4]
         connection = self.index.connections[number]
         if kind == _OPENED:
-            made: RowKind = RowKind.OPENED
+            row_kind: RowKind = RowKind.OPENED
             event: events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed
             event = events.ConnectionOpened(connection, frame, timestamp_ns, capture)
-        elif told[6] in _ENDINGS:
-            made, event = RowKind.ENDING, events.ConnectionEnding(connection, frame, timestamp_ns, capture)
+        elif columns[6] in _ENDINGS:
+            row_kind, event = RowKind.ENDING, events.ConnectionEnding(connection, frame, timestamp_ns, capture)
         else:
-            made, event = RowKind.CLOSED, events.ConnectionClosed(connection, frame, timestamp_ns, capture)
-        self.index.feed_connection(made, event)
+            row_kind, event = RowKind.CLOSED, events.ConnectionClosed(connection, frame, timestamp_ns, capture)
+        self.index.feed_connection(row_kind, event)
 
     def _findings(self, place: tuple[int, int], rows: Mapping[tuple[int, int], int]) -> None:
-        found = self._tables.rows(
+        records = self._tables.rows(
             'select * exclude ("timestamp") from findings join numbered using (connection_id) '
             f"where {_MINE} and {_STRETCH} order by timestamp_ns, scope, finding_in_connection",
             place,
         )
-        for at, record in enumerate(found):
+        for at, record in enumerate(records):
             if not at % LOOK_EVENTS:
                 self.look()
             number, packet = record["number"], record["packet_in_connection"]
@@ -497,13 +498,13 @@ class LakeBuilder(Filling):
         if row is not None and record["packet_in_connection"] is not None:
             packet = index.rows[row].number
         related = []
-        for one in record["related"] or ():
-            at = rows.get((number, one["packet_in_connection"]))
+        for relation in record["related"] or ():
+            at = rows.get((number, relation["packet_in_connection"]))
             if at is None:
-                at = index.row_at(one["timestamp_ns"], one["frame"], number)
+                at = index.row_at(relation["timestamp_ns"], relation["frame"], number)
             if at is not None:
-                told = one["message"], index.rows[at].number, one["frame"], one["timestamp_ns"]
-                related.append(Related(*told))
+                reference = relation["message"], index.rows[at].number, relation["frame"], relation["timestamp_ns"]
+                related.append(Related(*reference))
         return Finding(
             record["rule"], record["slug"], Severity(record["severity"]), Confidence(record["confidence"]),
             record["message"], tuple(record["statements"] or ()), record["version"] or "", record["capture"],
@@ -511,32 +512,34 @@ class LakeBuilder(Filling):
             record["client_identifier"], record["direction"], packet, record["packet_type"], record["field"] or "",
             record["offset"], record["length"], record["reason_code"], record["fingerprint"] or "", record["topic"],
             tuple(related), count=record["count"] or 1,
-            places=tuple(Place(one["field"], one["offset"], one["length"]) for one in record["places"] or ()),
+            places=tuple(
+                FieldPlace(place["field"], place["offset"], place["length"]) for place in record["places"] or ()
+            ),
         )  # fmt: skip
 
     def _errors(self) -> None:
-        """What was wrong with captures, which has no time: at the end."""
-        for one in self._tables.rows("select * from ingest_errors order by capture, event, message"):
+        """Load capture errors at the end, because they have no time."""
+        for error in self._tables.rows("select * from ingest_errors order by capture, event, message"):
             self.look()
-            if one["event"] == "capture_drops":
-                told = (one["interface"] or 0, one["received"], one["dropped"] or 0)
-                self.index.feed(CaptureDrops(one["capture"], *told))
+            if error["event"] == "capture_drops":
+                drops = (error["interface"] or 0, error["received"], error["dropped"] or 0)
+                self.index.feed(CaptureDrops(error["capture"], *drops))
             else:
-                self.index.feed(CaptureError(one["capture"], one["message"], one["offset"], one["frames"] or 0))
+                self.index.feed(CaptureError(error["capture"], error["message"], error["offset"], error["frames"] or 0))
 
 
 def connection_of(record: Record, number: int) -> Connection:
-    """A connection from its row, with what is shown of it."""
+    """Make a connection from its row."""
     details: dict[str, object] = json.loads(record["details"]) if record["details"] else {}
     for name in ("tcp", "proxy"):
         if record[name] is not None:
             details[name] = record[name]
     how = record["closed_how"]
     sides = [
-        Side(packets=record["packets"][name] or 0, bytes=record["bytes"][name] or 0, doubt=0)
+        ConnectionSide(packets=record["packets"][name] or 0, bytes=record["bytes"][name] or 0, doubt=0)
         for name in ("client_to_server", "server_to_client")
     ]
-    texts = {one["field"]: one["value"].decode("utf-8", "surrogateescape") for one in record["not_utf8"] or ()}
+    texts = {text["field"]: text["value"].decode("utf-8", "surrogateescape") for text in record["not_utf8"] or ()}
     return Connection(
         number, record["client"], record["server"], record["capture"], record["frame"], record["timestamp_ns"],
         transport=record["transport"], handshake_seen=bool(record["handshake_seen"]),

@@ -1,4 +1,4 @@
-"""What is shown of rows and connections: a line each, and times as the user wants them."""
+"""Lines for rows and connections, with times in the selected format."""
 
 from __future__ import annotations
 
@@ -10,20 +10,27 @@ from typing import Final
 from mqttscope.browse.decoding import with_payload
 from mqttscope.browse.index import Index
 from mqttscope.events import ConnectionClosed, ConnectionEnding, ConnectionOpened, Event, PacketEvent
+from mqttscope.explain.model import QUIET
 from mqttscope.report import notices
 from mqttscope.report.base import View
+from mqttscope.report.escape import cut
+from mqttscope.report.explanations.base import TITLES
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import TimeColumn, duration
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.session.connection import Connection
 
 TIMES: Final = ("iso", "local", "relative", "delta", "epoch")
-"""How times can be shown, in the order in which a key goes through them."""
+"""Time formats, in the order of the key that switches them."""
+LEFT_AFTER_SECONDS: Final = 2.0
+"""Seconds of reading before the remaining time is shown."""
 MAX_LINES: Final = 4_096
 WIDE_ENOUGH: Final = 100
-"""Columns from which on a line has room for the endpoint of a client that has a name."""
+"""Minimum number of columns to show the endpoint of a named client too."""
+STATE: Final = 20
+"""Columns for the state of a connection, or the cause of its end."""
 SIGNS: Final = (" ", "i", "W", "E")
-"""What says that there is a finding about a row."""
+"""Signs for the severity of findings."""
 SIGN_STYLES: Final = ("", "dim", "note", "error")
 PHASES: Final = {
     "opening": "joined", "connecting": "connecting", "connected": "connected", "refused": "refused",
@@ -33,14 +40,14 @@ CLOSED: Final = {
     "fin": "closed", "reset": "reset", "port_reused": "replaced", "idle": "silent", "evicted": "forgotten",
     "capture_end": "open",
 }  # fmt: skip
-"""How connections ended, in a word."""
+"""Words for how connections ended."""
 
 
 class RowLines:
-    """The lines of a table of rows, as ``inspect`` would write them, with what the browser knows before them.
+    """Lines of rows in the form of ``inspect``, prefixed by signs.
 
-    A line begins with a sign for the worst finding about it and a star where it is marked.  What `inspect` wraps is one
-    line, which may be longer than the screen.
+    The prefix is a sign for the worst finding, and a star for a mark.  Lines that `inspect` would wrap are single lines
+    that may be longer than the screen.
     """
 
     def __init__(self, index: Index, view: View) -> None:
@@ -49,32 +56,32 @@ class RowLines:
         self.text = TextLines(BytesIO(), replace(view, width=view.width - 2 if view.width > 2 else view.width))
         self.painter = self.text.painter
         self._decoders = view.decoders()
-        self._kept: OrderedDict[tuple[int, int, int, bool], str] = OrderedDict()
+        self._cached: OrderedDict[tuple[int, int, int, bool], str] = OrderedDict()
 
     def line(self, number: int, before: int | None = None, *, marked: bool = False) -> str:
-        """The line of a row, painted; ``before`` is the row above it, from which a delta counts."""
+        """Painted line of a row; ``before``: the row above it, for time differences."""
         row = self.index.rows[number]
         key = number, -1 if before is None else before, row.severity, marked
-        known = self._kept.get(key)
+        known = self._cached.get(key)
         if known is not None:
             return known
         event = with_payload(self.index.event(number, row), self._decoders, show_secrets=self.view.show_secrets)
         heads = self.text.heads
         width = heads.name_width
-        made = self._made(event, before)
+        text = self._rendered(event, before)
         if heads.name_width != width:
-            # The columns have moved, those of all lines.
-            self._kept.clear()
-            made = self._made(event, before)
+            # The columns of all lines have moved.
+            self._cached.clear()
+            text = self._rendered(event, before)
         paint = self.painter.paint
         sign = paint(SIGNS[row.severity], SIGN_STYLES[row.severity])
-        line = f"{sign}{paint('*', 'note') if marked else ' '}{made}"
-        if len(self._kept) >= MAX_LINES:
-            self._kept.popitem(last=False)
-        self._kept[key] = line
+        line = f"{sign}{paint('*', 'note') if marked else ' '}{text}"
+        if len(self._cached) >= MAX_LINES:
+            self._cached.popitem(last=False)
+        self._cached[key] = line
         return line
 
-    def _made(self, event: Event, before: int | None) -> str:
+    def _rendered(self, event: Event, before: int | None) -> str:
         time = self.text.heads.time
         if time.mode == "delta" and before is not None:
             time.text(self.index.rows[before].timestamp_ns)
@@ -91,13 +98,13 @@ class RowLines:
             text = self.text.heads.rule(event.timestamp_ns)
             notices.opened(text, event, self.painter)
         else:
-            # What would be wrapped is cut by the pane.
+            # The pane cuts long lines.
             return " ".join(line.strip() if at else line for at, line in enumerate(self.text.other(event)))
         return " ".join(line.strip() if at else line for at, line in enumerate(text.texts()))
 
 
 class ConnectionLines:
-    """The lines of a table of connections: number, state, findings, client, broker, packets and how long it lasted."""
+    """Lines of connections: number, state, findings, packets, client, broker and duration."""
 
     def __init__(self, index: Index, view: View) -> None:
         self.index = index
@@ -105,24 +112,28 @@ class ConnectionLines:
         self.painter = TextLines(BytesIO(), view).painter
 
     def heading(self) -> str:
-        return f"{'#':>6} {'state':<12} {'findings':<11} {'packets':>8}  client {self.painter.to_server} broker"
+        return f"{'#':>6} {'end':<{STATE}} {'findings':<11} {'packets':>8}  client {self.painter.to_server} broker"
 
     def line(self, number: int) -> str:
-        """The line of a connection, painted."""
+        """Painted line of a connection."""
         index, painter = self.index, self.painter
         connection = index.connections[number]
         line = painter.line(self.view.width)
         errors, warnings, notes = (index.connections.findings[at][number] for at in (2, 1, 0))
         line.add(f"{number:>6} ", "dim")
-        state, style = _state(connection, is_open=index.connections.is_open(number))
-        line.add(f"{state:<12} ", style)
-        told = 0
+        cause = index.explanations.causes.get(number)
+        if cause is None:
+            state, style = _state(connection, is_open=index.connections.is_open(number))
+        else:
+            state, style = TITLES[cause], "" if cause in QUIET else "error"
+        line.add(f"{cut(state, STATE, painter.ellipsis):<{STATE}} ", style)
+        width = 0
         for count, sign, look in ((errors, "E", "error"), (warnings, "W", "note"), (notes, "i", "dim")):
             if count:
                 text = f"{sign}{count} "
                 line.add(text, look)
-                told += len(text)
-        line.add(" " * max(0, 12 - told))
+                width += len(text)
+        line.add(" " * max(0, 12 - width))
         packets = connection.client_side.packets + connection.server_side.packets
         line.add(f"{packets:>8}  ")
         name = connection.client_identifier
@@ -152,6 +163,17 @@ def _state(connection: Connection, *, is_open: bool) -> tuple[str, str]:
         if connection.phase == "refused":
             return "refused", "error"
         if how in ("fin", "reset") and connection.phase == "connected":
-            return ("reset" if how == "reset" else "dropped"), "error" if how == "reset" else "note"
+            return ("reset" if how == "reset" else "no DISCONNECT"), "error" if how == "reset" else "note"
         return word, "error" if how == "reset" else ""
     return PHASES.get(connection.phase, str(connection.phase)), ""
+
+
+def progress(position: int, size: int, passed: float) -> str:
+    """Share that was read, and after some seconds the remaining time."""
+    if not size:
+        return "reading"
+    text = f"reading {min(99, position * 100 // size)} %"
+    if passed < LEFT_AFTER_SECONDS or not 0 < position < size:
+        return text
+    left = round(passed * (size - position) / position)
+    return f"{text}, {left // 60}:{left % 60:02} left"

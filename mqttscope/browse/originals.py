@@ -1,7 +1,7 @@
-"""The captures that a lake was made of, where they still are: for the bytes of packets that its columns do not have.
+"""The source captures of a lake, if they still exist, for packet bytes that the columns of the lake lack.
 
-A capture is read when a packet of it is looked at: in a thread, from its beginning, into an index of its own, after its
-content was compared with what the lake was made of.  A few of them stay open.
+A capture is read when one of its packets is shown: in a thread, from its start, into a separate index, after its digest
+was compared with the one in the lake.  A few captures stay open.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from mqttscope.browse.building import Builder, Item, Source
+from mqttscope.browse.building import Builder, Item, PassFrames, SegmentSource
 from mqttscope.browse.index import FROM_SERVER
-from mqttscope.browse.rows import PACKETS, Row
+from mqttscope.browse.rows import PACKETS, IndexRow
 from mqttscope.capture.fingerprint import fingerprint_at
 from mqttscope.capture.read import CaptureChangedError
 from mqttscope.dissect import FastPath
@@ -23,112 +23,114 @@ from mqttscope.events import PacketEvent
 from mqttscope.report.escape import escape
 
 MAX_ORIGINALS: Final = 3
-"""Captures that stay open."""
+"""Maximum number of open captures."""
 REACH: Final = 4_096
-"""Rows around a place that are looked through for a frame."""
+"""Number of rows searched for a frame before and after its expected place."""
 
-Wanted = tuple[int, bool, int, int, str, int]
-"""How a packet is found: frame, whether the server sent it, first byte, length, client, which of several it is."""
+WantedPacket = tuple[int, bool, int, int, str, int]
+"""Search key of a packet: frame, whether the server sent it, first byte, length, client, index among equal ones."""
 
 
-class Reads(Protocol):
-    """What reads a capture into an index of its own."""
+class SourceReading(Protocol):
+    """Reads a capture into a separate index."""
 
     builder: Builder
     size: int
-    """Bytes that there are to read."""
+    """Number of bytes to read."""
 
     def close(self) -> None:
-        """End, and let go of all files."""
+        """Stop reading and close all files."""
 
 
 class UnchangedSource:
-    """Segments of a capture that is what a lake was made of."""
+    """Segments of a capture with the content that the lake ingested."""
 
-    def __init__(self, path: str, digests: Collection[str], source: Source) -> None:
-        """``digests``: of what the lake was made of (`capture.fingerprint`)."""
+    def __init__(self, path: str, digests: Collection[str], source: SegmentSource) -> None:
+        """``digests``: digests of the ingested content (`capture.fingerprint`)."""
         self._path, self._digests, self._source = path, digests, source
 
-    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
-        """All segments; `CaptureChangedError` where the capture has changed since."""
+    def segments(
+        self, skipped: Counter[str], fast_path: FastPath | None, frames: PassFrames | None = None
+    ) -> Iterator[Item]:
+        """All segments; `CaptureChangedError` if the capture has changed since."""
         if fingerprint_at(self._path).digest not in self._digests:
             raise CaptureChangedError("has changed since it was ingested")
-        yield from self._source.segments(skipped, fast_path)
+        yield from self._source.segments(skipped, fast_path, frames)
 
     def stop(self) -> None:
         self._source.stop()
 
 
 @dataclass(slots=True)
-class _Opened:
-    """A capture, or why it cannot be read."""
+class _OpenedSource:
+    """A capture, or the reason why it cannot be read."""
 
-    reads: Reads | None
+    reads: SourceReading | None
     why: str = ""
 
 
 class Originals:
-    """The captures of a lake."""
+    """Source captures of a lake."""
 
     def __init__(
-        self, captures: Mapping[str, str], open_capture: Callable[[str, Collection[str]], Reads] | None
+        self, captures: Mapping[str, str], open_capture: Callable[[str, Collection[str]], SourceReading] | None
     ) -> None:
-        """``captures``: names by digest, as the manifest has them.  ``open_capture``: reads one with such a digest."""
+        """``captures``: names by digest, from the manifest.  ``open_capture``: opens a capture with such a digest."""
         self._digests: dict[str, list[str]] = {}
         for digest, name in captures.items():
             self._digests.setdefault(name, []).append(digest)
         self._open_capture = open_capture
-        self._opened: OrderedDict[str, _Opened] = OrderedDict()
+        self._opened: OrderedDict[str, _OpenedSource] = OrderedDict()
 
-    def _open(self, capture: str) -> _Opened:
-        found = self._opened.get(capture)
-        if found is not None:
+    def _open(self, capture: str) -> _OpenedSource:
+        opened = self._opened.get(capture)
+        if opened is not None:
             self._opened.move_to_end(capture)
-            return found
-        # One is read at a time: the one that is looked at.
+            return opened
+        # Read only one capture at a time: the current one.
         for name, other in list(self._opened.items()):
             if other.reads is not None and not other.reads.builder.done:
                 self._close(name)
-        found = self._opened[capture] = self._begun(capture)
+        opened = self._opened[capture] = self._begun(capture)
         while len(self._opened) > MAX_ORIGINALS:
             self._close(next(iter(self._opened)))
-        return found
+        return opened
 
-    def _begun(self, capture: str) -> _Opened:
+    def _begun(self, capture: str) -> _OpenedSource:
         digests = self._digests.get(capture)
         if digests is None or self._open_capture is None:
-            return _Opened(None, "is not known to the lake under this name")
+            return _OpenedSource(None, "has a name that the lake does not list")
         if not os.path.isfile(capture):
-            return _Opened(None, "is not there any more")
+            return _OpenedSource(None, "no longer exists")
         reads = self._open_capture(capture, digests)
         reads.builder.start()
-        return _Opened(reads)
+        return _OpenedSource(reads)
 
     def _close(self, capture: str) -> None:
-        found = self._opened.pop(capture)
-        if found.reads is not None:
-            found.reads.close()
+        opened = self._opened.pop(capture)
+        if opened.reads is not None:
+            opened.reads.close()
 
     def state(self, capture: str) -> str:
-        """Why the bytes of a capture are not shown, or not yet; empty where they are."""
-        found = self._open(capture)
+        """Reason why the bytes of a capture are not shown (yet), or empty."""
+        opened = self._open(capture)
         name = escape(os.path.basename(capture) or capture)
-        if found.reads is None:
-            return f"{name} {found.why}"
-        builder = found.reads.builder
+        if opened.reads is None:
+            return f"{name} {opened.why}"
+        builder = opened.reads.builder
         if builder.failure:
             return f"{name} {builder.failure}"
         if builder.done:
             return ""
-        part = min(99, builder.position * 100 // found.reads.size) if found.reads.size else 0
+        part = min(99, builder.position * 100 // opened.reads.size) if opened.reads.size else 0
         return f"{name} is being read for its bytes ({part} %)"
 
     @property
     def is_reading(self) -> bool:
-        return any(one.reads is not None and not one.reads.builder.done for one in self._opened.values())
+        return any(opened.reads is not None and not opened.reads.builder.done for opened in self._opened.values())
 
-    def packet(self, capture: str, wanted: Wanted) -> PacketEvent | None:
-        """A packet as it was captured; ``None`` where it is not there, or not yet."""
+    def packet(self, capture: str, wanted: WantedPacket) -> PacketEvent | None:
+        """A packet with its captured bytes; ``None`` if it is not available (yet)."""
         reads = self._open(capture).reads
         if reads is None or not reads.builder.done or reads.builder.failure:
             return None
@@ -148,17 +150,17 @@ class Originals:
         return None
 
     def give_way(self) -> None:
-        for one in self._opened.values():
-            if one.reads is not None:
-                one.reads.builder.give_way()
+        for opened in self._opened.values():
+            if opened.reads is not None:
+                opened.reads.builder.give_way()
 
     def stop(self) -> None:
         while self._opened:
             self._close(next(iter(self._opened)))
 
 
-def _of_frame(reads: Reads, frame: int) -> Iterator[tuple[int, Row]]:
-    """The rows of a frame, of packets whose frames are in their order but for a few."""
+def _of_frame(reads: SourceReading, frame: int) -> Iterator[tuple[int, IndexRow]]:
+    """Rows of a frame; frame numbers of rows are in order with few exceptions."""
     rows = reads.builder.index.rows
     at = bisect_left(rows, frame, key=lambda row: row.frame)
     start = max(0, at - REACH)

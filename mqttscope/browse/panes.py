@@ -1,4 +1,4 @@
-"""The panes of the browser's screen: lists of lines that are made as they come into view, and the bytes of a packet."""
+"""The panes of the browser: lists of lines that are made when they become visible, and the bytes of a packet."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 MAX_STRIPS: Final = 2_048
-"""Painted lines that are kept as the screen takes them."""
+"""Maximum number of cached painted lines."""
 CURSOR: Final = Style(reverse=True)
 RESTING: Final = Style(bold=True, underline=True)
 LINKED: Final = Style(bold=True)
@@ -27,21 +27,21 @@ _strips: OrderedDict[str, tuple[Segment, ...]] = OrderedDict()
 
 
 def segments_of(painted: str) -> tuple[Segment, ...]:
-    """A line with ANSI sequences as segments of the screen."""
+    """Convert a line with ANSI sequences to segments for the screen."""
     known = _strips.get(painted)
     if known is not None:
         return known
     if "\x1b" in painted:
-        made: list[Segment] = []
+        segments: list[Segment] = []
         text = Text.from_ansi(painted, end="")
         from rich.console import Console
 
-        made = list(text.render(_console(Console)))
+        segments = list(text.render(_console(Console)))
     else:
-        made = [Segment(painted)]
+        segments = [Segment(painted)]
     if len(_strips) >= MAX_STRIPS:
         _strips.popitem(last=False)
-    known = _strips[painted] = tuple(made)
+    known = _strips[painted] = tuple(segments)
     return known
 
 
@@ -55,7 +55,7 @@ def _console(kind: Any) -> Any:
 
 
 class CursorMessage(Message):
-    """What a pane says about its cursor."""
+    """A message of a pane about its cursor."""
 
     def __init__(self, pane: LinePane) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class CursorMessage(Message):
 
 
 class LinePane(ScrollView, can_focus=True):
-    """Lines with a cursor.  Only those that can be seen are made."""
+    """Lines with a cursor.  Only visible lines are made."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "up", show=False),
@@ -79,8 +79,8 @@ class LinePane(ScrollView, can_focus=True):
         Binding("enter", "choose", "choose", show=False),
     ]
 
-    class Fitted(Message):
-        """The pane has other columns or lines now."""
+    class SizeChanged(Message):
+        """The size of the pane has changed."""
 
     class Moved(CursorMessage):
         """The cursor has moved."""
@@ -88,7 +88,7 @@ class LinePane(ScrollView, can_focus=True):
     class Chosen(CursorMessage):
         """The line of the cursor was chosen."""
 
-    def __init__(self, title: str, *, id: str) -> None:  # noqa: A002 - textual's word
+    def __init__(self, title: str, *, id: str) -> None:  # noqa: A002 - name in textual
         super().__init__(id=id)
         self.border_title = title
         self.cursor = 0
@@ -99,7 +99,7 @@ class LinePane(ScrollView, can_focus=True):
         self._shown = -1
 
     def show(self, count: Callable[[], int], line: Callable[[int], str], cursor: int = 0) -> None:
-        """Show other lines: how many there are, and each by its number, painted."""
+        """Show new lines; ``count``: number of lines, ``line``: painted line by number."""
         self._count, self._line = count, line
         self._shown = -1
         self.linked = range(0)
@@ -112,7 +112,7 @@ class LinePane(ScrollView, can_focus=True):
         self.show(lambda: len(lines), lambda at: lines[at], cursor)
 
     def grow(self) -> bool:
-        """Look whether there are more lines by now; whether there are."""
+        """Show new lines at the end; returns whether there are any."""
         count = self._count()
         if count == self._shown:
             return False
@@ -133,7 +133,7 @@ class LinePane(ScrollView, can_focus=True):
         return max(1, self.scrollable_content_region.width)
 
     def move_to(self, line: int, *, quiet: bool = False) -> None:
-        """Put the cursor on a line and bring it into view; ``quiet``: tell nobody."""
+        """Move the cursor to a line and scroll to it; ``quiet``: post no message."""
         line = max(0, min(line, self._count() - 1))
         before, self.cursor = self.cursor, line
         self.grow()
@@ -144,7 +144,7 @@ class LinePane(ScrollView, can_focus=True):
             self.post_message(self.Moved(self))
 
     def link(self, lines: range) -> None:
-        """Show which lines belong to the cursor of another pane."""
+        """Highlight the lines that belong to the cursor of another pane."""
         if lines != self.linked:
             self.linked = lines
             if lines:
@@ -155,7 +155,7 @@ class LinePane(ScrollView, can_focus=True):
         return self._bring(self.cursor)
 
     def _bring(self, line: int) -> bool:
-        """Scroll as far as a line needs to be seen; whether that was necessary."""
+        """Scroll until a line is visible; returns whether that was necessary."""
         top, height = self.scroll_offset.y, max(1, self.scrollable_content_region.height)
         if line < top:
             target = line
@@ -168,7 +168,7 @@ class LinePane(ScrollView, can_focus=True):
         return True
 
     def render_line(self, y: int) -> Strip:
-        """One line of the screen."""
+        """Render one line of the screen."""
         at = self.scroll_offset.y + y
         width = self.columns
         base = self.rich_style
@@ -186,14 +186,14 @@ class LinePane(ScrollView, can_focus=True):
         self.move_to(self.cursor + by * max(1, self.scrollable_content_region.height - 1))
 
     def action_to(self, line: int) -> None:
-        """Move the cursor to a line, counted from the end where it is negative."""
+        """Move the cursor to a line; negative numbers count from the end."""
         self.move_to(line if line >= 0 else self._count() + line)
 
     def action_choose(self) -> None:
         self.post_message(self.Chosen(self))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is; choose with a second click."""
+        """Move the cursor to the mouse; a double click chooses the line."""
         place = event.get_content_offset(self)
         if place is None:
             return
@@ -204,7 +204,7 @@ class LinePane(ScrollView, can_focus=True):
                 self.action_choose()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.post_message(self.Fitted())
+        self.post_message(self.SizeChanged())
 
     def on_focus(self) -> None:
         self.refresh_line(self.cursor)
@@ -221,12 +221,12 @@ class BytesPane(LinePane):
         Binding("right,l", "step(1)", "right", show=False),
     ]
 
-    def __init__(self, title: str, *, id: str) -> None:  # noqa: A002 - textual's word
+    def __init__(self, title: str, *, id: str) -> None:  # noqa: A002 - name in textual
         super().__init__(title, id=id)
         self.raw = b""
         self.hidden: list[tuple[int, int]] = []
         self.offset_at = 0
-        """The byte of the cursor."""
+        """Offset of the byte under the cursor."""
         self.marked = range(0)
         """Bytes that belong to the cursor of the other pane."""
 
@@ -240,7 +240,7 @@ class BytesPane(LinePane):
         return next((count for count in (16, 8, 4) if room >= count * 4 + 1), 2)
 
     def mark(self, marked: range) -> None:
-        """Show which bytes belong to the cursor of the other pane."""
+        """Highlight the bytes that belong to the cursor of the other pane."""
         self.marked = marked
         if marked:
             self.offset_at = marked.start
@@ -249,7 +249,7 @@ class BytesPane(LinePane):
         self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """One row of bytes."""
+        """Render one row of bytes."""
         at, width, count = self.scroll_offset.y + y, self.columns, self.per_row
         base = self.rich_style
         if not 0 <= at < self._shown:
@@ -263,7 +263,7 @@ class BytesPane(LinePane):
             secret = any(first <= offset < end for first, end in self.hidden)
             byte = self.raw[offset]
             digits.append(Segment("**" if secret else f"{byte:02x}", style))
-            # A mark goes through between two bytes that both have it.
+            # The highlight covers the gap between two highlighted bytes.
             both = offset in self.marked and offset + 1 in self.marked and offset + 1 < stop
             digits.append(Segment(" ", self._style(offset, cursor=False) if both else None))
             letters.append(Segment("*" if secret else chr(byte) if 32 <= byte < 127 else ".", style))
@@ -297,7 +297,7 @@ class BytesPane(LinePane):
         self._step_to(0 if line >= 0 else len(self.raw) - 1)
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor on the byte where the mouse is."""
+        """Move the cursor to the byte under the mouse."""
         place = event.get_content_offset(self)
         if place is None:
             return

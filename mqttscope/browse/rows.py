@@ -1,7 +1,7 @@
-"""Rows of fixed size: the few bytes that are remembered of each event, in blocks that a spool takes beyond a limit.
+"""Rows of fixed size: a few bytes per event, in blocks that move to a spool beyond a limit.
 
-`RowStore` grows at its end by one writer; others may read meanwhile.  Its memory is bounded: beyond `KEPT_BLOCKS` the
-oldest blocks are on the spool, and read back from there.
+One thread appends to `RowStore`; others may read at the same time.  Its memory is bounded: beyond `KEPT_BLOCKS` the
+oldest blocks move to the spool, and are read back from there.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import Final, NamedTuple, Protocol
 LAYOUT: Final = "<QqIIIIIBBBBH"
 ROW_BYTES: Final = struct.calcsize(LAYOUT)
 BLOCK_ROWS: Final = 4_096
-"""Rows of a block: a screen lies in one or two of them."""
+"""Rows per block: a screen needs one or two blocks."""
 KEPT_BLOCKS: Final = 256
-"""Blocks that stay in memory: a million rows."""
+"""Maximum number of blocks in memory: a million rows."""
 SEVERITY_AT: Final = struct.calcsize("<QqIIIIIBBB")
-"""Where a row has its severity."""
+"""Offset of the severity in a row."""
 MAX_COUNT: Final = 0xFFFF_FFFF
-"""The largest number that a row holds of frames, connections and packets."""
+"""Largest number of a frame, connection or packet in a row."""
 
 
 class RowKind(IntEnum):
-    """What kind of event a row stands for, and where the rest of it is."""
+    """Kind of the event of a row, and where the rest of it is stored."""
 
     PACKET = 0
-    """A packet without a fault whose bytes say all of it."""
+    """A well-formed packet that can be recreated from its bytes."""
     ALIASED = 1
-    """One whose topic an earlier packet has given."""
+    """A packet with a topic from an earlier packet."""
     ODD_PACKET = 2
-    """One of which bytes are missing."""
+    """A packet that cannot be recreated from its bytes, such as one with missing bytes."""
     MALFORMED = 3
     GAP = 4
     UNPARSED = 5
@@ -45,67 +45,67 @@ class RowKind(IntEnum):
 
 
 PACKETS: Final = frozenset((RowKind.PACKET, RowKind.ALIASED, RowKind.ODD_PACKET))
-"""Kinds of packets without a fault."""
+"""Kinds of well-formed packets."""
 
 
-class Row(NamedTuple):
-    """What is remembered of an event."""
+class IndexRow(NamedTuple):
+    """Stored fields of an event."""
 
     place: int
-    """Offset of its bytes in the capture, or with `SPOOLED` in the spool."""
+    """Offset of its bytes in the capture, or, with `SPOOLED`, in the spool."""
     timestamp_ns: int
     length: int
-    """Bytes at the place."""
+    """Number of bytes at the place."""
     frame: int
     connection: int
     root: int
-    """Number of the packet that began its exchange, its own where it began one; `MAX_COUNT` where there is none."""
+    """Number of the packet that started its exchange, possibly its own; `MAX_COUNT` without an exchange."""
     number: int
-    """Number of the packet; of other events that of the next packet."""
+    """Number of the packet; for other events the number of the next packet."""
     kind: int
     flags: int
-    """`Flags` of its side and its connection."""
+    """Flags of its side and its connection (`browse.index`)."""
     header: int
     """First byte of the packet."""
     severity: int
-    """1 to 3 where the worst finding about it is information, a warning or an error."""
+    """Worst finding: 0 no finding, 1 information, 2 warning, 3 error."""
     capture: int
 
 
 SPOOLED: Final = 1 << 63
 
 
-class Spool(Protocol):
-    """Bytes that are put aside."""
+class ByteSpool(Protocol):
+    """Storage for bytes outside memory."""
 
     def write(self, data: bytes) -> int:
         """Append bytes; returns their offset."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Bytes from an offset on."""
+        """Read bytes from an offset."""
 
     def overwrite(self, offset: int, data: bytes) -> None:
-        """Change bytes that were written."""
+        """Overwrite bytes in place."""
 
 
 class RowStore:
     """All rows."""
 
-    def __init__(self, spool: Spool, *, kept_blocks: int | None = None) -> None:
+    def __init__(self, spool: ByteSpool, *, kept_blocks: int | None = None) -> None:
         self._spool = spool
         self._kept_blocks = KEPT_BLOCKS if kept_blocks is None else max(1, kept_blocks)
         self._pack = struct.Struct(LAYOUT).pack
         self._unpack = struct.Struct(LAYOUT).unpack_from
         self._iterate = struct.Struct(LAYOUT).iter_unpack
         self._blocks: list[bytearray | int] = []
-        """Each in memory, or its offset in the spool."""
+        """Each block in memory, or its offset in the spool."""
         self._spilled = 0
         self._count = 0
 
     def __len__(self) -> int:
         return self._count
 
-    def append(self, row: Row) -> int:
+    def append(self, row: IndexRow) -> int:
         """Add a row; returns its number."""
         number = self._count
         if not number % BLOCK_ROWS:
@@ -121,21 +121,21 @@ class RowStore:
         self._count = number + 1
         return number
 
-    def __getitem__(self, number: int) -> Row:
+    def __getitem__(self, number: int) -> IndexRow:
         if not 0 <= number < self._count:
             raise IndexError(number)
-        return Row._make(self._unpack(self._bytes(number, 1)))
+        return IndexRow._make(self._unpack(self._bytes(number, 1)))
 
-    def run(self, start: int, stop: int) -> Iterator[Row]:
-        """The rows from ``start`` up to ``stop``."""
+    def run(self, start: int, stop: int) -> Iterator[IndexRow]:
+        """Rows from ``start`` up to, but excluding, ``stop``."""
         stop = min(stop, self._count)
         while start < stop:
             count = min(stop, (start // BLOCK_ROWS + 1) * BLOCK_ROWS) - start
-            yield from map(Row._make, self._iterate(self._bytes(start, count)))
+            yield from map(IndexRow._make, self._iterate(self._bytes(start, count)))
             start += count
 
     def note(self, number: int, severity: int) -> None:
-        """Note a finding about a row; the worst one counts."""
+        """Note the severity of a finding for a row; the worst one is kept."""
         block, at = divmod(number, BLOCK_ROWS)
         place = at * ROW_BYTES + SEVERITY_AT
         held = self._blocks[block]
@@ -145,16 +145,16 @@ class RowStore:
             self._spool.overwrite(held + place, bytes((severity,)))
 
     def of_packet(self, number: int) -> int | None:
-        """The row of the packet with a number."""
-        # Events that are no packets stand before the packet whose number they have.
+        """Row of the packet with a number."""
+        # Other events precede the packet with their number.
         at = bisect_left(self, (number, True), key=lambda row: (row.number, row.kind <= RowKind.MALFORMED))
         return at if at < self._count and self[at].number == number else None
 
     def _bytes(self, start: int, count: int) -> bytes:
-        """The bytes of rows of one block."""
+        """Bytes of rows of one block."""
         block, at = divmod(start, BLOCK_ROWS)
         held = self._blocks[block]
         if isinstance(held, bytearray):
-            # One step, so that a writer in another thread does not come between.
+            # A single step, atomic with respect to the writing thread.
             return bytes(held[at * ROW_BYTES : (at + count) * ROW_BYTES])
         return self._spool.read(held + at * ROW_BYTES, count * ROW_BYTES)

@@ -1,6 +1,6 @@
-"""Which rows are looked at: all, or those that match, found a piece at a time; and the search for text among them.
+"""Selection of rows: all, or the matching ones, found in small steps; and text search in them.
 
-A `Selection` looks at a limited number of rows at a time, so that the screen keeps answering; it grows with its index.
+A `ShownRows` checks a limited number of rows at a time, so that the screen responds; it grows with its index.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from mqttscope.browse.index import Index
-from mqttscope.browse.rows import PACKETS, Row
+from mqttscope.browse.rows import PACKETS, IndexRow
 from mqttscope.compressed import unpack
 from mqttscope.events import CaptureRemark, Event, PacketEvent
 from mqttscope.filter import Filter
@@ -20,20 +20,20 @@ from mqttscope.mqtt.wire import counted
 from mqttscope.report.public import public_event, with_public_names
 
 MAX_UNPACKED: Final = 1 << 16
-"""Maximum number of bytes of a compressed payload that are unpacked for a search."""
+"""Maximum number of bytes that a search unpacks from a compressed payload."""
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x28\xb5", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda", b"\x04\x22")
-"""How payloads begin that a search unpacks."""
+"""First bytes of payloads that a search unpacks."""
 
 
 def as_shown(event: Event, *, show_secrets: bool) -> Event:
-    """An event as it may be shown, with the places of its fields."""
+    """An event with secrets hidden, with the byte ranges of its fields."""
     if show_secrets:
         return event
     return with_public_names(public_event(event, spans=True), spans=True)
 
 
-class Selection:
-    """Rows of an index that match."""
+class ShownRows:
+    """Matching rows of an index."""
 
     def __init__(
         self,
@@ -42,18 +42,18 @@ class Selection:
         wanted: Filter | None = None,
         connection: int | None = None,
         rows: set[int] | None = None,
-        found: bool = False,
+        with_findings: bool = False,
     ) -> None:
-        """``wanted``: only events that match this filter; ``connection``: only those of one.
+        """``wanted``: only events that match this filter; ``connection``: only events of this connection.
 
-        ``rows``: only these; ``found``: only those with findings.
+        ``rows``: only these rows; ``with_findings``: only rows with findings.
         """
         self.index = index
         self.wanted = wanted
         self.connection = connection
         self._only = rows
-        self._found = found
-        self.everything = wanted is None and connection is None and rows is None and not found
+        self._only_with_findings = with_findings
+        self.everything = wanted is None and connection is None and rows is None and not with_findings
         self._rows = array("Q")
         self._scanned = 0
         if rows is not None:
@@ -66,13 +66,13 @@ class Selection:
         return len(self.index.rows) if self.everything else len(self._rows)
 
     def __getitem__(self, at: int) -> int:
-        """The number of a row by its place in the selection."""
+        """Number of a row by its place in the selection."""
         if self.everything:
             return at
         return self._rows[at]
 
     def place(self, row: int) -> int:
-        """The place of a row, or of the first one after it."""
+        """Place of a row, or of the next row in the selection."""
         return row if self.everything else bisect_left(self._rows, row)
 
     def has(self, row: int) -> bool:
@@ -81,17 +81,17 @@ class Selection:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all rows that there are were looked at."""
+        """Whether all existing rows were checked."""
         return self.everything or self._only is not None or self._scanned >= self._end()
 
     @property
     def scanned(self) -> float:
-        """Which part of the rows was looked at, from 0 to 1."""
+        """Share of the rows that were checked, from 0 to 1."""
         count = len(self.index.rows)
         return 1.0 if self.is_complete or not count else self._scanned / count
 
     def advance(self, count: int) -> None:
-        """Look at ``count`` more rows at most."""
+        """Check at most ``count`` more rows."""
         if self.is_complete:
             return
         stop = min(self._scanned + count, self._end())
@@ -106,10 +106,10 @@ class Selection:
             return len(self.index.rows)
         return int(connections.last_rows[connection]) + 1
 
-    def _matches(self, number: int, row: Row) -> bool:
+    def _matches(self, number: int, row: IndexRow) -> bool:
         if self.connection is not None and row.connection != self.connection:
             return False
-        if self._found and not row.severity:
+        if self._only_with_findings and not row.severity:
             return False
         if self.wanted is None:
             return True
@@ -118,9 +118,9 @@ class Selection:
 
 
 def searched(event: Event, note_cut: Callable[[], object] = lambda: None) -> Iterator[bytes]:
-    """The texts of a packet that a search looks through: topics, payloads, Topic Filters and names of clients.
+    """Searchable texts of a packet: topics, payloads, Topic Filters and Client Identifiers.
 
-    ``note_cut``: called for a compressed payload of which only the beginning is unpacked.
+    ``note_cut``: called for a compressed payload that is only partly unpacked.
     """
     if not isinstance(event, PacketEvent):
         return
@@ -136,8 +136,8 @@ def searched(event: Event, note_cut: Callable[[], object] = lambda: None) -> Ite
                     note_cut()
                 yield inner.data
     elif isinstance(packet, Subscribe):
-        for one in packet.subscriptions or ():
-            yield one.topic_filter.encode("utf-8", "surrogateescape")
+        for subscription in packet.subscriptions or ():
+            yield subscription.topic_filter.encode("utf-8", "surrogateescape")
     elif isinstance(packet, Unsubscribe):
         for name in packet.topic_filters or ():
             yield name.encode("utf-8", "surrogateescape")
@@ -149,10 +149,10 @@ def searched(event: Event, note_cut: Callable[[], object] = lambda: None) -> Ite
 
 
 class Search:
-    """Looks for text in the rows of a selection, from a place on, forwards or backwards, and round once."""
+    """Searches the rows of a selection for text, from a place, forwards or backwards, wrapping around once."""
 
-    def __init__(self, selection: Selection, text: str, start: int, *, back: bool, show_secrets: bool) -> None:
-        """``start``: the place to begin after.  Capital letters count where the text has any."""
+    def __init__(self, selection: ShownRows, text: str, start: int, *, back: bool, show_secrets: bool) -> None:
+        """``start``: place before the first one to check.  A text with capital letters is case-sensitive."""
         self.selection = selection
         self.text = text
         self._exact = text != text.lower()
@@ -160,31 +160,36 @@ class Search:
         self._sought = sought if self._exact else _small(sought)
         self._back = back
         self._at = start
-        self._left = len(selection)
+        self._count = self._left = len(selection)
         self._show_secrets = show_secrets
-        self.found: int | None = None
-        """The place where it was found."""
+        self.match: int | None = None
+        """Place of the match."""
         self.wrapped = False
-        """Whether it continued from the other end."""
+        """Whether the search has wrapped around."""
         self._cut = 0
 
     @property
     def is_over(self) -> bool:
-        """Whether it was found, or is nowhere."""
-        return self.found is not None or self._left <= 0
+        """Whether the search is finished."""
+        return self.match is not None or self._left <= 0
+
+    @property
+    def share(self) -> float:
+        """Share of the rows that was searched."""
+        return 1 - self._left / self._count if self._count else 1.0
 
     @property
     def left_out(self) -> str:
-        """What the search could not look at, as the end of a sentence; empty if it looked at everything."""
+        """End of a sentence about texts that could not be searched, or empty."""
         return f"; limit: {counted(self._cut, 'compressed payload')} searched in part" if self._cut else ""
 
     def _note_cut(self) -> None:
         self._cut += 1
 
     def advance(self, until: Callable[[], bool]) -> None:
-        """Look on until it is found, or ``until`` says so."""
+        """Search until a match, or until ``until`` returns true."""
         index, selection = self.selection.index, self.selection
-        while self._left > 0 and self.found is None:
+        while self._left > 0 and self.match is None:
             count = len(selection)
             self._at += -1 if self._back else 1
             if not 0 <= self._at < count:
@@ -193,15 +198,15 @@ class Search:
             number = selection[self._at]
             row = index.rows[number]
             if row.kind in PACKETS and self._is_in(number, row):
-                self.found = self._at
+                self.match = self._at
             elif not self._left & 31 and until():
                 return
 
-    def _is_in(self, number: int, row: Row) -> bool:
+    def _is_in(self, number: int, row: IndexRow) -> bool:
         event = self.selection.index.event(number, row, whole=False)
         if not any(self._holds(text) for text in searched(event, self._note_cut)):
             return False
-        # What is hidden is not found either.
+        # Hidden text cannot be found.
         shown = as_shown(event, show_secrets=self._show_secrets)
         return shown is event or any(self._holds(text) for text in searched(shown))
 
@@ -210,7 +215,7 @@ class Search:
 
 
 def _small(text: bytes) -> bytes:
-    """Bytes in small letters, as far as they are text."""
+    """Bytes with text in lower case."""
     if text.isascii():
         return text.lower()
     return text.decode("utf-8", "surrogateescape").lower().encode("utf-8", "surrogateescape")

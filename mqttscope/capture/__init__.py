@@ -3,10 +3,10 @@
 =======  ==============================================================================
 capture  a capture file or a live source
 frame    one captured link-layer record
-notice   what a capture says beside its frames: an error, drops, secrets for decryption
+notice   information in a capture beside its frames: an error, drops, secrets for decryption
 =======  ==============================================================================
 
-``files`` finds captures and opens them, ``read`` tells them apart and continues in those that were read before,
+``files`` finds and opens captures, ``read`` detects their format and resumes a capture that was read before,
 ``compressed`` uncompresses them, ``pcap`` and ``pcapng`` read the two formats, ``write`` writes pcapng.
 """
 

@@ -1,9 +1,9 @@
-"""The bytes of a capture, uncompressed: plain, gzip, zstd or lz4, recognised by magic and never by name.
+"""Uncompressed bytes of a capture that is plain, gzip, zstd or lz4; the magic number decides, never the name.
 
-Everything streams.  gzip output is asked for in bounded pieces; zstd and lz4 are fed block by block, so one step can
-give at most one block (128 KiB and 4 MiB by specification) however hard the input was compressed.  Damage never costs
-what lies before it: a gzip step that fails is repeated byte by byte from a copy of the state before it, and with zstd
-and lz4 reading stops in front of the damaged block.
+Everything streams.  gzip output is requested in bounded pieces; zstd and lz4 are fed block by block, so one step yields
+at most one block (128 KiB and 4 MiB by specification), whatever the compression ratio.  All data before damage is
+returned: a gzip step that fails is repeated byte by byte from a copy of the state before it, and with zstd and lz4
+reading stops in front of the damaged block.
 
 Formats: RFC 1952 (gzip), RFC 8878 (zstd), https://github.com/lz4/lz4/blob/dev/doc/lz4_Frame_format.md (lz4 frame).
 """
@@ -16,13 +16,14 @@ from contextlib import suppress
 from typing import BinaryIO, Final
 
 from mqttscope.errors import MqttscopeError
+from mqttscope.installation import package_command
 
 CHUNK_SIZE: Final = 1 << 16
-"""How many bytes are read, and uncompressed, at a time; more would not stay in the processor's nearer caches."""
+"""Bytes read, and uncompressed, at a time; larger chunks do not fit in the processor's nearer caches."""
 COMPRESSED_CHUNK_SIZE: Final = 1 << 16
-"""How many compressed bytes are read at a time, at most."""
+"""Maximum number of compressed bytes read at a time."""
 LZ4_BLOCK_LIMIT: Final = 4 << 20
-"""Largest lz4 block, by specification; no step gives more."""
+"""Maximum size of an lz4 block, by specification."""
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
@@ -32,25 +33,25 @@ _ZSTD_RLE_BLOCK: Final = 1
 
 
 class DamagedError(MqttscopeError):
-    """Compressed data cannot be read any further; the text says why.  Never leaves this package."""
+    """Compressed data cannot be read further; the message gives the reason.  Never leaves this package."""
 
 
 class ByteSource:
     """Reads the uncompressed bytes of one capture from an open binary file, which need not be seekable.
 
-    ``file``: where the bytes come from; it stays open.
-    ``chunk_size``: how many bytes are read at a time.  Pipes give what they have, so a live capture is not held back.
-    ``plain``: whatever the bytes begin with, they are not compressed: they are from the middle of a capture.
+    ``file``: source of the bytes; it stays open.
+    ``chunk_size``: bytes read at a time.  A pipe returns what it has, so a live capture is not delayed.
+    ``plain``: do not check for compression; the bytes are from the middle of a capture.
     """
 
     def __init__(self, file: BinaryIO, *, chunk_size: int = CHUNK_SIZE, plain: bool = False) -> None:
         self.fault: str | None = None
-        """Why the bytes ended early, or ``None``."""
+        """Reason why the bytes ended early, or ``None``."""
         self._chunks = _chunks(file, chunk_size) if plain else _uncompressed(file, chunk_size)
         self._given_back = b""
 
     def fill(self, rest: bytes, need: int) -> bytes:
-        """``rest`` followed by what comes next: at least ``need`` bytes in all, fewer only at the end of the data."""
+        """``rest`` followed by the next bytes: at least ``need`` bytes in all, fewer only at the end of the data."""
         have = len(rest)
         parts = [rest]
         while have < need and self.fault is None:
@@ -70,7 +71,7 @@ class ByteSource:
         return b"".join(parts)
 
     def skip(self, size: int) -> None:
-        """Pass over the next ``size`` bytes; over all that come when there are fewer."""
+        """Skip the next ``size`` bytes, or all remaining bytes if there are fewer."""
         while size > 0 and (piece := self.fill(b"", 1)):
             self.give_back(piece[size:])
             size -= len(piece)
@@ -116,7 +117,7 @@ class _Input:
         self._position = 0
 
     def peek(self, size: int) -> bytes:
-        """The next ``size`` bytes without taking them; fewer at the end."""
+        """Return the next ``size`` bytes without consuming them; fewer at the end."""
         have = len(self._buffer) - self._position
         if have < size:
             parts = [self._buffer[self._position :]]
@@ -128,7 +129,7 @@ class _Input:
         return self._buffer[self._position : self._position + size]
 
     def take(self, size: int, what: str) -> bytes:
-        """The next ``size`` bytes; :class:`DamagedError` when the data ends before."""
+        """Consume the next ``size`` bytes; :class:`DamagedError` if the data ends before."""
         data = self.peek(size)
         if len(data) < size:
             raise DamagedError(f"is truncated: the {what} data end early")
@@ -136,19 +137,19 @@ class _Input:
         return data
 
     def some(self, limit: int = COMPRESSED_CHUNK_SIZE) -> bytes:
-        """Whatever is at hand, at least one byte and at most ``limit``; empty at the end."""
+        """Consume the bytes that are available, at least one and at most ``limit``; empty at the end."""
         self.peek(1)
         data = self._buffer[self._position : self._position + limit]
         self._position += len(data)
         return data
 
     def give_back(self, size: int) -> None:
-        """Take back the last ``size`` bytes of what :meth:`some` gave last."""
+        """Put back the last ``size`` bytes that :meth:`some` returned last."""
         self._position -= size
 
 
 def _members(source: _Input, chunk_size: int) -> Iterator[bytes]:
-    """All gzip members, or zstd or lz4 frames, one after the other; skippable frames carry nothing."""
+    """Content of all gzip members, zstd frames and lz4 frames, in order; skippable frames are empty."""
     while head := source.peek(4):
         if head[:2] == _GZIP:
             yield from _gzip_member(source, chunk_size)
@@ -177,7 +178,7 @@ def _skip_frame(source: _Input) -> None:
 
 
 def _skip_zero_padding(source: _Input) -> bool:
-    """Skip zeros up to the end, which tapes and some loggers leave behind a gzip member; ``False`` when data follow."""
+    """Skip the zeros that tapes and some loggers append to a gzip member; ``False`` if other data follow."""
     while data := source.some():
         if data.strip(b"\0"):
             return False
@@ -187,11 +188,11 @@ def _skip_zero_padding(source: _Input) -> bool:
 def _gzip_member(source: _Input, chunk_size: int) -> Iterator[bytes]:
     member = zlib.decompressobj(_GZIP_WBITS)
     data = b""
-    # Growing steps: what a step took beyond the end of its member is copied, and there may be very many small members.
+    # Steps grow: bytes read beyond the end of a member are copied, and a file may have very many small members.
     step = 1 << 10
     full = False
     while not member.eof:
-        if not data and not full:  # after a full piece there may be more of what was taken already
+        if not data and not full:  # after a full piece the decompressor may still hold output
             data = source.some(step)
             step = min(step * 2, COMPRESSED_CHUNK_SIZE)
             if not data:
@@ -209,10 +210,10 @@ def _gzip_member(source: _Input, chunk_size: int) -> Iterator[bytes]:
 
 
 def _gzip_up_to_damage(member: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    # One byte in, one byte out: a call that fails keeps what it had got out before.
+    # One byte in, one byte out: a call that fails discards its own output only.
     output = bytearray()
     with suppress(zlib.error):
-        for at in range(-1, len(data)):  # at first nothing new: the last step may have stopped at its limit
+        for at in range(-1, len(data)):  # the first round adds no input: the last step may have reached its limit
             byte = data[at : at + 1] if at >= 0 else b""
             while piece := member.decompress(byte, 1):
                 output += piece
@@ -221,12 +222,19 @@ def _gzip_up_to_damage(member: zlib._Decompress, data: bytes) -> Iterator[bytes]
         yield bytes(output)
 
 
+def _no_package(compression: str, package: str) -> str:
+    return f"is compressed with {compression}, and {package} is not installed ({package_command(package)})"
+
+
 def _zlib_reason(error: zlib.error) -> str:
     return f"the gzip data do not uncompress ({str(error).rpartition(': ')[2]})"
 
 
 def _zstd_frame(source: _Input) -> Iterator[bytes]:
-    import zstandard
+    try:
+        import zstandard
+    except ImportError:
+        raise DamagedError(_no_package("zstd", "zstandard")) from None
 
     # The longest frame header has 18 bytes (RFC 8878 section 3.1.1.1).
     head = source.peek(18)
@@ -254,7 +262,10 @@ def _zstd_frame(source: _Input) -> Iterator[bytes]:
 
 
 def _lz4_frame(source: _Input) -> Iterator[bytes]:
-    import lz4.frame
+    try:
+        import lz4.frame
+    except ImportError:
+        raise DamagedError(_no_package("lz4", "lz4")) from None
 
     frame = lz4.frame.LZ4FrameDecompressor()
     flags = source.peek(5)[4:]
@@ -275,7 +286,7 @@ def _lz4_frame(source: _Input) -> Iterator[bytes]:
             if size > LZ4_BLOCK_LIMIT:
                 raise DamagedError(f"is damaged: an lz4 block claims {size} bytes")
             block = source.take(size + (4 if has_block_checksum else 0), "lz4")
-            # Without a length the decompressor keeps back what does not fit into its first guess.
+            # Without ``max_length`` the decompressor withholds output beyond its first guess.
             if output := frame.decompress(block_header + block, max_length=LZ4_BLOCK_LIMIT):
                 yield output
     except (RuntimeError, EOFError) as error:

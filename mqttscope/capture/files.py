@@ -1,9 +1,9 @@
 """Finding and opening captures: files, directories, glob patterns and standard input, several of them in time order.
 
-What is wrong with a source is a :class:`CaptureError` among the frames; nothing here raises on what it finds on disk.
+A fault of a source is yielded as a :class:`CaptureError` among the frames; nothing here raises because of a file.
 
-What is named by itself is not looked at: whoever opens it says what is wrong.  What is found is, so that nothing is
-waited for (a pipe without a writer) and nothing is passed over that is called a capture.
+A source that the user names is not checked: opening it reports its fault.  Files found in directories and by patterns
+are checked first, so that nothing blocks on a pipe without a writer, and every file named like a capture is reported.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.secrets.addresses import public_name
 
 STDIN = "-"
-"""The source that stands for standard input."""
-NOT_REGULAR = "is no regular file"
-"""What is said of a pipe or a device that was found, or that would have to be read more than once."""
+"""Name of the source for standard input."""
+NOT_REGULAR = "is not a regular file"
+"""Fault of a pipe or device that a search found, or that has to be read more than once."""
 MISSING = "does not exist"
 NO_MATCH = "matches no file"
 NO_CAPTURES = "is a directory without captures"
 NOTHING_THERE = (MISSING, NO_MATCH, NO_CAPTURES)
-"""What is said of sources that stand for no capture."""
+"""Faults of sources that match no capture."""
 SINCE = " since it was found"
-"""What is said of a capture that cannot be read any more, or would be another one, ends with this."""
+"""End of the message about a capture that has disappeared or been replaced."""
 REPLACED = f"is another file{SINCE}"
-_DANGLING = "is a link to what does not exist"
+_DANGLING = "is a link to a file that does not exist"
 _SNIFF_SIZE = 1 << 12
 _CAPTURE_NAME = re.compile(
     r"\.(?:pcap|pcapng|ntar)(?:[-_.\d]*\d)?(?:\.(?:gz|zst|zstd|lz4|bz2|xz|zip|7z))?(?:[-_.\d]*\d)?\Z", re.IGNORECASE
 )
-"""How captures are called, those that are rotated (``x.pcap1``, ``x.pcap_00001``, ``x.pcap.gz.1``) and compressed ones,
-too; also with what is not read, so that it is said."""
+"""Names of captures, also rotated (``x.pcap1``, ``x.pcap_00001``, ``x.pcap.gz.1``) and compressed ones; unsupported
+compressions are included so that an error reports them."""
 
 _Item = Frame | CaptureNotice
 
 
 @dataclass(slots=True)
-class Part:
-    """What is to be read of a file."""
+class CapturePortion:
+    """The portion of a capture file to read."""
 
     behind: int
-    """So many bytes were read before, uncompressed."""
+    """Number of uncompressed bytes that an earlier run has read."""
     size: int
-    """Offset in the file from which on nothing is read."""
+    """Offset in the file where reading stops."""
     begins: int
-    """`fingerprint.head_crc` of the file: another one is not read."""
+    """`fingerprint.head_crc` of the file; a file with another value is not read."""
     opener: Callable[[], BinaryIO] | None = None
-    """Opens it, seekable, where it is in a store; ``None``: it is a file of this machine, which has this name."""
+    """Opens an object in a store as a seekable file; ``None`` for a local file."""
     was_opened: bool = False
 
 
@@ -71,25 +71,25 @@ def open_capture(
     stdin: BinaryIO | None = None,
     chunk_size: int = CHUNK_SIZE,
     frame_limit: int = FRAME_LIMIT,
-    parts: Mapping[str, Part] | None = None,
+    parts: Mapping[str, CapturePortion] | None = None,
     direct: FrameSink | None = None,
     seen: Callable[[int], object] | None = None,
 ) -> Iterator[_Item]:
     """Frames and notices of all ``sources``, capture after capture.
 
-    A source is a file, ``-`` for standard input (``stdin``, by default the process's own), or what `expand`
-    finds captures in: a directory, or a glob pattern.  Several captures are read in the order of their first frames;
-    those without any frame come first.  Frames of different captures are never mixed: ``Frame.capture`` is the path as
-    given or expanded, and each capture numbers from 1.
+    A source is a file, ``-`` for standard input (``stdin``, by default the standard input of this process), or a
+    directory or glob pattern (see `expand`).  Captures are read in the order of their first frames, captures without
+    frames first.  Frames of different captures are never mixed: ``Frame.capture`` is the path as given or expanded,
+    and each capture numbers from 1.
 
-    A capture that cannot be read, or not to its end, gives one :class:`CaptureError` after its frames.
-    ``chunk_size``: bytes read at a time.  ``frame_limit``: longest frame believed, in bytes; longer ones are damage.
-    ``parts``: what is to be read of some files, by path; it notes which of them were opened and are what they were.
-    Those of a store are among ``sources`` under their names, which are not looked for on this machine.
-    ``direct`` is offered every frame before it is made; those that it takes do not come out here.  ``seen`` takes
-    the number of bytes each time that some were read; those of compressed files count as they lie there.
+    A capture that cannot be read to its end yields one :class:`CaptureError` after its frames.
+    ``chunk_size``: bytes read at a time.  ``frame_limit``: maximum frame length in bytes; longer frames are damage.
+    ``parts``: portions to read of some captures, by path; ``was_opened`` is set on each that is opened and unchanged.
+    Names of ``sources`` that ``parts`` opens in a store are not searched on this machine.
+    ``direct`` is offered every frame before a `Frame` is built; frames that it takes are not yielded.  ``seen`` is
+    called with the number of bytes of each read; bytes of compressed files count compressed.
 
-    One path in place of a list is a `TypeError`: each of its characters would be the name of a capture.
+    A single path in place of a list is a `TypeError`: each of its characters would be the name of a capture.
     """
     if isinstance(sources, str | bytes | os.PathLike):
         message = f"open_capture takes a list of captures, as open_capture([{sources!r}])"
@@ -102,7 +102,7 @@ def _opened(
     stdin: BinaryIO | None,
     chunk_size: int,
     frame_limit: int,
-    parts: Mapping[str, Part] | None,
+    parts: Mapping[str, CapturePortion] | None,
     direct: FrameSink | None,
     seen: Callable[[int], object] | None,
 ) -> Iterator[_Item]:
@@ -118,13 +118,13 @@ def _opened(
         yield from capture.read(chunk_size, direct)
 
 
-def in_stores(parts: Mapping[str, Part] | None) -> frozenset[str]:
-    """Names of the captures that are in stores: they stand for nothing else."""
-    return frozenset(name for name, one in (parts or {}).items() if one.opener is not None)
+def in_stores(parts: Mapping[str, CapturePortion] | None) -> frozenset[str]:
+    """Names of the captures that are in stores; these names are not expanded."""
+    return frozenset(name for name, portion in (parts or {}).items() if portion.opener is not None)
 
 
 def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[str]]) -> bool:
-    """Whether a file is one of those that ``sources`` stand for, under whatever name."""
+    """Whether ``sources`` include a file, under any of its names."""
     for capture in _captures_of(sources, None, CHUNK_SIZE, FRAME_LIMIT):
         try:
             if capture.name != STDIN and os.path.samefile(capture.name, path):
@@ -135,26 +135,26 @@ def is_source(path: str | os.PathLike[str], sources: Sequence[str | os.PathLike[
 
 
 def find_captures(sources: Sequence[str | os.PathLike[str]]) -> list[str | CaptureError]:
-    """The paths that ``sources`` stand for, as for `open_capture` but not ordered yet; an error for one without any."""
-    found: list[str | CaptureError] = []
+    """Paths of the captures in ``sources``, unordered; an error for a source without captures."""
+    captures: list[str | CaptureError] = []
     for capture in _captures_of(sources, None, CHUNK_SIZE, FRAME_LIMIT):
         if capture.name == STDIN:
-            found.append(CaptureError(STDIN, "is standard input, which only one process can read"))
+            captures.append(CaptureError(STDIN, "is standard input, which only one process can read"))
         elif capture.items is None:
-            found.append(capture.name)
+            captures.append(capture.name)
         else:
-            found += [item for item in capture.items if isinstance(item, CaptureError)]
-    return found
+            captures += [item for item in capture.items if isinstance(item, CaptureError)]
+    return captures
 
 
 class _CountedFile:
-    """A file that tells how much of it was read."""
+    """A file that reports the number of bytes of each read."""
 
     def __init__(self, file: BinaryIO, seen: Callable[[int], object]) -> None:
         self._file = file
         self._seen = seen
         if hasattr(file, "read1"):
-            # Whoever reads what is there does so where the file can.
+            # Callers use ``read1`` only if the file has it.
             self.read1 = self._read1
 
     def read(self, size: int = -1, /) -> bytes:
@@ -173,18 +173,18 @@ class _CountedFile:
 
 @dataclass(slots=True)
 class _Capture:
-    """One capture to be read."""
+    """One capture to read."""
 
     name: str
     frame_limit: int
     items: Iterable[_Item] | None = None
-    """What it gives, when it cannot be opened a second time."""
+    """Frames and notices of a capture that cannot be opened a second time."""
     first_ns: float = NO_FRAME
-    """Time of the first frame, once known."""
-    part: Part | None = None
-    """What is to be read, where that is not all of it."""
+    """Time of the first frame, if known."""
+    part: CapturePortion | None = None
+    """The portion to read; ``None`` for all."""
     seen: Callable[[int], object] | None = None
-    """Told how many bytes were read."""
+    """Called with the number of bytes of each read."""
 
     def peek(self) -> None:
         """Read up to the first frame."""
@@ -234,7 +234,7 @@ class _Capture:
         return open(self.name, "rb", buffering=0)
 
     def _limited(self, file: BinaryIO) -> tuple[BinaryIO, int]:
-        """What is read of an open file, and how much of it was read before."""
+        """The readable portion of an open file, and the number of bytes to skip in it."""
         part = self.part
         if self.seen is not None:
             file = cast(BinaryIO, _CountedFile(file, self.seen))
@@ -250,11 +250,11 @@ def _captures_of(
     seen: Callable[[int], object] | None = None,
     stored: Collection[str] = (),
 ) -> Iterator[_Capture]:
-    """The captures that ``sources`` stand for.  What a glob or a directory finds again is not read again.
+    """The captures in ``sources``.  A capture that a glob or a directory finds again is not repeated.
 
-    ``stored``: those of them that are in stores.
+    ``stored``: names of sources that are in stores.
     """
-    taken = {identity(os.fspath(source)) for source in sources if source != STDIN and source not in stored}
+    listed = {identity(os.fspath(source)) for source in sources if source != STDIN and source not in stored}
     stdin_taken = False
     for source in sources:
         path = os.fspath(source)
@@ -267,19 +267,19 @@ def _captures_of(
             stdin_taken = True
             yield _Capture(STDIN, frame_limit, items)
             continue
-        found = None if path in stored else expand(path)
-        if found is None:
+        expanded = None if path in stored else expand(path)
+        if expanded is None:
             yield _Capture(path, frame_limit)
             continue
-        for one in found:
-            name = one.capture if isinstance(one, CaptureError) else one
-            known = identity(name)
-            if name == path or known not in taken:
-                if isinstance(one, CaptureError):
-                    yield _Capture(name, frame_limit, iter((replace(one, capture=public_name(name)),)))
+        for path_or_error in expanded:
+            name = path_or_error.capture if isinstance(path_or_error, CaptureError) else path_or_error
+            name_identity = identity(name)
+            if name == path or name_identity not in listed:
+                if isinstance(path_or_error, CaptureError):
+                    yield _Capture(name, frame_limit, iter((replace(path_or_error, capture=public_name(name)),)))
                 else:
                     yield _Capture(name, frame_limit)
-            taken.add(known)
+            listed.add(name_identity)
 
 
 def _read_stdin(
@@ -304,51 +304,50 @@ def _is_regular(path: str) -> bool:
 
 
 def expand(source: str) -> list[str | CaptureError] | None:
-    """The captures that a directory or a glob pattern stands for, by name, links last; ``None`` for anything else.
+    """Captures in a directory or matching a glob pattern, by name, links last; ``None`` for any other source.
 
-    Directories: all captures directly in them, told by their content, and what is named like one.  Glob patterns
-    (``**`` descends) count where no such path exists.  An error stands for what cannot be read, and for a source
-    without any capture.
+    In a directory, these are the files with the content or the name of a capture.  A path that exists is not a glob
+    pattern (``**`` descends).  Errors report files that cannot be read, and a source without captures.
     """
-    found: list[str | CaptureError]
+    captures: list[str | CaptureError]
     if os.path.isdir(source):
         try:
             names = os.listdir(source)
-            # Who may list a directory may still be kept from entering it.
+            # Permission to list a directory does not imply permission to enter it.
             os.stat(os.path.join(source, os.curdir))
         except OSError as error:
             return [CaptureError(source, why_not_opened(error))]
-        found = [one for name in links_last(source, names) if (one := _in_directory(name)) is not None]
-        return found or [CaptureError(source, NO_CAPTURES)]
+        captures = [capture for name in links_last(source, names) if (capture := _in_directory(name)) is not None]
+        return captures or [CaptureError(source, NO_CAPTURES)]
     if os.path.lexists(source) or not glob.has_magic(source):
         return None
     paths = [path for path in glob.glob(source, recursive=True) if not os.path.isdir(path)]
-    found = [path if (why := fault(path)) is None else CaptureError(path, why) for path in links_last("", paths)]
-    return [*denied(source), *found] or [CaptureError(source, NO_MATCH)]
+    captures = [path if (why := fault(path)) is None else CaptureError(path, why) for path in links_last("", paths)]
+    return [*denied(source), *captures] or [CaptureError(source, NO_MATCH)]
 
 
 def links_last(directory: str, names: list[str]) -> list[str]:
-    """Paths in a directory in the order of their names; links last, so that what they lead to has its own name."""
+    """Paths in a directory, ordered by name; links last, so that a linked file is listed under its own name."""
     paths = sorted(os.path.join(directory, name) for name in names)
     return sorted(paths, key=os.path.islink)
 
 
 def identity(path: str) -> object:
-    """Which file a path leads to, by whatever name; a link that leads nowhere is a file of its own."""
-    for look in (os.stat, os.lstat):
+    """Identity of the file at a path, equal for all its names; a dangling link is a file of its own."""
+    for stat_call in (os.stat, os.lstat):
         try:
-            told = look(path)
+            status = stat_call(path)
         except OSError:
             continue
         except ValueError:
-            return path  # no path at all
-        if told.st_ino:
-            return told.st_dev, told.st_ino
+            return path  # not a valid path
+        if status.st_ino:
+            return status.st_dev, status.st_ino
     return os.path.realpath(path)
 
 
 def fault(path: str) -> str | None:
-    """What keeps a path that was found from being read; ``None`` for a regular file, which opening may still refuse."""
+    """Reason why a path cannot be read; ``None`` for a regular file, although opening it may still fail."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
@@ -357,20 +356,24 @@ def fault(path: str) -> str | None:
 
 
 def is_named_like_capture(path: str) -> bool:
-    """Whether a file of this name is to be read as a capture, so that it is said where it is none, or empty."""
+    """Whether a file has the name of a capture; it is then read, so that an error reports invalid content."""
     return _CAPTURE_NAME.search(path) is not None
 
 
 def looks_like_capture(file: BinaryIO) -> bool:
-    """Whether a file begins like a capture, compressed or not; `OSError` where it cannot be read at all."""
+    """Whether a file begins like a capture, compressed or not; `OSError` if it cannot be read.
+
+    Compressed data that cannot be read may be a capture, so that reading the file reports the fault.
+    """
     file.read(1)
     file.seek(0)
-    head = ByteSource(file, chunk_size=_SNIFF_SIZE).fill(b"", 4)
-    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
+    source = ByteSource(file, chunk_size=_SNIFF_SIZE)
+    head = source.fill(b"", 4)
+    return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC or (len(head) < 4 and source.fault is not None)
 
 
 def why_not_opened(error: OSError | ValueError, path: str = "") -> str:
-    """What to say of a capture that cannot be opened; ``path``: its own, where it is local."""
+    """Message about a capture that cannot be opened; ``path``: path of a local capture."""
     if isinstance(error, FileNotFoundError):
         return _DANGLING if path and os.path.islink(path) else MISSING
     reason = error.strerror if isinstance(error, OSError) else None
@@ -378,8 +381,8 @@ def why_not_opened(error: OSError | ValueError, path: str = "") -> str:
 
 
 def denied(pattern: str) -> list[CaptureError]:
-    """The directories on the way of a glob pattern that it cannot look into, each with why: it passes them over."""
-    found: dict[str, CaptureError] = {}
+    """Errors for the directories that a glob pattern skips for lack of permission."""
+    errors: dict[str, CaptureError] = {}
     head, last = os.path.split(pattern)
     while last:
         for directory in [head] if not glob.has_magic(head) else glob.glob(head, recursive=True):
@@ -390,15 +393,15 @@ def denied(pattern: str) -> list[CaptureError]:
                     os.scandir(directory or os.curdir).close()
                 os.stat(os.path.join(directory, os.curdir))
             except PermissionError as error:
-                found.setdefault(directory, CaptureError(directory or os.curdir, why_not_opened(error)))
+                errors.setdefault(directory, CaptureError(directory or os.curdir, why_not_opened(error)))
             except (OSError, ValueError):
                 continue  # gone meanwhile
         head, last = os.path.split(head)
-    return sorted(found.values(), key=lambda one: one.capture)
+    return sorted(errors.values(), key=lambda error: error.capture)
 
 
 def _in_directory(path: str) -> str | CaptureError | None:
-    """A file that is called or begins like a capture, or cannot be read; what is wrong with what is called one."""
+    """A file with the name or content of a capture, or its fault; ``None`` for any other file."""
     why = fault(path)
     if why is not None:
         return CaptureError(path, why) if is_named_like_capture(path) and not os.path.isdir(path) else None
@@ -408,4 +411,4 @@ def _in_directory(path: str) -> str | CaptureError | None:
         with open(path, "rb", buffering=0) as file:
             return path if looks_like_capture(file) else None
     except OSError:
-        return path  # so that reading it says why
+        return path  # so that reading it reports the reason

@@ -1,9 +1,9 @@
-"""Which capture a file is: by its complete content, by its beginning, or by the ends of what was read of it.
+"""Identity of a capture: by its complete content, by its beginning, or by both ends of the part already read.
 
-A `Fingerprint` names a capture by the SHA-256 of its uncompressed content, so renaming or compressing it does not cause
-a second read.  A capture whose content is a prefix of another one (a partial copy, a file still being compressed) is
-found too (`find_prefixes`), and how much of one was read when it was shorter (`resume_offset`).  `head_crc` and
-`ends_crc` are cheap: they tell whether the file of a name is still the one that it was.
+A `Fingerprint` identifies a capture by the SHA-256 of its uncompressed content, so a renamed or compressed capture is
+not read again.  `find_prefixes` finds captures that are a prefix of another one (a partial copy, a file still
+being compressed); `resume_offset` returns how much of a capture was read when it was shorter.  `head_crc` and
+`ends_crc` are cheap checks that a path still has the same file.
 """
 
 from __future__ import annotations
@@ -21,76 +21,76 @@ from mqttscope.capture.compressed import ByteSource, is_compressed
 from mqttscope.capture.read import NO_FRAME, BoundedFile, first_after
 
 HEAD_BYTES = 4096
-"""Captures that differ in so many bytes at their beginnings need not be compared: times of frames are in there."""
+"""Captures with different first bytes are not compared further; the times of frames are among these bytes."""
 CRC_BYTES = 1 << 12
 CHECK_BYTES = 512
-"""So many bytes at the beginning and before the position tell whether a capture is still the same."""
+"""Bytes compared at the beginning, and before the read position, to detect a replaced capture."""
 _PIECE = 1 << 20
 
 
 @dataclass(slots=True, frozen=True)
 class Fingerprint:
-    """What a capture holds, uncompressed, as far as it can be read."""
+    """Digest and size of the uncompressed content of a capture, up to damage."""
 
     digest: str
-    """SHA-256, in hexadecimal digits: it is what names a capture; of damaged compressed data, of these themselves."""
+    """SHA-256 in hexadecimal digits, the identity of a capture; for damaged compressed data, of the compressed data."""
     readable: str
-    """SHA-256 of what can be read."""
+    """SHA-256 of the readable bytes."""
     size: int
-    """Bytes that can be read."""
+    """Number of readable bytes."""
     head: int
-    """CRC-32 of the first `HEAD_BYTES` of them."""
+    """CRC-32 of the first `HEAD_BYTES` readable bytes."""
     known: int = 0
-    """So many at the beginning are all of another one that is known; 0: there is none."""
+    """Size of a known capture that is a prefix of this one, or 0."""
 
     @property
-    def begins(self) -> dict[str, list[int]]:
-        """What has to be known of it, to find others that begin with it (`Known.of`)."""
+    def manifest_entry(self) -> dict[str, list[int]]:
+        """Entry of the manifest; `KnownFingerprints` uses it to find captures that continue this one."""
         return {self.readable: [self.size, self.head]}
 
 
 @dataclass(slots=True, frozen=True)
 class KnownFingerprints:
-    """Contents that are known: those of which others may be the continuation."""
+    """Fingerprints of earlier captures, which a new capture may continue."""
 
     by_head: Mapping[tuple[int, int], Mapping[int, Collection[str]]] = field(default_factory=dict)
-    """Digests by length, by how many bytes of the beginning are compared and their CRC-32."""
+    """Digests by length, grouped by the number of compared bytes at the beginning and their CRC-32."""
     names: frozenset[str] = frozenset()
-    """Digests of captures that are known as they are."""
+    """Digests of complete captures."""
 
     @classmethod
-    def of(cls, begins: Mapping[str, Sequence[int]], names: Iterable[str] = ()) -> KnownFingerprints:
-        """Those of which this is known (`Content.begins`), and of which only the digest is."""
-        found: dict[tuple[int, int], dict[int, set[str]]] = {}
+    def from_manifest(cls, begins: Mapping[str, Sequence[int]], names: Iterable[str] = ()) -> KnownFingerprints:
+        """Create from manifest entries (`Fingerprint.manifest_entry`) and the digests of complete captures."""
+        by_head: dict[tuple[int, int], dict[int, set[str]]] = {}
         for digest, (size, head) in begins.items():
             if size:
-                found.setdefault((min(size, HEAD_BYTES), head), {}).setdefault(size, set()).add(digest)
-        return cls(found, frozenset(names))
+                by_head.setdefault((min(size, HEAD_BYTES), head), {}).setdefault(size, set()).add(digest)
+        return cls(by_head, frozenset(names))
 
     def may_begin(self, content: Fingerprint) -> bool:
-        """Whether another content may begin with one of these."""
+        """Whether a capture may begin with the content of a known one."""
         is_alike = (HEAD_BYTES, content.head) in self.by_head or any(size < HEAD_BYTES for size, _ in self.by_head)
         return is_alike and content.digest not in self.names
 
     def like(self, head: bytes) -> dict[int, set[str]]:
-        """Digests, by length, of those that begin as a capture whose first `HEAD_BYTES` these are."""
-        found: dict[int, set[str]] = {}
+        """Digests, by length, of known captures that agree with ``head``, the first `HEAD_BYTES` of a capture."""
+        by_length: dict[int, set[str]] = {}
         for compared in {compared for compared, _ in self.by_head if compared <= len(head)}:
             for size, digests in self.by_head.get((compared, zlib.crc32(head[:compared])), {}).items():
-                found.setdefault(size, set()).update(digests)
-        return found
+                by_length.setdefault(size, set()).update(digests)
+        return by_length
 
 
 def fingerprint_of(file: BinaryIO, known: KnownFingerprints | None = None) -> Fingerprint:
-    """The content of a capture that is open, at its beginning.
+    """The fingerprint of an open capture; reads its complete content.
 
-    A capture is the same when a tool has rotated and compressed it.  Head and tail alone would not tell: captures of
-    one device begin alike, and one whose middle was damaged on the way ends alike.
+    It is unchanged when a tool rotates and compresses the capture.  Head and tail do not suffice: captures of one
+    device begin alike, and a capture that was damaged in the middle ends like the intact one.
     """
     known = known or KnownFingerprints()
-    found = _content_of(file, KnownFingerprints())
-    # Mostly that is all: only what is new and begins as another one is read again, and compared.
-    return _content_of(file, known) if known.may_begin(found) else found
+    fingerprint = _content_of(file, KnownFingerprints())
+    # A second read, to compare, is needed only for a new capture that begins like a known one.
+    return _content_of(file, known) if known.may_begin(fingerprint) else fingerprint
 
 
 def _content_of(file: BinaryIO, known: KnownFingerprints) -> Fingerprint:
@@ -100,23 +100,23 @@ def _content_of(file: BinaryIO, known: KnownFingerprints) -> Fingerprint:
     if not is_compressed(head):
         return _content(_pieces(file), known)
     source = ByteSource(file)
-    found = _content(_filled(source), known)
+    fingerprint = _content(_filled(source), known)
     if source.fault is None:
-        return found
+        return fingerprint
     file.seek(0)
-    return replace(found, digest=_content(_pieces(file), KnownFingerprints()).digest)
+    return replace(fingerprint, digest=_content(_pieces(file), KnownFingerprints()).digest)
 
 
 def fingerprint_at(path: str | os.PathLike[str], size: int | None = None) -> Fingerprint:
-    """The same of the first ``size`` bytes of a file.  Raises `OSError`."""
+    """The fingerprint of the first ``size`` bytes of a file.  Raises `OSError`."""
     with open(path, "rb", buffering=0) as file:
         return fingerprint_of(file if size is None else cast(BinaryIO, BoundedFile(file, size)))
 
 
 def resume_offset(file: BinaryIO, content: Fingerprint) -> tuple[int, float]:
-    """How many bytes of a capture were read when it was shorter, and the time of the first frame after them.
+    """Number of bytes of a capture that were read when it was shorter, and the time of the first frame after them.
 
-    0 and `NO_FRAME` where it was not, or had no frame then: all captures of one tool begin alike.
+    0 and `NO_FRAME` if it was not read, or had no frame then: all captures of one tool begin alike.
     """
     if content.known in (0, content.size):
         return content.known, NO_FRAME
@@ -126,21 +126,21 @@ def resume_offset(file: BinaryIO, content: Fingerprint) -> tuple[int, float]:
 
 @dataclass(slots=True)
 class LongerCaptures:
-    """Captures that others may be the beginning of: a copy that is not whole, one that is just being compressed."""
+    """Captures that may continue others: a partial copy, or a file still being compressed, begins like the full one."""
 
     _by_head: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
 
     def add(self, size: int, head: int, name: str) -> None:
-        """Know one more; ``size`` and ``head`` as in `Content`, ``name``: how it is opened."""
+        """Add a capture; ``size`` and ``head`` as in `Fingerprint`, ``name``: name to open."""
         self._by_head.setdefault(head, []).append((size, name))
 
-    def holds(self, one: Fingerprint, opened: Callable[[str], BinaryIO]) -> bool:
-        """Whether one of those that are longer begins with a content, as far as it can be opened."""
-        wanted = KnownFingerprints({(HEAD_BYTES, one.head): {one.size: {one.readable}}})
-        for size, name in self._by_head.get(one.head, ()) if one.size >= HEAD_BYTES else ():
-            if size > one.size:
+    def holds(self, fingerprint: Fingerprint, opened: Callable[[str], BinaryIO]) -> bool:
+        """Whether a longer capture begins with the content of this one; captures that do not open are skipped."""
+        wanted = KnownFingerprints({(HEAD_BYTES, fingerprint.head): {fingerprint.size: {fingerprint.readable}}})
+        for size, name in self._by_head.get(fingerprint.head, ()) if fingerprint.size >= HEAD_BYTES else ():
+            if size > fingerprint.size:
                 with suppress(OSError, ValueError), opened(name) as file:
-                    if _content_of(file, wanted).known == one.size:
+                    if _content_of(file, wanted).known == fingerprint.size:
                         return True
         return False
 
@@ -152,17 +152,17 @@ def find_prefixes(
     captures: Mapping[str, str],
     opened: Callable[[str], BinaryIO],
 ) -> list[str]:
-    """Digests of new captures that are the beginning of another one, new or known: what they hold is read there.
+    """Digests of new captures that are a prefix of another capture, new or known; the longer one is read instead.
 
-    ``places``: what to open, of the new ones; ``begins`` and ``captures``: what the manifest says of the others.
+    ``places``: names to open, of new captures; ``begins`` and ``captures``: known captures, from the manifest.
     """
     longer = LongerCaptures()
     for digest, (size, head) in begins.items():
         if digest in captures:
             longer.add(size, head, captures[digest])
-    for digest, one in fresh.items():
-        longer.add(one.size, one.head, places[digest])
-    return [digest for digest, one in fresh.items() if longer.holds(one, opened)]
+    for digest, fingerprint in fresh.items():
+        longer.add(fingerprint.size, fingerprint.head, places[digest])
+    return [digest for digest, fingerprint in fresh.items() if longer.holds(fingerprint, opened)]
 
 
 def _content(pieces: Iterator[bytes], known: KnownFingerprints) -> Fingerprint:
@@ -174,17 +174,17 @@ def _content(pieces: Iterator[bytes], known: KnownFingerprints) -> Fingerprint:
     lengths = iter(sorted(alike))
     at = next(lengths, -1)
     for piece in chain((first,), pieces):
-        taken = 0
+        hashed = 0
         while 0 < at - size <= len(piece):
-            digest.update(memoryview(piece)[taken : at - size])
-            taken = at - size
+            digest.update(memoryview(piece)[hashed : at - size])
+            hashed = at - size
             if digest.copy().hexdigest() in alike[at]:
                 begun = at
             at = next(lengths, -1)
-        digest.update(memoryview(piece)[taken:])
+        digest.update(memoryview(piece)[hashed:])
         size += len(piece)
-    found = digest.hexdigest()
-    return Fingerprint(found, found, size, zlib.crc32(first[:HEAD_BYTES]), begun)
+    hexdigest = digest.hexdigest()
+    return Fingerprint(hexdigest, hexdigest, size, zlib.crc32(first[:HEAD_BYTES]), begun)
 
 
 def _filled(source: ByteSource) -> Iterator[bytes]:
@@ -198,23 +198,23 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 
 
 def head_crc(file: BinaryIO, size: int) -> int:
-    """CRC-32 of the first bytes of a file that is open, of ``size`` at most: whether it is still the same.
+    """CRC-32 of the first bytes, at most ``size``, of an open file; it shows whether the file was replaced.
 
-    Numbers of files would not do: some file systems give them again.
+    Inode numbers do not: some file systems reuse them.
     """
     file.seek(0)
-    found = zlib.crc32(file.read(min(size, CRC_BYTES)))
+    crc = zlib.crc32(file.read(min(size, CRC_BYTES)))
     file.seek(0)
-    return found
+    return crc
 
 
 def is_replaced(file: BinaryIO, size: int, begins: int) -> bool:
-    """Whether a file that is open is not the one that had ``size`` bytes and this `head_crc`, or has lost some."""
+    """Whether an open file has another `head_crc` than ``begins``, or fewer than ``size`` bytes."""
     return file.seek(0, os.SEEK_END) < size or head_crc(file, size) != begins
 
 
 def ends_crc(file: BinaryIO, position: int) -> tuple[int, int]:
-    """CRC-32 of the first and of the last bytes before a position: whether they are still the same."""
+    """CRC-32 of the first bytes, and of the last bytes before a position, to detect a replaced file."""
     file.seek(0)
     head = file.read(min(position, CHECK_BYTES))
     file.seek(max(0, position - CHECK_BYTES))

@@ -1,6 +1,6 @@
-"""Key logs of TLS sessions (format of NSS): read at once, or followed while programs write to them.
+"""Key logs of TLS sessions (NSS format): read at once, or followed while programs write to them.
 
-A log that is followed may not exist yet, may be replaced, cut off or removed, and its last line may be half written.
+A followed log may not exist yet; it may be replaced, truncated or removed, and its last line may be incomplete.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.system import at_once_flags
 
 MAX_SESSIONS = 10_000
-"""Sessions whose lines are kept of a log that is followed, about 1 kB each; the first to come are the first to go."""
+"""Maximum number of sessions kept from a followed log, about 1 kB each; the oldest is dropped first."""
 MAX_BACKLOG = 16 << 20
-"""Bytes that are read of what a log held before: as much as the lines of so many sessions take."""
+"""Maximum number of bytes read from an existing log: about the size of the lines of `MAX_SESSIONS` sessions."""
 MAX_LINE = 4_096
 MAX_OTHERS = 1_000
-"""Lines kept that name no client random (RSA)."""
+"""Maximum number of lines kept without a client random (RSA)."""
 _READ = 1 << 20
 _CHECKED = 256
-"""Bytes before the place of reading which are compared, to see that it is still the same log."""
+"""Bytes before the read position that are compared, to detect a replaced log."""
 
 _KEY_LINE = re.compile(
     rb"^(?:CLIENT|SERVER|RSA|EXPORTER|EARLY)[A-Z0-9_]* +(?:Session-ID:|Master-Key:)?[0-9a-fA-F]{16}", re.M
@@ -39,13 +39,13 @@ class BadKeysError(MqttscopeError):
 
 
 def read_keys(path: str) -> bytes:
-    """A key log file (NSS format), empty if it has comments alone; `BadKeysError` says why it cannot be one."""
+    """Content of a key log file (NSS format), empty if it has only comments; `BadKeysError` if it is not one."""
     try:
         data = Path(path).read_bytes()
     except (OSError, ValueError) as error:
         raise _bad(path, error) from None
     if not _KEY_LINE.search(data):
-        # OpenSSL writes a comment when a program opens the log.
+        # OpenSSL writes a comment as soon as a program opens the log.
         if any(line and not line.startswith(b"#") for line in map(bytes.strip, data.split(b"\n"))):
             raise _no_lines(path)
         return b""
@@ -55,7 +55,7 @@ def read_keys(path: str) -> bytes:
 class Keys:
     """The lines of key logs, by the client random of their session.
 
-    ``max_sessions`` and ``max_others``: the most that are kept, the latest ones.
+    ``max_sessions`` and ``max_others``: maximum numbers kept; the oldest are dropped.
     """
 
     def __init__(self, data: bytes = b"", *, max_sessions: int = sys.maxsize, max_others: int = sys.maxsize) -> None:
@@ -63,26 +63,26 @@ class Keys:
         self._sessions: dict[bytes, list[bytes]] = {}
         self._others: dict[bytes, None] = {}
         self._rest = b""
-        """The beginning of a line."""
+        """Beginning of an incomplete line."""
         self._skipping = False
-        """Whether the beginning of that line is missing, or it is too long."""
+        """Whether the beginning of this line is missing, or the line is too long."""
         self._strange = False
-        """Whether there was a line that is neither keys nor a comment."""
+        """Whether a line was neither a key nor a comment."""
         self.add(data)
 
     def add(self, data: bytes) -> bool:
-        """Add whole lines of a key log; returns whether there were keys."""
+        """Add complete lines of a key log; returns whether they contain keys."""
         return self._take(data + b"\n")
 
     def complete(self, random: bytes) -> bool:
-        """Whether all is there to decrypt both directions of the session with this client random."""
+        """Whether the keys suffice to decrypt both directions of the session with this client random."""
         lines = self._sessions.get(random, ())
         return any(line.startswith(b"CLIENT_RANDOM ") for line in lines) or all(
             any(line.startswith(label) for line in lines) for label in _BOTH_SIDES
         )
 
     def lines(self, random: bytes) -> bytes:
-        """The lines of a session and those that name none; empty where there are none that could serve it."""
+        """Key lines of a session, with the RSA lines, which may serve any session; empty if there are neither."""
         return b"".join((*self._sessions.get(random, ()), *self._others))
 
     def _take(self, data: bytes) -> bool:
@@ -102,12 +102,12 @@ class Keys:
         self._rest = rest
 
     def _line(self, line: bytes) -> bool:
-        found = _OF_SESSION.fullmatch(line)
-        if found is not None:
-            random = bytes.fromhex(found[2].decode())
+        match = _OF_SESSION.fullmatch(line)
+        if match is not None:
+            random = bytes.fromhex(match[2].decode())
             lines = self._sessions.setdefault(random, [])
             line = line.strip() + b"\n"
-            # Two programs may log the same session.
+            # Two programs may log one session.
             if line not in lines and len(lines) < 16:
                 lines.append(line)
             while len(self._sessions) > self._max_sessions:
@@ -125,24 +125,24 @@ class Keys:
 class KeyLog(Keys):
     """A key log that grows.
 
-    `BadKeysError` where ``path`` is what can never become one; it need not exist.
+    ``path`` may not exist yet; `BadKeysError` if it can never become a key log.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.exists = False
-        """Whether it was there when it was looked for last."""
+        """Whether the file existed at the last poll."""
         super().__init__(max_sessions=MAX_SESSIONS, max_others=MAX_OTHERS)
         self._file = -1
         self._offset = 0
         self._state: tuple[int, int, int, int] | None = None
-        """Device, inode, size and time of change when it was read last."""
+        """Device, inode, size and modification time at the last poll."""
         self._before = b""
-        """What lies before the place of reading."""
+        """Last bytes before the read position."""
         try:
             if not stat.S_ISREG(os.stat(path).st_mode):
                 raise BadKeysError(
-                    f"key log {path}: {'Is a directory' if os.path.isdir(path) else 'is no regular file'}"
+                    f"key log {path}: {'Is a directory' if os.path.isdir(path) else 'is not a regular file'}"
                 )
             os.close(os.open(path, os.O_RDONLY | at_once_flags()))
         except FileNotFoundError:
@@ -155,18 +155,18 @@ class KeyLog(Keys):
             raise _no_lines(path)
 
     def poll(self) -> bool:
-        """Read what was written since; returns whether there were keys."""
+        """Read newly written lines; returns whether they contain keys."""
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except (OSError, ValueError):
-            found = None
-        self.exists = found is not None
-        state = None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+            status = None
+        self.exists = status is not None
+        state = None if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         if state is not None and state == self._state:
             return False
         new = False
         if self._file >= 0 and (state is None or self._state is None or state[:2] != self._state[:2]):
-            # Another file has its name.  What was written to this one at last counts as well.
+            # Another file has this path now.  Read the last lines of the old file, too.
             new = self._read() | self._take(b"\n")
             self.close()
         self._state = state
@@ -184,7 +184,7 @@ class KeyLog(Keys):
         return self._read() | new
 
     def settle(self) -> None:
-        """Nothing came for long: a last line without end is one."""
+        """Treat a last line without line end as complete, because nothing followed for long."""
         if self._rest:
             rest, self._rest = self._rest, b""
             self._line(rest)

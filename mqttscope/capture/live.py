@@ -10,9 +10,9 @@ kernel earlier: `DropCounter` copies dumpcap's packet sockets (``pidfd_getfd``) 
 resets them, so the drops read here are missing from dumpcap's own sum, and the two are added.
 
 On the loopback interface a packet socket sees every frame twice, when it leaves and when it arrives, and libpcap
-discards the leaving one after it took its place in the ring.  The copy of the socket lets this program tell the kernel
-not to put it there (``PACKET_IGNORE_OUTGOING``).  A capture filter (``inbound and ...``) is no alternative: libpcap
-1.10 itself applies the filter to the first block of frames, does not know the direction there, and loses them all.
+discards the outgoing copy only after it took space in the ring.  Through the copy of the socket, this program asks the
+kernel to leave outgoing frames out (``PACKET_IGNORE_OUTGOING``).  A capture filter (``inbound and ...``) does not work:
+libpcap 1.10 applies the filter itself to the first block of frames, without their direction, and loses them all.
 
 dumpcap also makes the kernel gather frames for up to 250 ms and has no option for less: on a quiet link every frame
 comes that late.  As root on Linux, `shorten_time_out` starts dumpcap traced (ptrace), waits for the one system call
@@ -48,14 +48,14 @@ from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 
 
 class CannotCaptureError(MqttscopeError):
-    """Nothing can be captured; the text names the cause and the remedy."""
+    """Capturing is not possible; the message names the cause and the remedy."""
 
 
 class NotPermittedError(CannotCaptureError):
-    """The user may not capture, or not run what captures."""
+    """The user lacks the permission to capture or to run dumpcap."""
 
     def __init__(self, cause: str, dumpcap: str) -> None:
-        """``cause``: a sentence without its end; ``dumpcap``: what needs the right."""
+        """``cause``: a sentence without its full stop; ``dumpcap``: path of the program that needs the permission."""
         super().__init__(
             f"{cause}. Debian: dpkg-reconfigure wireshark-common (answer yes), then usermod -aG wireshark $USER and log"
             f" in again. Elsewhere: setcap cap_net_raw,cap_net_admin=eip {shlex.quote(dumpcap)}. Or run it as root, or"
@@ -66,28 +66,28 @@ class NotPermittedError(CannotCaptureError):
 
 
 class BadCaptureFilterError(CannotCaptureError):
-    """The capture filter is none."""
+    """The capture filter is invalid."""
 
 
 BUFFER_MIB = 64
-"""What the kernel keeps of an interface while dumpcap is busy."""
+"""Size of the kernel buffer for an interface, used while dumpcap is busy."""
 TICK_SECONDS = 0.05
-"""So often whoever reads is called while nothing comes."""
+"""Interval between calls of the reader while no data arrives."""
 SETTLE_SECONDS = 0.35
-"""How long a capture continues after it was told to stop: the kernel hands frames over in blocks, the last one late."""
+"""Time that a capture continues after a stop: the kernel delivers frames in blocks, the last block late."""
 LINK_SECONDS = 1.0
-"""So often the interfaces are looked at: the kernel tells nobody who captures that one went down."""
+"""Interval between checks of the interfaces: the kernel does not report to a capture that one went down."""
 END_SECONDS = 5.0
-"""How long dumpcap may take to end before it is killed."""
+"""Timeout for the end of dumpcap; then it is killed."""
 MAX_COMPLAINTS = 1 << 16
-"""Bytes of dumpcap's standard error that are kept."""
+"""Maximum number of bytes kept from dumpcap's standard error."""
 NOT_HERE = (
-    "capturing from interfaces is not possible here: as on Windows, nobody can wait for pipes; let dumpcap write to the"
-    " standard input of another command: dumpcap -i 1 -w - | mqttscope inspect -"
+    "capturing from interfaces is not supported on this system, which cannot wait for pipes (as on Windows); pipe the"
+    " output of dumpcap into another command: dumpcap -i 1 -w - | mqttscope inspect -"
 )
-"""What is said where this program cannot read from dumpcap as it comes."""
+"""Message on systems where this program cannot wait for the output of dumpcap."""
 PIPE_BYTES = 1 << 20
-"""Asked of the kernel for the pipe, so that dumpcap need not wait while frames are decoded."""
+"""Pipe size requested from the kernel, so that dumpcap does not block while frames are decoded."""
 
 _UP = 1
 _READY = b"File: "
@@ -96,8 +96,8 @@ _DROPPED = re.compile(r"received/dropped on interface .*?: (\d+)/(\d+)")
 
 
 @dataclass(slots=True)
-class Interface:
-    """An interface that can be captured from."""
+class CaptureInterface:
+    """A network interface, as listed by dumpcap."""
 
     name: str
     description: str = ""
@@ -105,10 +105,10 @@ class Interface:
     loopback: bool = False
 
 
-def interfaces() -> list[Interface]:
-    """The interfaces that dumpcap knows, in its order.
+def interfaces() -> list[CaptureInterface]:
+    """The interfaces that dumpcap lists, in its order.
 
-    `MissingToolError` where there is no dumpcap, `CannotCaptureError` where it cannot tell.
+    `MissingToolError` if dumpcap is not installed, `CannotCaptureError` if it fails.
     """
     dumpcap = find_dumpcap()
     try:
@@ -117,42 +117,42 @@ def interfaces() -> list[Interface]:
         raise CannotCaptureError(explain(str(error), dumpcap, ())) from None
     if done.returncode:
         raise CannotCaptureError(explain(done.stderr.decode("utf-8", "replace"), dumpcap, ()))
-    found = []
+    listed = []
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         # 3. lo <tab> vendor <tab> Loopback <tab> type <tab> addresses <tab> kind
         parts = [*line.split("\t"), "", "", "", "", ""]
         name = parts[0].partition(". ")[2]
         if name:
             addresses = tuple(filter(None, parts[4].split(",")))
-            found.append(Interface(name, parts[2] or parts[1], addresses, parts[5] == "loopback"))
-    return found
+            listed.append(CaptureInterface(name, parts[2] or parts[1], addresses, parts[5] == "loopback"))
+    return listed
 
 
 def find_dumpcap() -> str:
-    """Path of dumpcap; `MissingToolError` where there is none."""
+    """Path of dumpcap; `MissingToolError` if it is not installed."""
     return find_tool("dumpcap", "to capture")
 
 
 class MachineClock:
-    """The clock of this machine since a capture began.  Whoever sets it does not change how long that is ago."""
+    """The system clock since the capture began, and how far it was set in the meantime."""
 
     def __init__(self) -> None:
         self._began_ns = time.time_ns() - time.monotonic_ns()
 
     def set_by_ns(self) -> int:
-        """How far forward it was set."""
+        """Nanoseconds that the clock was set forward; negative if it was set back."""
         return time.time_ns() - time.monotonic_ns() - self._began_ns
 
     def now_ns(self) -> int:
-        """The time if nobody had set it."""
+        """The current time if the clock had not been set."""
         return self._began_ns + time.monotonic_ns()
 
 
 class LiveCapture:
     """One run of dumpcap.
 
-    ``waiting`` is called whenever everything that came was handed out, every `TICK_SECONDS` while nothing comes, and
-    when something comes on a descriptor that ``watched`` names; what it raises ends the capture and is raised by
+    ``waiting`` is called whenever all received data is processed, every `TICK_SECONDS` while idle, and when a
+    descriptor from ``watched`` becomes readable.  An exception from it ends the capture and is raised by
     :meth:`frames`.
     """
 
@@ -165,20 +165,20 @@ class LiveCapture:
     ) -> None:
         self.names = tuple(names)
         self.name = ",".join(names)
-        """What frames name as their capture."""
+        """Value of ``Frame.capture``."""
         self.waiting = waiting
         self.watched: Callable[[], Sequence[int]] = tuple
         self.received = 0
-        """Frames that came, as the kernel says where it can be asked, and dumpcap at its end."""
+        """Frames received: from the kernel's counters if they are readable, finally from dumpcap."""
         self.dropped = 0
-        """Frames that were dropped, as far as it is known."""
+        """Frames dropped, as far as known."""
         self.clock = MachineClock()
         self.ready = False
-        """Whether the interface was opened."""
+        """Whether dumpcap has opened the interface."""
         self.silent = False
-        """Whether nothing came since `waiting` was called before, and nothing waits in the pipe."""
+        """Whether no data has arrived since the previous call of `waiting`, and the pipe is empty."""
         self.stopping = False
-        """Whether somebody asked for the end."""
+        """Whether :meth:`stop` was called."""
         if not system.posix():
             raise CannotCaptureError(NOT_HERE)
         self._dumpcap = find_dumpcap()
@@ -192,30 +192,30 @@ class LiveCapture:
         self._complaints = b""
         self._complaining = True
         self._stop_at = 0.0
-        self._look_at = 0.0
+        self._check_at = 0.0
         self._signalled = False
         self._at_end = False
-        """Whether dumpcap has closed its output, so that it is about to end."""
+        """Whether dumpcap has closed its output and is about to end."""
         self._cut_short = False
-        """Whether dumpcap was ended since what it wrote could not be read."""
+        """Whether dumpcap was ended because its output could not be read."""
         self._down = ""
         self._failure: BaseException | None = None
-        self._told_dropped = 0
-        """Drops that dumpcap told at its end."""
-        self._told_by_dumpcap = 0
-        """Those of them that the capture told already."""
+        self._reported_drops = 0
+        """Drops that dumpcap reported at its end."""
+        self._drops_in_capture = 0
+        """Drops that the capture data has already reported."""
         self._counter: DropCounter | None = None
-        self._noticed: list[CaptureDrops] = []
+        self._notices: list[CaptureDrops] = []
 
     def frames(self) -> Iterator[Frame | CaptureNotice]:
-        """Frames as they come, until :meth:`stop`; `CannotCaptureError` when it cannot even begin."""
+        """Frames as they arrive, until :meth:`stop`; `CannotCaptureError` if the capture cannot begin."""
         self._start()
         frames = 0
         fault: CaptureError | None = None
         try:
             for item in read_capture(cast(BinaryIO, self), self.name):
-                if self._noticed:
-                    yield from self._taken()
+                if self._notices:
+                    yield from self._pop_notices()
                 if type(item) is Frame:
                     frames = item.number
                 elif isinstance(item, CaptureError):
@@ -223,26 +223,26 @@ class LiveCapture:
                     continue
                 elif isinstance(item, CaptureDrops):
                     self.dropped += item.dropped
-                    self._told_by_dumpcap += item.dropped
+                    self._drops_in_capture += item.dropped
                 yield item
         finally:
             self.close()
         if self._failure is not None:
             raise self._failure
-        yield from self._taken()
-        yield from self._last_words(frames, fault)
+        yield from self._pop_notices()
+        yield from self._final_notices(frames, fault)
 
     def stop(self, *, settle: bool = True) -> None:
-        """End the capture; frames that are on their way still come, unless they are not waited for.
+        """End the capture; with ``settle``, wait for frames that the kernel has not delivered yet.
 
-        Asking again makes it end no later.
+        A further call can only make it end earlier.
         """
         stop_at = time.monotonic() + (SETTLE_SECONDS if settle else 0)
         self._stop_at = min(self._stop_at, stop_at) if self.stopping else stop_at
         self.stopping = True
 
     def close(self) -> None:
-        """End dumpcap now, if it still runs, and hear what it has to say."""
+        """End dumpcap now, if it still runs, and read the rest of its standard error."""
         process = self._process
         if process is None or (process.stdout is not None and process.stdout.closed):
             return
@@ -256,14 +256,14 @@ class LiveCapture:
             self._interrupt()
         deadline = time.monotonic() + END_SECONDS
         open_pipes = [process.stdout.fileno(), process.stderr.fileno()]
-        # dumpcap cannot end while nobody takes what it writes.
+        # dumpcap cannot end before its output is read.
         while open_pipes and time.monotonic() < deadline:
             for pipe in select.select(open_pipes, [], [], TICK_SECONDS)[0]:
                 data = os.read(pipe, 1 << 16)
                 if not data:
                     open_pipes.remove(pipe)
                 elif pipe == process.stderr.fileno():
-                    self._hear(data)
+                    self._keep_complaints(data)
         try:
             process.wait(max(0.1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -271,14 +271,14 @@ class LiveCapture:
             process.wait()
         process.stdout.close()
         process.stderr.close()
-        found = _DROPPED.findall(self._said())
-        if found:
-            # dumpcap counts what it read by itself, whatever the kernel was asked before; drops it asks the kernel for.
-            self.received = sum(int(received) for received, _ in found)
-        self._told_dropped = sum(int(dropped) for _, dropped in found)
+        drops = _DROPPED.findall(self._stderr_text())
+        if drops:
+            # dumpcap counts received frames itself, so this is the total; it takes drops from the kernel's counters.
+            self.received = sum(int(received) for received, _ in drops)
+        self._reported_drops = sum(int(dropped) for _, dropped in drops)
 
     def read1(self, size: int) -> bytes:
-        """What dumpcap has written, at most ``size`` bytes; empty at its end.  For `read_capture`."""
+        """Read output of dumpcap, at most ``size`` bytes; empty at its end.  For `read_capture`."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -288,21 +288,21 @@ class LiveCapture:
         while True:
             try:
                 self.waiting()
-                self._look()
+                self._check()
             except BaseException as failure:
-                # An OSError would pass for one of the pipe.
+                # An OSError would be mistaken for an error of the pipe.
                 self._failure = failure
                 return b""
             pipes = [output, errors] if self._complaining else [output]
             came = select.select([*pipes, *self.watched()], [], [], TICK_SECONDS)[0]
             if output in came:
-                found = os.read(output, size)
-                self._at_end = not found
-                return found
+                frames = os.read(output, size)
+                self._at_end = not frames
+                return frames
             if errors in came:
                 data = os.read(errors, 1 << 12)
                 self._complaining = bool(data)
-                self._hear(data)
+                self._keep_complaints(data)
             self.silent = True
 
     read = read1
@@ -315,7 +315,7 @@ class LiveCapture:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                # Ctrl-C is for this process to act on: dumpcap would end before the last frames came.
+                # Ctrl-C must reach this process only: dumpcap would end before the last frames arrive.
                 **system.apart(_prepare_traced if hurried else _end_with_parent),
             )
         except (OSError, subprocess.SubprocessError) as error:
@@ -325,22 +325,22 @@ class LiveCapture:
         if self._process.stdout is not None:
             system.widen(self._process.stdout.fileno(), PIPE_BYTES)
 
-    def _hear(self, data: bytes) -> None:
-        """Keep what dumpcap says; its last words hold the counts, its first ones the cause."""
-        said = self._complaints + data
-        if len(said) > MAX_COMPLAINTS:
-            said = said[: MAX_COMPLAINTS // 2] + said[-MAX_COMPLAINTS // 2 :]
-        self._complaints = said
-        self.ready = self.ready or _READY in said
+    def _keep_complaints(self, data: bytes) -> None:
+        """Keep the begin of dumpcap's standard error, which has the cause, and the end, which has the counts."""
+        complaints = self._complaints + data
+        if len(complaints) > MAX_COMPLAINTS:
+            complaints = complaints[: MAX_COMPLAINTS // 2] + complaints[-MAX_COMPLAINTS // 2 :]
+        self._complaints = complaints
+        self.ready = self.ready or _READY in complaints
 
-    def _said(self) -> str:
+    def _stderr_text(self) -> str:
         return self._complaints.decode("utf-8", "replace")
 
-    def _look(self) -> None:
-        """Stop when it is time, or when an interface went down."""
+    def _check(self) -> None:
+        """Stop at the requested time, or when an interface went down."""
         now = time.monotonic()
-        if self.ready and now >= self._look_at and not self.stopping:
-            self._look_at = now + LINK_SECONDS
+        if self.ready and now >= self._check_at and not self.stopping:
+            self._check_at = now + LINK_SECONDS
             self._count_drops()
             down = next((name for name in self.names if not is_up(name)), "")
             if down:
@@ -352,7 +352,7 @@ class LiveCapture:
             self._process.kill()
 
     def _count_drops(self) -> None:
-        """Ask the kernel for drops, where that is possible."""
+        """Read the kernel's drop counters, if possible."""
         if self._counter is None:
             if not self.ready or self._process is None:
                 return
@@ -361,34 +361,34 @@ class LiveCapture:
         self.received += received
         if dropped:
             self.dropped += dropped
-            self._noticed.append(CaptureDrops(self.name, 0, received, dropped))
+            self._notices.append(CaptureDrops(self.name, 0, received, dropped))
 
-    def _taken(self) -> list[CaptureDrops]:
-        noticed, self._noticed = self._noticed, []
-        return noticed
+    def _pop_notices(self) -> list[CaptureDrops]:
+        notices, self._notices = self._notices, []
+        return notices
 
     def _interrupt(self) -> None:
         self._signalled = True
         if self._process is not None:
             self._process.send_signal(signal.SIGINT)
 
-    def _last_words(self, frames: int, fault: CaptureError | None) -> Iterator[CaptureNotice]:
-        """What dumpcap said at its end: drops that the capture did not tell, and why it ended."""
-        more = self._told_dropped - self._told_by_dumpcap
+    def _final_notices(self, frames: int, fault: CaptureError | None) -> Iterator[CaptureNotice]:
+        """Final notices: drops that the capture data did not report, and why dumpcap ended."""
+        more = self._reported_drops - self._drops_in_capture
         if more > 0:
             self.dropped += more
             yield CaptureDrops(self.name, 0, self.received, more)
         process = self._process
         assert process is not None
-        said, code = self._said(), process.returncode
+        complaints, code = self._stderr_text(), process.returncode
         if self._down:
             yield CaptureError(self.name, went_away(self._down), None, frames)
-        elif self.stopping and code in (0, -signal.SIGINT) and not _COMPLAINT.search(said):
+        elif self.stopping and code in (0, -signal.SIGINT) and not _COMPLAINT.search(complaints):
             return
         else:
             code = None if self._cut_short else code
             message = explain(
-                said, self._dumpcap, self.names, code=code, fault=None if fault is None else fault.message
+                complaints, self._dumpcap, self.names, code=code, fault=None if fault is None else fault.message
             )
             if not self.ready and not frames:
                 raise CannotCaptureError(message)
@@ -396,12 +396,12 @@ class LiveCapture:
 
 
 def is_up(name: str) -> bool:
-    """Whether an interface is up, as far as the system tells."""
+    """Whether an interface is up; true if the system does not report it."""
     if not os.path.isdir("/sys/class/net") or name == "any":
         return True
     folder = Path("/sys/class/net", name)
     if "/" in name or name.startswith(".") or not (folder.exists() or folder.is_symlink()):
-        # No interface of the network: a pseudo-device of libpcap, a pipe.  One that was removed ends dumpcap.
+        # Not a network interface: a pseudo-device of libpcap, or a pipe.  Removing an interface ends dumpcap.
         return True
     try:
         return bool(int((folder / "flags").read_text(), 16) & _UP)
@@ -415,8 +415,8 @@ def _prepare_traced() -> None:  # pragma: no cover - runs in the child
 
 
 def _end_with_parent() -> None:  # pragma: no cover - runs in the child
-    """Ask the kernel to end dumpcap when this program is killed: on a silent interface it would not notice."""
-    # Programs that shells start in the background inherit that it is ignored, and it is what ends dumpcap.
+    """Ask the kernel to end dumpcap when this program is killed: on a quiet interface it would not notice."""
+    # SIGINT ends dumpcap, but programs started by a shell in the background inherit that it is ignored.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if system.linux():
         with suppress(OSError, AttributeError):
@@ -428,42 +428,43 @@ _WHY = re.compile(r"\(([^()]*(?:\([^()]*\)[^()]*)*)\)")
 _NAMED = re.compile(r'"([^"\n]+)"')
 
 
-def explain(said: str, dumpcap: str, names: Sequence[str], *, code: int | None = None, fault: str | None = None) -> str:
-    """One line for what dumpcap said: why it cannot capture (any more), and what helps.
+def explain(text: str, dumpcap: str, names: Sequence[str], *, code: int | None = None, fault: str | None = None) -> str:
+    """A message of one line about a failure of dumpcap, with a remedy.
 
-    ``said``: its standard error; ``code``: its exit code; ``fault``: what was wrong with what it wrote.  Raises
-    `BadCaptureFilterError` where the user's filter is at fault, `NotPermittedError` where the right to capture is
+    ``text``: standard error of dumpcap; ``code``: its exit code; ``fault``: the error in its capture data.  Raises
+    `BadCaptureFilterError` if the user's filter is invalid, `NotPermittedError` if the permission to capture is
     missing.
     """
-    name = _interface(said, names)
-    low = said.lower()
-    bad = _FILTER.search(said)
+    name = _interface(text, names)
+    low = text.lower()
+    bad = _FILTER.search(text)
     if bad:
         why = _WHY.search(bad["why"])
-        raise BadCaptureFilterError(f"{bad['filter']!r} is no capture filter: {why[1] if why else bad['why']}")
+        raise BadCaptureFilterError(f"{bad['filter']!r} is not a capture filter: {why[1] if why else bad['why']}")
     if "permission" in low or "not permitted" in low:
         raise not_permitted(dumpcap, name)
     if "no device named" in low or "no such device" in low:
-        return f"there is no interface {name}; mqttscope sniff --list-interfaces shows those there are"
+        return f"there is no interface {name}; mqttscope sniff --list-interfaces shows all interfaces"
     if "is not up" in low or "network is down" in low:
         return f"interface {name} is down; bring it up: {_up(name)}"
     if "no longer" in low or "disappeared" in low:
         return went_away(name)
-    told = " ".join(line.removeprefix("dumpcap: ").strip() for line in said.splitlines() if not _usual(line)).strip()
-    if not told and code is not None and code < 0:
-        told = f"was ended by {_signal(-code)}"
-    if not told and fault is not None and code in (0, None):
-        return f"dumpcap wrote what is no capture: it {fault}; {dumpcap} may not be Wireshark's dumpcap"
-    if not told:
-        told = "ended by itself" if not code else f"ended with exit code {code} and said nothing"
-    return f"dumpcap: {told}" if told.startswith(("was ", "ended ")) else f"dumpcap says: {told}"
+    reason = " ".join(
+        line.removeprefix("dumpcap: ").strip() for line in text.splitlines() if not _is_routine(line)
+    ).strip()
+    if not reason and code is not None and code < 0:
+        reason = f"was ended by {_signal(-code)}"
+    if not reason and fault is not None and code in (0, None):
+        return f"the output of dumpcap is not a capture: it {fault}; {dumpcap} may not be Wireshark's dumpcap"
+    if not reason:
+        reason = "ended by itself" if not code else f"ended with exit code {code} and no message"
+    return f"dumpcap: {reason}" if reason.startswith(("was ", "ended ")) else f"dumpcap reports: {reason}"
 
 
 def went_away(name: str) -> str:
-    """What to say of an interface that went down or was removed while it was captured from."""
+    """Message about an interface that went down or was removed during the capture."""
     return (
-        f"interface {name} went down or was removed, so that the capture ended; bring it up "
-        f"({_up(name)}) and start again"
+        f"interface {name} went down or was removed, which ended the capture; bring it up ({_up(name)}) and start again"
     )
 
 
@@ -474,7 +475,7 @@ def _up(name: str) -> str:
 
 
 def not_permitted(dumpcap: str, name: str) -> NotPermittedError:
-    """The error for a user who may not capture."""
+    """The error for a user without the permission to capture."""
     of = f" from {name}" if name else ""
     cause = f"no permission to capture{of}"
     if not os.access(dumpcap, os.X_OK):
@@ -482,13 +483,13 @@ def not_permitted(dumpcap: str, name: str) -> NotPermittedError:
     return NotPermittedError(cause, dumpcap)
 
 
-def _interface(said: str, names: Sequence[str]) -> str:
-    """The interface that a complaint is about."""
-    named = [one for one in _NAMED.findall(said) if one in names]
+def _interface(text: str, names: Sequence[str]) -> str:
+    """The interface that a message of dumpcap names, or all interfaces."""
+    named = [name for name in _NAMED.findall(text) if name in names]
     return named[0] if named else ", ".join(names)
 
 
-def _usual(line: str) -> bool:
+def _is_routine(line: str) -> bool:
     return not line.strip() or line.startswith(("Capturing on", "File:", "Packets captured", "Packets received"))
 
 
@@ -500,14 +501,14 @@ def _signal(number: int) -> str:
 
 
 RETIRE_MS = 30
-"""How long the kernel may gather frames."""
+"""Maximum time that the kernel gathers frames, in milliseconds."""
 TRACE_SECONDS = 1.0
-"""How long the system call is waited for."""
+"""Timeout for the system call that sets up the ring."""
 
 _TRACEME, _SYSCALL, _DETACH, _SETOPTIONS, _GET_SYSCALL_INFO = 0, 24, 17, 0x4200, 0x420E
 _SYSGOOD, _EXITKILL = 1, 1 << 20
 _TRAP = 5
-"""SIGTRAP, which the module is loaded without on systems that do not have it."""
+"""SIGTRAP, as a number because some systems do not define it."""
 _SYSCALL_STOP = _TRAP | 0x80
 _ENTRY = 1
 _INFO_BYTES = 88
@@ -523,52 +524,52 @@ def can_shorten_time_out() -> bool:
 
 
 def trace_me() -> None:  # pragma: no cover - runs in the child
-    """Be traced by the parent; for the child, before it becomes dumpcap."""
+    """Let the parent trace this process; called in the child, before it becomes dumpcap."""
     call = _ptrace()
     if call is not None:
         call(_TRACEME, 0, 0, 0)
 
 
 def shorten_time_out(pid: int, rings: int, retire_ms: int = RETIRE_MS) -> int:
-    """Let a traced program run until it has set up so many rings, and shorten their time-outs; returns how many.
+    """Run a traced program until it has set up ``rings`` rings, and shorten their time-outs; returns how many.
 
-    It runs on untraced afterwards in any case.  When it ends meanwhile, its exit status is left to be waited for.
+    The program always continues untraced.  If it ends during tracing, the caller still has to wait for it.
     """
     call = _ptrace()
-    made, attached = 0, False
+    changed, attached = 0, False
     if call is None:
         return 0
     deadline = time.monotonic() + TRACE_SECONDS
-    while made < rings:
+    while changed < rings:
         stop = _stopped(pid, deadline)
         if stop is None:
             break
         deliver = 0
         if not attached:
-            # The stop that exec makes.
+            # The first stop is caused by exec.
             attached = True
             call(_SETOPTIONS, pid, 0, _SYSGOOD | _EXITKILL)
         elif stop == _SYSCALL_STOP:
-            made += _is_ring(call, pid, retire_ms)
+            changed += _is_ring(call, pid, retire_ms)
         elif stop != _TRAP:
             deliver = stop
-        if made < rings and call(_SYSCALL, pid, 0, deliver) < 0:
-            return made
-    _let_go(call, pid, stopped=made >= rings)
-    return made
+        if changed < rings and call(_SYSCALL, pid, 0, deliver) < 0:
+            return changed
+    _let_go(call, pid, stopped=changed >= rings)
+    return changed
 
 
 def _stopped(pid: int, deadline: float) -> int | None:
-    """The signal that the program stopped with, ``None`` when it ended or did not stop in time."""
+    """The signal that stopped the program, or ``None`` if it ended or did not stop in time."""
     while True:
         try:
-            found = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+            status_info = os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return None
-        if found is not None:
-            if found.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
+        if status_info is not None:
+            if status_info.si_code in (os.CLD_EXITED, os.CLD_KILLED, os.CLD_DUMPED):
                 return None
-            # Also where it is not traced after all, and was stopped to be let go.
+            # Also if it is not traced after all, and was stopped to be detached.
             _, status = os.waitpid(pid, os.WUNTRACED)
             return os.WSTOPSIG(status)
         if time.monotonic() >= deadline:
@@ -577,7 +578,7 @@ def _stopped(pid: int, deadline: float) -> int | None:
 
 
 def _is_ring(call: _Ptrace, pid: int, retire_ms: int) -> bool:
-    """Whether this stop is the wanted call; then its argument was changed."""
+    """Whether the program stopped at the call that sets up a ring; its time-out is then changed."""
     info = ctypes.create_string_buffer(_INFO_BYTES)
     if call(_GET_SYSCALL_INFO, pid, _INFO_BYTES, ctypes.addressof(info)) < 0 or info.raw[0] != _ENTRY:
         return False
@@ -601,7 +602,7 @@ def _is_ring(call: _Ptrace, pid: int, retire_ms: int) -> bool:
 
 
 def _let_go(call: _Ptrace, pid: int, *, stopped: bool) -> None:
-    """Stop tracing; only a stopped program can be let go."""
+    """Stop tracing; only a stopped program can be detached."""
     if not stopped:
         with suppress(OSError):
             os.kill(pid, signal.SIGSTOP)
@@ -614,55 +615,57 @@ def _let_go(call: _Ptrace, pid: int, *, stopped: bool) -> None:
 
 def _ptrace() -> _Ptrace | None:
     try:
-        found = ctypes.CDLL(None, use_errno=True).ptrace
+        function = ctypes.CDLL(None, use_errno=True).ptrace
     except (OSError, AttributeError):
         return None
-    found.restype = ctypes.c_long
-    found.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
-    made: _Ptrace = found
-    return made
+    function.restype = ctypes.c_long
+    function.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+    ptrace: _Ptrace = function
+    return ptrace
 
 
-_PIDFD_GETFD = 438  # the same on every architecture
+_PIDFD_GETFD = 438  # equal on all architectures
 _SOL_PACKET, _STATISTICS, _IGNORE_OUTGOING = 263, 6, 23
 _STATISTICS_BYTES = 12
 _LOOPBACK = 772
-"""What the kernel calls the kind of an interface that leads back (``ARPHRD_LOOPBACK``)."""
+"""Hardware type of a loopback interface (``ARPHRD_LOOPBACK``)."""
 
 
 class DropCounter:
-    """The packet sockets of a process; none where they cannot be had.
+    """Copies of the packet sockets of a process; empty if the process may not be inspected.
 
-    Those of loopback get each frame once from now on.
+    From now on, sockets on the loopback interface receive each frame once.
     """
 
     def __init__(self, pid: int) -> None:
         self._sockets: list[socket.socket] = []
         with suppress(OSError, AttributeError, ValueError):
             self._sockets = _copies(pid)
-        for one in self._sockets:
-            # Linux before 4.20 does not know this; frames then count twice, as they do where there are no copies.
+        for packet_socket in self._sockets:
+            # Not available before Linux 4.20; frames then count twice, as they do without copies.
             with suppress(OSError):
-                if one.getsockname()[3] == _LOOPBACK:
-                    one.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+                if packet_socket.getsockname()[3] == _LOOPBACK:
+                    packet_socket.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
 
     def __len__(self) -> int:
         return len(self._sockets)
 
     def read(self) -> tuple[int, int]:
-        """Frames that came, and those of them that were dropped, since the last time."""
+        """Frames received since the last call, and how many of these were dropped."""
         received = dropped = 0
-        for one in self._sockets:
+        for packet_socket in self._sockets:
             with suppress(OSError, struct.error):
-                counts = struct.unpack_from("=II", one.getsockopt(_SOL_PACKET, _STATISTICS, _STATISTICS_BYTES))
+                counts = struct.unpack_from(
+                    "=II", packet_socket.getsockopt(_SOL_PACKET, _STATISTICS, _STATISTICS_BYTES)
+                )
                 received += counts[0]
                 dropped += counts[1]
         return received, dropped
 
     def close(self) -> None:
-        """Give the sockets back: while somebody has one, the kernel keeps its frames."""
-        for one in self._sockets:
-            one.close()
+        """Close the sockets: while one is open, the kernel keeps its frames."""
+        for packet_socket in self._sockets:
+            packet_socket.close()
         self._sockets = []
 
 
@@ -676,7 +679,7 @@ def _copies(pid: int) -> list[socket.socket]:
     call = ctypes.CDLL(None, use_errno=True).syscall
     process = os.pidfd_open(pid)
     try:
-        found = [int(call(_PIDFD_GETFD, process, number, 0)) for number in numbers]
+        descriptors = [int(call(_PIDFD_GETFD, process, number, 0)) for number in numbers]
     finally:
         os.close(process)
-    return [socket.socket(fileno=number) for number in found if number >= 0]
+    return [socket.socket(fileno=number) for number in descriptors if number >= 0]

@@ -1,6 +1,6 @@
-"""Captures by path, glob, directory or URI: found in the order of their first frames, and opened for reading.
+"""Captures by path, glob, directory or URI: listed in the order of their first frames, and opened for reading.
 
-Local files are opened as everywhere else; what has a scheme (``s3``, ``gs``, ``abfss``, ``hdfs``) is opened through
+Local files are opened directly; URIs with a scheme (``s3``, ``gs``, ``abfss``, ``hdfs``) are opened through
 ``pyarrow.fs`` (`capture.stores`).
 """
 
@@ -22,9 +22,9 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError
 
 READ_AHEAD_BYTES = 4 << 20
-"""How much is asked of a remote store at a time."""
+"""Bytes requested from a remote store at a time."""
 PARALLEL = 16
-"""How many captures are looked into at a time."""
+"""Number of captures inspected at a time."""
 
 _MAGIC = re.compile(r"[*?[]")
 T = TypeVar("T")
@@ -32,82 +32,82 @@ U = TypeVar("U")
 
 
 class NoCapturesError(MqttscopeError, ValueError):
-    """Nothing that was named can be read."""
+    """None of the named captures can be read."""
 
     def __init__(self, faulty: Sequence[Location] = ()) -> None:
-        super().__init__("; ".join(f"{one.name} {one.fault}" for one in faulty) or "no capture is named")
+        super().__init__("; ".join(f"{location.name} {location.fault}" for location in faulty) or "no capture is named")
         self.faulty = faulty
-        """What was named, each with its fault."""
+        """The named captures, each with its fault."""
 
 
 @dataclass(slots=True, frozen=True)
 class Location:
-    """One capture."""
+    """One capture to open, or the fault that prevents it."""
 
     name: str
-    """As the user gave it, or as a glob or directory gave it: ``Frame.capture``."""
+    """The name from the user, or from a glob or directory: ``Frame.capture``."""
     target: str
-    """What to open: an absolute path, or a URI."""
+    """Absolute path or URI to open."""
     size: int = 0
     first_ns: float = NO_FRAME
-    """Time of the first frame that is to be read."""
+    """Time of the first frame to read."""
     fault: str | None = None
-    """Why it cannot be opened."""
+    """Reason why the capture cannot be opened."""
     behind: int = 0
-    """So many bytes of it were read before, uncompressed: only what follows is."""
+    """Number of uncompressed bytes already read by an earlier run; reading begins after them."""
     begins: int | None = None
-    """`fingerprint.head_crc` of the file, where it is known: another one is not read."""
+    """`fingerprint.head_crc` of the file, if known; a file with another value is not read."""
     written_ns: int | None = None
-    """When an object of a store was written, nanoseconds since the epoch, as the store says it."""
+    """Modification time of an object in a store, as reported by the store: nanoseconds since the epoch."""
 
     @property
     def is_remote(self) -> bool:
         return "://" in self.target
 
-    def known_as(self, seen: Mapping[str, Seen]) -> str | None:
-        """The digest of its content where it is an object that was seen before; ``None`` where it has to be read."""
-        found = seen.get(self.name)
-        return found[0] if found is not None and self.written_ns and found[1:] == [self.size, self.written_ns] else None
+    def known_as(self, seen: Mapping[str, StoredObject]) -> str | None:
+        """Digest of an object in a store that an earlier run has read; ``None`` if it has to be read."""
+        known = seen.get(self.name)
+        return known[0] if known is not None and self.written_ns and known[1:] == [self.size, self.written_ns] else None
 
 
-Seen = Sequence[Any]
-"""What was seen of an object of a store: digest of its content, bytes, when it was written (`Location.written_ns`)."""
+StoredObject = Sequence[Any]
+"""An object of a store that an earlier run has read: digest of the content, size, `Location.written_ns`."""
 
 
 def find(
-    sources: Sequence[str], settings: Mapping[str, str] | None = None, seen: Mapping[str, Seen] | None = None
+    sources: Sequence[str], settings: Mapping[str, str] | None = None, seen: Mapping[str, StoredObject] | None = None
 ) -> list[Location]:
-    """The captures that ``sources`` stand for, in the order in which ``open_capture`` reads them.
+    """The captures in ``sources``, in the order that ``open_capture`` reads them.
 
-    ``settings``: for the remote file systems, as in `open_location`.  ``seen``: objects of stores that were read
-    before, by name, which are not opened (`Location.known_as`) and stand before all others.  What is faulty stands
-    among the others; `NoCapturesError` where there is nothing else.
+    ``settings``: for the remote file systems, as in `open_location`.  ``seen``: objects of stores that an earlier run
+    has read, by name; these are not opened (`Location.known_as`) and come first.  Faulty captures are included;
+    `NoCapturesError` if all are faulty.
     """
     seen = seen or {}
-    found: list[Location] = []
+    locations: list[Location] = []
     for source in sources:
         local = local_path(source)
         if local is None:
-            named = {one.target for one in found} | set(sources)
+            named = {location.target for location in locations} | set(sources)
             listed = _find_remote(source, settings or {}, seen)
-            found += (one for one in listed if one.target == source or one.target not in named)
-    # Together: what a glob finds is not read again where it is named as well.
+            locations += (location for location in listed if location.target == source or location.target not in named)
+    # All local paths in one call: a file that is named and matches a glob is listed once.
     paths = [path for path in map(local_path, sources) if path is not None]
-    for one in capture_files.find_captures(paths):
-        if isinstance(one, CaptureError):
-            found.append(Location(one.capture, os.path.abspath(one.capture), fault=one.message))
+    for capture in capture_files.find_captures(paths):
+        if isinstance(capture, CaptureError):
+            locations.append(Location(capture.capture, os.path.abspath(capture.capture), fault=capture.message))
         else:
-            found.append(Location(one, os.path.abspath(one)))
-    looked = list(_each(lambda one: _look(one, settings or {}, seen, alone=len(found) == 1), found))
-    if all(one.fault is not None for one in looked):
+            locations.append(Location(capture, os.path.abspath(capture)))
+    looked = list(_each(lambda location: _look(location, settings or {}, seen, alone=len(locations) == 1), locations))
+    if all(location.fault is not None for location in looked):
         raise NoCapturesError(looked)
-    return sorted(looked, key=lambda one: one.first_ns)
+    return sorted(looked, key=lambda location: location.first_ns)
 
 
 def open_location(target: str, settings: Mapping[str, str] | None = None) -> BinaryIO:
     """Open ``Location.target``, seekable.  Raises `OSError`.
 
-    ``settings``: for the file system, as pyarrow's URIs have them: ``region``, ``endpoint_override``, ``scheme``.
+    ``settings``: parameters of pyarrow's URIs for the file system: ``region``, ``endpoint_override``, ``scheme``.
     """
     if "://" not in target:
         return open(target, "rb", buffering=0)
@@ -117,20 +117,20 @@ def open_location(target: str, settings: Mapping[str, str] | None = None) -> Bin
 
 
 def open_named(name: str, settings: Mapping[str, str] | None = None) -> BinaryIO:
-    """Open ``Location.name``, which is all that is known of a capture of an earlier run.  Raises `OSError`."""
+    """Open a capture of an earlier run by its ``Location.name``.  Raises `OSError`."""
     path = local_path(name)
     return open_location(name if path is None else os.path.abspath(path), settings)
 
 
-def why_replaced(file: BinaryIO, one: Location) -> str | None:
-    """Why a capture that is open is not what was found; ``None`` where it is."""
-    if one.begins is None or not is_replaced(file, one.size, one.begins):
+def why_replaced(file: BinaryIO, location: Location) -> str | None:
+    """Reason why an open capture is not the file that was found; ``None`` if it is."""
+    if location.begins is None or not is_replaced(file, location.size, location.begins):
         return None
     return capture_files.REPLACED
 
 
 def local_path(source: str) -> str | None:
-    """The path of a local source; ``None`` for that of a store."""
+    """The path of a local source; ``None`` for a source in a store."""
     match = URI.match(source)
     if match is None:
         if source.startswith("dbfs:/"):
@@ -141,21 +141,23 @@ def local_path(source: str) -> str | None:
     return None
 
 
-def _look(one: Location, settings: Mapping[str, str], seen: Mapping[str, Seen], *, alone: bool) -> Location:
-    """With size and, unless it is the only one, time of the first frame."""
-    if one.fault is not None or one.known_as(seen) is not None:
-        return one
-    if not one.is_remote and os.path.exists(one.target) and not os.path.isfile(one.target):
-        # A pipe would wait for its writer, a device may never end.
-        return Location(one.name, one.target, fault=capture_files.NOT_REGULAR)
+def _look(
+    location: Location, settings: Mapping[str, str], seen: Mapping[str, StoredObject], *, alone: bool
+) -> Location:
+    """Add the size and, unless this is the only capture, the time of the first frame."""
+    if location.fault is not None or location.known_as(seen) is not None:
+        return location
+    if not location.is_remote and os.path.exists(location.target) and not os.path.isfile(location.target):
+        # Opening a pipe blocks until it has a writer; a device may never end.
+        return Location(location.name, location.target, fault=capture_files.NOT_REGULAR)
     try:
-        with open_location(one.target, settings) as file:
+        with open_location(location.target, settings) as file:
             size = file.seek(0, os.SEEK_END)
             begins = head_crc(file, size)
             first_ns = NO_FRAME if alone else first_time(file)
-            return replace(one, size=size, first_ns=first_ns, begins=begins)
+            return replace(location, size=size, first_ns=first_ns, begins=begins)
     except (OSError, ValueError) as error:
-        return Location(one.name, one.target, fault=capture_files.why_not_opened(error, one.target))
+        return Location(location.name, location.target, fault=capture_files.why_not_opened(error, location.target))
 
 
 def _each(call: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
@@ -164,15 +166,15 @@ def _each(call: Callable[[T], U], items: Iterable[T]) -> Iterator[U]:
 
 
 def below(system: Any, path: str, *, recursive: bool) -> list[Any]:
-    """What lies in a folder of a file system, by name; nothing where there is no such folder."""
+    """Files and folders in a folder of a file system, by name; empty if the folder does not exist."""
     from pyarrow import fs
 
     listed = system.get_file_info(fs.FileSelector(path, allow_not_found=True, recursive=recursive))
-    return sorted(listed, key=lambda one: one.path)
+    return sorted(listed, key=lambda file: file.path)
 
 
-def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Seen]) -> list[Location]:
-    """The captures that a URI stands for, by name."""
+def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, StoredObject]) -> list[Location]:
+    """The captures at a URI, by name."""
     from pyarrow import fs
 
     try:
@@ -184,68 +186,70 @@ def _find_remote(source: str, settings: Mapping[str, str], seen: Mapping[str, Se
             prefix = f"{source[: URI.match(source).end('authority')]}/"  # type: ignore[union-attr]
             base = path.partition("/")[0]
             if info.type == fs.FileType.Directory:
-                files = [one for one in below(system, path.rstrip("/"), recursive=False) if one.is_file]
-                objects = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
-                looked = list(_each(lambda one: one.known_as(seen) is not None or _is_capture(one, settings), objects))
-                found = [one for one, is_capture in zip(objects, looked, strict=True) if is_capture]
-                return found or [Location(_name(source), source, fault=capture_files.NO_CAPTURES)]
+                files = [file for file in below(system, path.rstrip("/"), recursive=False) if file.is_file]
+                objects = [_object(prefix + file.path[len(base) + 1 :], file) for file in files]
+                looked = list(
+                    _each(lambda each: each.known_as(seen) is not None or _is_capture(each, settings), objects)
+                )
+                captures = [location for location, is_capture in zip(objects, looked, strict=True) if is_capture]
+                return captures or [Location(_name(source), source, fault=capture_files.NO_CAPTURES)]
             if not _MAGIC.search(path):
                 return [Location(_name(source), source, fault=capture_files.MISSING)]
             fixed = path[: path.index(_MAGIC.search(path)[0])].rpartition("/")[0]  # type: ignore[index]
             listed = below(system, fixed, recursive="**" in path or "/" in path[len(fixed) + 1 :])
             wanted = _pattern(path)
-            files = [one for one in listed if one.is_file and wanted.fullmatch(one.path)]
-            found = [_object(prefix + one.path[len(base) + 1 :], one) for one in files]
-            return found or [Location(_name(source), source, fault=capture_files.NO_MATCH)]
+            files = [file for file in listed if file.is_file and wanted.fullmatch(file.path)]
+            captures = [_object(prefix + file.path[len(base) + 1 :], file) for file in files]
+            return captures or [Location(_name(source), source, fault=capture_files.NO_MATCH)]
     except (OSError, ValueError) as error:
         return [Location(_name(source), source, fault=capture_files.why_not_opened(error))]
 
 
 def _object(target: str, info: Any) -> Location:
-    """An object of a store; ``info``: what its file system says of it."""
-    # Two names that look the same once secrets are hidden: only the content tells such objects apart.
+    """The location of an object in a store; ``info``: the file information of pyarrow."""
+    # Such names may be equal once their secrets are hidden; only the content distinguishes these objects.
     written_ns = None if "?" in target else info.mtime_ns
     return Location(_name(target), target, info.size or 0, written_ns=written_ns)
 
 
 def _name(uri: str) -> str:
-    """What a capture is called in rows; who may read it is no part of that, so that captures stay known by it."""
+    """Name of a capture in rows, without credentials, so that it is stable when they change."""
     return shown_uri(uri).replace("://***@", "://", 1)
 
 
-def _is_capture(one: Location, settings: Mapping[str, str]) -> bool:
-    if capture_files.is_named_like_capture(one.target):
+def _is_capture(location: Location, settings: Mapping[str, str]) -> bool:
+    if capture_files.is_named_like_capture(location.target):
         return True
     try:
-        with open_location(one.target, settings) as file:
+        with open_location(location.target, settings) as file:
             return capture_files.looks_like_capture(file)
     except OSError:
-        return True  # so that reading it says why
+        return True  # so that reading it reports the reason
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """A glob pattern as an expression for whole paths: ``**/`` is any number of directories."""
+    """A glob pattern as a regular expression for complete paths: ``**/`` is any number of directories."""
     parts = re.split(r"(\*\*/|\*\*|\*|\?|\[!?[^\]]+\])", path)
     meanings = {"**/": "(?:[^/]+/)*", "**": ".*", "*": "[^/]*", "?": "[^/]", "": ""}
-    made = ""
+    expression = ""
     for part in parts:
         if part in meanings:
-            made += meanings[part]
+            expression += meanings[part]
         elif part.startswith("[") and part.endswith("]"):
-            made += "[" + part[1:-1].replace("\\", "\\\\").replace("!", "^", part[1] == "!") + "]"
+            expression += "[" + part[1:-1].replace("\\", "\\\\").replace("!", "^", part[1] == "!") + "]"
         else:
-            made += re.escape(part)
-    return re.compile(made, re.S)
+            expression += re.escape(part)
+    return re.compile(expression, re.S)
 
 
 class _ReadAhead:
-    """A remote file, read in large pieces: each costs a request."""
+    """A remote file, read in large pieces, because each read costs a request."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
         self._buffer = b""
         self._at = 0
-        """Place in the buffer."""
+        """Position in the buffer."""
         self._base = 0
         """Offset of the buffer in the file."""
 
@@ -276,7 +280,7 @@ class _ReadAhead:
         return offset
 
     def _get(self, offset: int, size: int | None) -> bytes:
-        # At the end, the store of Google answers with an error instead of with nothing.
+        # At the end of an object, Google Cloud Storage returns an error, not zero bytes.
         if offset >= self._file.size():
             return b""
         with one_line():

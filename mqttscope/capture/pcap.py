@@ -1,10 +1,10 @@
 """Reads pcap: microseconds and nanoseconds, both byte orders, and Kuznetzov's modified format.
 
-Format: draft-ietf-opsawg-pcap.  The version is not judged: every writer since 1998 writes 2.4, and files with another
-version have the same layout.
+Format: draft-ietf-opsawg-pcap.  The version is not checked: every writer since 1998 writes 2.4, and files with another
+version have an identical layout.
 
-`ReaderState` is where a reader stands in the middle of a capture.  A later run, also in another process, resumes from
-it; the reader of pcapng uses it as well.
+`ReaderState` is the state of a reader in the middle of a capture.  A later run, also in another process, resumes from
+it; the pcapng reader uses it as well.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from mqttscope.net.frame import CaptureError, Frame
 
 
 class FrameSink(Protocol):
-    """Takes frames out of a reader's buffer, so that nothing is made for a frame that nobody wants to see."""
+    """Takes frames directly out of a reader's buffer, so that no `Frame` is built for them."""
 
     base: int
-    """Offset in the capture, uncompressed, of the first byte of ``data``; readers set it before they offer a frame."""
+    """Uncompressed offset of the first byte of ``data`` in the capture; readers set it before they offer a frame."""
 
     def take(
         self,
@@ -37,13 +37,13 @@ class FrameSink(Protocol):
     ) -> bool:
         """Take the frame in ``data`` from ``start`` to ``end``; the other arguments are fields of `Frame`.
 
-        ``False`` where it did not: then nothing has happened, and the reader yields the frame.
+        ``False`` if it was not taken: the sink is unchanged, and the reader yields the frame.
         """
 
 
 @dataclass(slots=True)
-class Interface:
-    """What an Interface Description Block says, and what was lost on the interface."""
+class InterfaceState:
+    """Fields of an Interface Description Block, and counters of the interface."""
 
     link_type: int
     snap_length: int
@@ -51,46 +51,46 @@ class Interface:
     divisor: int
     offset_ns: int
     received: int = 0
-    """As told by Interface Statistics Blocks; counts up from the start of the capture, like ``dropped``."""
+    """From Interface Statistics Blocks, counted from the start of the capture, like ``dropped``."""
     dropped: int = 0
     dropped_between: int = 0
-    """Sum of the drops that the packet blocks carry."""
+    """Sum of the drop counts in packet blocks."""
 
     def time(self, ticks: int) -> int:
-        """Nanoseconds since the epoch; what is finer than a nanosecond is cut off."""
+        """Nanoseconds since the epoch; fractions of a nanosecond are cut off."""
         return ticks * self.multiplier // self.divisor + self.offset_ns
 
 
 @dataclass(slots=True)
 class ReaderState:
-    """How far a capture was read, and what of it has a say in what follows.  Plain data.
+    """Read position in a capture, and everything before it that affects the reading of later records.  Plain data.
 
-    A reader that is given one begins where it says, and at the end of the bytes leaves in it where the next one begins:
-    the end of the bytes is not the end of the capture then.
+    A reader with a state begins at its position, and updates the state at the end of the bytes; this is then not the
+    end of the capture.
     """
 
     position: int = 0
-    """Offset of the first record that was not read."""
+    """Offset of the first unread record."""
     frames: int = 0
-    """How many frames were read."""
+    """Number of frames read."""
     timestamp_ns: int = 0
-    """Time of the last frame; in a pcap file left to whoever takes the frames."""
+    """Time of the last frame; for a pcap file, the consumer of the frames sets it."""
     link_types: list[int] = field(default_factory=list)
-    """Link types that the frames had; left to whoever takes the frames."""
+    """Link types of the frames; the consumer of the frames sets them."""
     beyond: int = 0
-    """Frames with a time out of bounds."""
+    """Number of frames with a time out of bounds."""
     damaged: bool = False
-    """There is nothing to be read any more: the record at ``position`` contradicts itself."""
+    """Whether reading cannot continue, because the record at ``position`` contradicts itself."""
     order: str = "<"
-    """Byte order of the section of a pcapng file."""
-    interfaces: list[Interface] = field(default_factory=list)
-    """Interfaces of that section."""
+    """Byte order of the current section of a pcapng file."""
+    interfaces: list[InterfaceState] = field(default_factory=list)
+    """Interfaces of the current section."""
 
-    def written(self) -> list[Any]:
-        """As numbers, texts and lists, for JSON."""
+    def to_values(self) -> list[Any]:
+        """The state as numbers, texts and lists, for JSON."""
         interfaces = [
-            [one.link_type, one.snap_length, one.multiplier, one.divisor, one.offset_ns, one.received, one.dropped,
-             one.dropped_between] for one in self.interfaces
+            [each.link_type, each.snap_length, each.multiplier, each.divisor, each.offset_ns, each.received,
+             each.dropped, each.dropped_between] for each in self.interfaces
         ]  # fmt: skip
         return [
             self.position, self.frames, self.timestamp_ns, list(self.link_types), self.beyond, self.damaged, self.order,
@@ -98,22 +98,22 @@ class ReaderState:
         ]  # fmt: skip
 
     @classmethod
-    def of(cls, values: Sequence[Any]) -> ReaderState:
-        """What `written` wrote."""
-        made = cls(*values[:7])
-        made.interfaces = [Interface(*one) for one in values[7]]
-        return made
+    def from_values(cls, values: Sequence[Any]) -> ReaderState:
+        """The state with the values of `to_values`."""
+        state = cls(*values[:7])
+        state.interfaces = [InterfaceState(*row) for row in values[7]]
+        return state
 
     def copy(self) -> ReaderState:
-        return ReaderState.of(self.written())
+        return ReaderState.from_values(self.to_values())
 
 
 FRAME_LIMIT: Final = 64 << 20
-"""A frame said to be longer than this is damage, whatever the snap length of the file."""
+"""Maximum length of a frame; a larger length field is damage, whatever the snap length of the file."""
 STANDARD_SNAP_LENGTH: Final = 262_144
-"""The longest frame that libpcap writes; files that say less, or 0, still hold frames up to this length."""
+"""Maximum length of frames from libpcap; files with a smaller snap length, or 0, may have frames up to this length."""
 LINK_TYPE_MASK: Final = 0xFFFF
-"""The upper bits of the link type field hold the length of a frame check sequence, or nothing."""
+"""Mask of the link type field; its upper bits are the length of a frame check sequence, or unused."""
 
 FILE_HEADER_SIZE: Final = 24
 """Bytes before the first record."""
@@ -128,7 +128,7 @@ LAYOUTS: Final = {
 }
 """Magic -> byte order, nanoseconds per unit of the fraction, layout of a record header."""
 PCAP_MAGICS: Final = frozenset(LAYOUTS)
-"""The first four bytes of the pcap files that are read."""
+"""The first four bytes of supported pcap files."""
 
 
 def read_pcap(
@@ -137,18 +137,18 @@ def read_pcap(
     capture: str,
     *,
     frame_limit: int = FRAME_LIMIT,
-    memory: ReaderState | None = None,
+    state: ReaderState | None = None,
     more: bool = False,
     direct: FrameSink | None = None,
 ) -> Iterator[Frame | CaptureError]:
     """The frames of a pcap file, then one :class:`CaptureError` when it is damaged or ends inside a record.
 
-    ``source``: where the file continues after ``buffer``, the bytes read so far, which begin with a magic of
-    :data:`PCAP_MAGICS`.  ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
+    ``source``: continuation of the file after ``buffer``, the bytes already read, which begin with a magic of
+    :data:`PCAP_MAGICS`.  ``capture``: name for the frames.  ``frame_limit``: maximum frame length in bytes.
 
-    ``memory``: where to begin, unless it is fresh; ``buffer`` is the file header then, and ``source`` begins there.
-    ``more``: the file continues growing, so that ending inside a record is no fault.  Frames that ``direct`` takes
-    do not come out here.
+    ``state``: position to resume from, unless new; then ``buffer`` is the file header and ``source`` begins there.
+    ``more``: the file continues to grow, so an incomplete last record is not an error.  Frames that ``direct`` takes
+    are not yielded.
     """
     buffer = buffer if len(buffer) >= FILE_HEADER_SIZE else source.fill(buffer, FILE_HEADER_SIZE)
     if len(buffer) < FILE_HEADER_SIZE and more and source.fault is None:
@@ -165,8 +165,8 @@ def read_pcap(
     unpack, header_size = record.unpack_from, record.size
     base, position, end = 0, FILE_HEADER_SIZE, len(buffer)
     number = 0
-    if memory is not None and memory.position:
-        base, number = memory.position - FILE_HEADER_SIZE, memory.frames
+    if state is not None and state.position:
+        base, number = state.position - FILE_HEADER_SIZE, state.frames
     if direct is not None:
         direct.base = base
     while True:
@@ -199,7 +199,7 @@ def read_pcap(
         ):
             position = stop
             continue
-        # Without __init__: there is one for each frame of the capture.
+        # Without __init__, because this runs once per frame.
         frame = _new(Frame)
         frame.number = number
         frame.timestamp_ns = timestamp_ns
@@ -212,12 +212,12 @@ def read_pcap(
         position = stop
     have = end - position
     is_damaged = start <= end and captured_length > limit
-    if memory is not None:
-        memory.position, memory.frames, memory.damaged = base + position, number, is_damaged
+    if state is not None:
+        state.position, state.frames, state.damaged = base + position, number, is_damaged
     if is_damaged:
         yield CaptureError(
             capture,
-            f"is damaged: a frame claims {captured_length} bytes, more than the {limit} that are possible",
+            f"is damaged: a frame claims {captured_length} bytes, more than the maximum of {limit}",
             base + position,
             number,
         )

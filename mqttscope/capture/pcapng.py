@@ -1,7 +1,7 @@
 """Reading pcapng: many sections, byte orders and interfaces, all kinds of packet blocks, drops and secrets.
 
-Format: draft-ietf-opsawg-pcapng.  Blocks that are not needed are stepped over.  Section lengths are not used: the block
-lengths say the same and are there also when the section length is not.
+Format: draft-ietf-opsawg-pcapng.  Blocks that are not needed are skipped.  Section lengths are not used: block lengths
+give the position as well, and are always present.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from math import gcd
 from typing import Final, Literal
 
 from mqttscope.capture.compressed import ByteSource
-from mqttscope.capture.pcap import FRAME_LIMIT, FrameSink, Interface, ReaderState
+from mqttscope.capture.pcap import FRAME_LIMIT, FrameSink, InterfaceState, ReaderState
 from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 
 PCAPNG_MAGIC: Final = b"\x0a\x0d\x0d\x0a"
-"""The first four bytes of a pcapng file, the same in both byte orders."""
+"""The first four bytes of a pcapng file, equal in both byte orders."""
 BLOCK_OVERHEAD: Final = 1 << 20
-"""What a block may be longer than the longest frame: its fields and options."""
+"""Maximum length of a block beyond its frame: fields and options."""
 TIMESTAMP_LIMIT: Final = 1 << 63
-"""Times are signed 64-bit nanoseconds (1677 to 2262); those beyond are moved to the nearer end and reported."""
+"""Times are signed 64-bit nanoseconds (1677 to 2262); times out of bounds are moved to the nearer end and reported."""
 
 _SECTION_HEADER: Final = 0x0A0D0D0A
 _INTERFACE_DESCRIPTION: Final = 1
@@ -51,15 +51,15 @@ _new = Frame.__new__
 
 
 class _DamagedBlockError(MqttscopeError):
-    """A block contradicts itself; the text says how."""
+    """A block contradicts itself; the message gives the contradiction."""
 
 
 @dataclass(slots=True)
 class _Section:
     order: str
-    interfaces: list[Interface] = field(default_factory=list)
+    interfaces: list[InterfaceState] = field(default_factory=list)
 
-    def interface(self, index: int) -> Interface:
+    def interface(self, index: int) -> InterfaceState:
         if index >= len(self.interfaces):
             raise _DamagedBlockError(f"a block refers to interface {index}, {len(self.interfaces)} are described")
         return self.interfaces[index]
@@ -71,31 +71,31 @@ def read_pcapng(
     capture: str,
     *,
     frame_limit: int = FRAME_LIMIT,
-    memory: ReaderState | None = None,
+    state: ReaderState | None = None,
     more: bool = False,
     direct: FrameSink | None = None,
 ) -> Iterator[Frame | CaptureNotice]:
     """The frames and notices of a pcapng file, then one :class:`CaptureError` when it is damaged or incomplete.
 
-    ``source``: where the file continues after ``buffer``, the bytes read so far, which begin with :data:`PCAPNG_MAGIC`.
-    ``capture``: name for the frames.  ``frame_limit``: longest frame believed, in bytes.
+    ``source``: continuation of the file after ``buffer``, the bytes read before, which begin with :data:`PCAPNG_MAGIC`.
+    ``capture``: name for the frames.  ``frame_limit``: maximum frame length in bytes.
 
-    Frames of Simple Packet Blocks have no time and take that of the frame before them, or 0.  Drops that the packet
-    blocks carry are summed up per interface and told at the end of the section.
+    Frames of Simple Packet Blocks have no time and take the time of the previous frame, or 0.  Drop counts of packet
+    blocks are summed up per interface and reported at the end of the section.
 
-    ``memory``: where to begin, unless it is fresh; ``buffer`` and ``source`` begin there then.  ``more``: the file goes
-    on growing, so that its end is none.  Frames that ``direct`` takes do not come out here.
+    ``state``: position to resume from, unless new; ``buffer`` and ``source`` then begin there.  ``more``: the file
+    continues to grow, so that its end is not final.  Frames that ``direct`` takes are not yielded.
     """
-    section = _Section("<") if memory is None else _Section(memory.order, memory.interfaces)
+    section = _Section("<") if state is None else _Section(state.order, state.interfaces)
     interfaces = section.interfaces
     unpack, unpack_length = _unpackers(section.order)
     known = upper = since = link_type = multiplier = -1  # of the interface seen last
     steady = False
-    interface: Interface
+    interface: InterfaceState
     base, position, end = 0, 0, len(buffer)
     number, timestamp, beyond = 0, 0, 0
-    if memory is not None:
-        base, number, timestamp, beyond = memory.position, memory.frames, memory.timestamp_ns, memory.beyond
+    if state is not None:
+        base, number, timestamp, beyond = state.position, state.frames, state.timestamp_ns, state.beyond
     message: str | None = None
     if direct is not None:
         direct.base = base
@@ -109,7 +109,7 @@ def read_pcapng(
             if position + _ENHANCED_HEADER_SIZE <= end:
                 kind, length, interface_id, high, low, captured, original = unpack(buffer, position)
                 stop = position + length
-                # Everything but an ordinary, whole, consistent Enhanced Packet Block takes the way below.
+                # Anything but a complete, consistent Enhanced Packet Block takes the slower path below.
                 if (
                     kind == _ENHANCED_PACKET
                     and stop <= end
@@ -126,7 +126,7 @@ def read_pcapng(
                         drops = _integers(options, section.order).get(_OPTION_DROP_COUNT, 0)
                         interfaces[interface_id].dropped_between += drops
                     if high != upper or interface_id != known:
-                        # The upper half of the clock stands still for a while (an hour, where it counts microseconds).
+                        # The upper half of the time changes rarely (once an hour for microseconds).
                         interface, upper, known = interfaces[interface_id], high, interface_id
                         link_type, multiplier = interface.link_type, interface.multiplier
                         since = interface.time(high << 32)
@@ -148,7 +148,7 @@ def read_pcapng(
                     ):
                         position = stop
                         continue
-                    # Without __init__: there is one for each frame of the capture.
+                    # Without __init__, because this runs once per frame.
                     frame = _new(Frame)
                     frame.number = number
                     frame.timestamp_ns = timestamp
@@ -179,10 +179,8 @@ def read_pcapng(
                         message = f"ends inside a block ({end} of {size} bytes are there)"
                     message = source.fault or message
                     break
-                continue  # whole now: perhaps an ordinary packet block
-            trailer = int.from_bytes(buffer[position + size - 4 : position + size], _BYTE_ORDERS[order])
-            if trailer not in (length, size):
-                raise _DamagedBlockError(f"a block has the lengths {length} at its beginning and {trailer} at its end")
+                continue  # complete now: perhaps an ordinary packet block
+            _check_trailer(buffer[position + size - 4 : position + size], length, order)
             body = buffer[position + 8 : position + size - 4]
             if kind == _SECTION_HEADER:
                 _check_section_header(body, order)
@@ -197,7 +195,7 @@ def read_pcapng(
                 index, ticks, data, original = _PACKET_BLOCKS[kind](body, section)
                 interface = section.interface(index)
                 if len(data) > frame_limit:
-                    raise _DamagedBlockError(f"a frame claims {len(data)} bytes, more than the {frame_limit} possible")
+                    raise _DamagedBlockError(f"a frame claims {len(data)} bytes, the maximum is {frame_limit}")
                 if ticks is not None:
                     timestamp = interface.time(ticks)
                     if not _is_near(timestamp):
@@ -212,10 +210,10 @@ def read_pcapng(
             position += size
     except _DamagedBlockError as error:
         message = f"is damaged: {error}"
-    if memory is not None:
-        memory.order, memory.interfaces = section.order, section.interfaces
-        memory.damaged = message is not None and source.fault is None
-        memory.position, memory.frames, memory.timestamp_ns, memory.beyond = base + position, number, timestamp, beyond
+    if state is not None:
+        state.order, state.interfaces = section.order, section.interfaces
+        state.damaged = message is not None and source.fault is None
+        state.position, state.frames, state.timestamp_ns, state.beyond = base + position, number, timestamp, beyond
     if more and message is None:
         return
     yield from _unreported_drops(section, capture)
@@ -226,8 +224,75 @@ def read_pcapng(
         yield CaptureError(capture, message, base + position, number)
 
 
+@dataclass(slots=True)
+class Block:
+    """A block of a pcapng file as it is, with its padding."""
+
+    data: bytes
+    order: str
+    """Byte order of its section, as `struct` writes it."""
+    frame: Frame | None = None
+    """The frame of a packet block."""
+    simple_ticks: int | None = None
+    """Of a Simple Packet Block: the time of the frame before in the units of the first interface."""
+
+
+def read_blocks(source: ByteSource, buffer: bytes, capture: str) -> Iterator[Block | CaptureError]:
+    """The blocks of a pcapng file, to copy them; `read_pcapng` yields the same frames.
+
+    A file that is damaged or incomplete ends with one :class:`CaptureError`.
+    """
+    section = _Section("<")
+    base = position = number = timestamp = 0
+    message: str | None = None
+    try:
+        while True:
+            if position + _SMALLEST_BLOCK > len(buffer):
+                buffer = source.fill(buffer[position:], _SMALLEST_BLOCK)
+                base, position = base + position, 0
+                if len(buffer) < _SMALLEST_BLOCK:
+                    message = "ends inside a block header" if buffer else None
+                    break
+            kind, length, order = _block_header(buffer[position : position + _SMALLEST_BLOCK], section.order)
+            size = length + (-length & 3)
+            if size > FRAME_LIMIT + BLOCK_OVERHEAD:
+                raise _DamagedBlockError(f"a block claims {length} bytes")
+            if position + size > len(buffer):
+                buffer = source.fill(buffer[position:], size)
+                base, position = base + position, 0
+                if size > len(buffer):
+                    message = "ends inside a block"
+                    break
+            _check_trailer(buffer[position + size - 4 : position + size], length, order)
+            data = buffer[position : position + size]
+            body = data[8:-4]
+            block = Block(data, order)
+            if kind == _SECTION_HEADER:
+                _check_section_header(body, order)
+                section = _Section(order)
+            elif kind == _INTERFACE_DESCRIPTION:
+                section.interfaces.append(_interface(body, order))
+            elif kind in _PACKET_BLOCKS:
+                index, ticks, content, original = _PACKET_BLOCKS[kind](body, section)
+                interface = section.interface(index)
+                if ticks is None:
+                    block.simple_ticks = max(0, (timestamp - interface.offset_ns) * interface.divisor)
+                    block.simple_ticks //= interface.multiplier
+                else:
+                    timestamp = interface.time(ticks)
+                number += 1
+                block.frame = Frame(number, timestamp, interface.link_type, content, original, capture, index)
+            yield block
+            position += size
+    except _DamagedBlockError as error:
+        message = f"is damaged: {error}"
+    message = source.fault or message
+    if message is not None:
+        yield CaptureError(capture, message, base + position, number)
+
+
 def _unpackers(order: str) -> tuple[Callable[..., tuple[int, ...]], Callable[..., tuple[int, ...]]]:
-    """Readers of the header of an Enhanced Packet Block, and of the length after it."""
+    """Unpackers for the header of an Enhanced Packet Block, and for the length after it."""
     return struct.Struct(order + "IIIIIII").unpack_from, struct.Struct(order + "I").unpack_from
 
 
@@ -235,9 +300,9 @@ def _is_near(timestamp: int) -> bool:
     return -TIMESTAMP_LIMIT <= timestamp < TIMESTAMP_LIMIT
 
 
-def _far_time(ticks: int, interface: Interface) -> tuple[int, bool]:
-    """The time that such ticks probably mean, and whether it is still out of bounds."""
-    # PcapPlusPlus and others write times before 1970 as negative numbers, which the unsigned field cannot say.
+def _far_time(ticks: int, interface: InterfaceState) -> tuple[int, bool]:
+    """The time that out-of-bounds ticks probably mean, and whether it is still out of bounds."""
+    # PcapPlusPlus and others write times before 1970 as negative numbers into the unsigned field.
     if ticks >= 1 << 63:
         timestamp = interface.time(ticks - (1 << 64))
         if _is_near(timestamp):
@@ -246,7 +311,7 @@ def _far_time(ticks: int, interface: Interface) -> tuple[int, bool]:
 
 
 def _block_header(header: bytes, order: str) -> tuple[int, int, str]:
-    """Block type, total length and byte order of a block; a section header brings its own byte order."""
+    """Type, total length and byte order of a block; a section header has its own byte order."""
     if header[:4] == PCAPNG_MAGIC:
         if header[8:12] == b"\x4d\x3c\x2b\x1a":
             order = "<"
@@ -258,6 +323,12 @@ def _block_header(header: bytes, order: str) -> tuple[int, int, str]:
     if length < _SMALLEST_BLOCK:
         raise _DamagedBlockError(f"a block claims {length} bytes, {_SMALLEST_BLOCK} are the least")
     return kind, length, order
+
+
+def _check_trailer(trailer: bytes, length: int, order: str) -> None:
+    after = int.from_bytes(trailer, _BYTE_ORDERS[order])
+    if after not in (length, length + (-length & 3)):
+        raise _DamagedBlockError(f"a block has the lengths {length} at its beginning and {after} at its end")
 
 
 def _fields(layout: str, body: bytes, what: str) -> tuple[int, ...]:
@@ -280,15 +351,15 @@ def _options(data: bytes, order: str) -> Iterator[tuple[int, bytes]]:
 
 
 def _integers(data: bytes, order: str) -> dict[int, int]:
-    """The 64-bit options of a block; of equal ones the last."""
+    """The 64-bit options of a block; for repeated options, the last one."""
     byte_order = _BYTE_ORDERS[order]
     return {code: int.from_bytes(value, byte_order) for code, value in _options(data, order) if len(value) == 8}
 
 
 def latest_half(body: bytes, order: str) -> int:
-    """The last upper half of a packet's ticks of which every time is within `TIMESTAMP_LIMIT`; -1: there is none.
+    """The largest upper half of ticks with all times within `TIMESTAMP_LIMIT`, or -1.
 
-    ``body``: of the Interface Description Block; `ValueError` where it contradicts itself.
+    ``body``: of the Interface Description Block; `ValueError` if it contradicts itself.
     """
     try:
         interface = _interface(body, order)
@@ -306,7 +377,7 @@ def _check_section_header(body: bytes, order: str) -> None:
         raise _DamagedBlockError(f"a section has version {major}.{minor}, known is 1")
 
 
-def _interface(body: bytes, order: str) -> Interface:
+def _interface(body: bytes, order: str) -> InterfaceState:
     link_type, snap_length = _fields(order + "HxxI", body, "an interface description")
     unit, offset = 1_000_000, 0
     for code, value in _options(body[8:], order):
@@ -316,14 +387,14 @@ def _interface(body: bytes, order: str) -> Interface:
         elif code == _OPTION_TIME_OFFSET and len(value) == 8:
             offset = int.from_bytes(value, _BYTE_ORDERS[order], signed=True)
     common = gcd(1_000_000_000, unit)
-    return Interface(link_type, snap_length, 1_000_000_000 // common, unit // common, offset * 1_000_000_000)
+    return InterfaceState(link_type, snap_length, 1_000_000_000 // common, unit // common, offset * 1_000_000_000)
 
 
-_Parts = tuple[int, int | None, bytes, int]
-"""What a packet block gives: the number of the interface, ticks of its clock, captured bytes, length on the wire."""
+_PacketParts = tuple[int, int | None, bytes, int]
+"""Fields of a packet block: number of the interface, ticks of its clock, captured bytes, length on the wire."""
 
 
-def _enhanced_packet(body: bytes, section: _Section) -> _Parts:
+def _enhanced_packet(body: bytes, section: _Section) -> _PacketParts:
     index, high, low, captured, original = _fields(section.order + "IIIII", body, "a packet block")
     interface = section.interface(index)
     data, options = _captured(body, 20, captured)
@@ -331,7 +402,7 @@ def _enhanced_packet(body: bytes, section: _Section) -> _Parts:
     return index, high << 32 | low, data, original
 
 
-def _obsolete_packet(body: bytes, section: _Section) -> _Parts:
+def _obsolete_packet(body: bytes, section: _Section) -> _PacketParts:
     index, drops, high, low, captured, original = _fields(section.order + "HHIIII", body, "a packet block")
     interface = section.interface(index)
     if drops != _DROPS_UNKNOWN:
@@ -339,7 +410,7 @@ def _obsolete_packet(body: bytes, section: _Section) -> _Parts:
     return index, high << 32 | low, _captured(body, 20, captured)[0], original
 
 
-def _simple_packet(body: bytes, section: _Section) -> _Parts:
+def _simple_packet(body: bytes, section: _Section) -> _PacketParts:
     (original,) = _fields(section.order + "I", body, "a packet block")
     interface = section.interface(0)
     captured = min(original, interface.snap_length or original)
@@ -354,7 +425,7 @@ def _captured(body: bytes, start: int, captured: int) -> tuple[bytes, bytes]:
     return body[start:stop], body[stop + (-captured & 3) :]
 
 
-_PACKET_BLOCKS: Final[dict[int, Callable[[bytes, _Section], _Parts]]] = {
+_PACKET_BLOCKS: Final[dict[int, Callable[[bytes, _Section], _PacketParts]]] = {
     _OBSOLETE_PACKET: _obsolete_packet,
     _SIMPLE_PACKET: _simple_packet,
     _ENHANCED_PACKET: _enhanced_packet,
@@ -362,7 +433,7 @@ _PACKET_BLOCKS: Final[dict[int, Callable[[bytes, _Section], _Parts]]] = {
 
 
 def _statistics(body: bytes, section: _Section, capture: str) -> Iterator[CaptureDrops]:
-    """What was lost since the statistics before, so that notices add up; nothing when nothing was."""
+    """Drops since the previous statistics, if any; the notices add up to the total."""
     index, _, _ = _fields(section.order + "III", body, "interface statistics")
     interface = section.interface(index)
     counters = _integers(body[12:], section.order)
@@ -376,7 +447,7 @@ def _statistics(body: bytes, section: _Section, capture: str) -> Iterator[Captur
 
 
 def _unreported_drops(section: _Section, capture: str) -> Iterator[CaptureDrops]:
-    """Drops that packet blocks carry, as far as no statistics told them already."""
+    """Drop counts of packet blocks, minus the drops that statistics have reported."""
     for index, interface in enumerate(section.interfaces):
         if interface.dropped_between > interface.dropped:
             yield CaptureDrops(capture, index, None, interface.dropped_between - interface.dropped)

@@ -1,19 +1,19 @@
-"""Cuts a large capture into byte ranges that are read independently and together give all of its frames.
+"""Cuts a large capture into byte ranges that are read independently and together contain all of its frames.
 
-A capture has no marks at which a reader could begin in the middle; a payload may even contain a capture.  So a range is
-used only where it is proven.  `split` proposes where ranges begin.  Then either one walk over all record headers makes
-them (`index`), or each range is measured independently, on any machine (`measure`): `Boundaries.sync` guesses its two
-ends, with the same result for both ranges that share an end, and a walk from one end must land exactly on the other.
-`settle` combines the measures.  The first range begins where the records begin; if its walk lands, its end is the
-begin of a record, and that is where the next range began, and so on.  From the first range whose walk does not land,
-the rest of the file is one range: nothing is ever read from a place that is not proven.
+A capture has no marks for a reader to begin in the middle; a payload may even contain a capture.  So a range is used
+only if its ends are proven.  `split` proposes the begins of ranges.  Then either one walk over all record headers finds
+the ranges (`index`), or each range is measured independently, on any machine (`measure`): `Boundaries.sync` guesses its
+two ends, with an equal result for both ranges that share an end, and a walk from one end must arrive exactly at the
+other.  `settle` combines the measurements.  The first range begins at the first record; if its walk arrives, its end is
+the begin of a record, so the next range begins at a record, and so on.  From the first range with a failed walk on,
+the rest of the file is one range: reading never begins at an unproven position.
 
-`Boundaries` finds records.  `Boundaries.walk` steps from record to record and is always right.  `Boundaries.sync` looks
-for a chain of plausible records that is longer than a record can be; a payload can hold such a chain too, which is why
-its guess needs the proof above.
+`Boundaries` finds records.  `Boundaries.walk` steps from record to record and is always right.  `Boundaries.sync`
+searches a chain of plausible records that is longer than any record; a payload can contain such a chain, too, so the
+guess needs the proof above.
 
-Measuring also counts the frames, so that every range knows the number of its first frame in the complete capture.
-Reading checks the range again, since files change.
+Measuring also counts the frames, to give each range the number of its first frame in the complete capture.  Reading
+checks the range again, because files change.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 SPLIT_BYTES = 64 << 20
-"""How long ranges are by default."""
+"""Default length of a range in bytes."""
 REFUSED = "the frames at its two ends do not belong together"
 
 
 class RangeRefusedError(MqttscopeError):
-    """A range did not hold what it held when it was measured: the file has changed."""
+    """The content of a range differs from the measured one: the file has changed."""
 
 
 @dataclass(slots=True, frozen=True)
 class Split:
-    """A part of a file by bytes alone; what it holds begins at the first record in it."""
+    """A part of a file by byte offsets; its content begins at the first record in it."""
 
     begin: int
     end: int
@@ -50,7 +50,7 @@ class Split:
 
 @dataclass(slots=True, frozen=True)
 class Extent:
-    """What was measured of a split."""
+    """Measurement of a split."""
 
     start: int
     """Offset of its first record."""
@@ -58,7 +58,7 @@ class Extent:
     """Offset after its last one."""
     frames: int
     fault: str | None = None
-    """Why it is not proven."""
+    """Reason why the range is not proven."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,13 +66,13 @@ class Range:
     """A proven part of a capture."""
 
     start: int = 0
-    """Offset of its first record; 0 for that of the first range, which holds the head of the file too."""
+    """Offset of its first record; 0 for the first range, which includes the head of the file."""
     stop: int | None = None
-    """Offset after its last record; ``None``: to the end of the file, whatever is there."""
+    """Offset after its last record; ``None``: up to the end of the file, even if more is written."""
     first: int = 1
     """Number of its first frame in the capture."""
     frames: int | None = None
-    """How many frames it holds; ``None``: not known before it is read."""
+    """Number of its frames; ``None``: unknown until it is read."""
 
 
 WHOLE = Range()
@@ -80,62 +80,63 @@ WHOLE = Range()
 
 
 @dataclass(slots=True, frozen=True)
-class Settled:
+class RangeList:
     """The ranges of a capture."""
 
     ranges: tuple[Range, ...]
     fault: str | None = None
-    """Why the rest of the file stays in one piece, where it could have been cut."""
+    """Reason why the rest of the file is not split further."""
     offset: int = 0
-    """Offset from which on it is in one piece."""
+    """Offset where the unsplit rest begins."""
 
 
-def split(found: Boundaries | None, size: int, split_bytes: int = SPLIT_BYTES) -> list[Split]:
-    """How a capture of ``size`` bytes should be cut; one split when that is not worth while or not possible."""
-    if found is None or size <= split_bytes:
+def split(boundaries: Boundaries | None, size: int, split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    """Proposed splits of a capture of ``size`` bytes; one split if it is small or cannot be split."""
+    if boundaries is None or size <= split_bytes:
         return [Split(0, size)]
     count = -(-size // split_bytes)
     edges = [size * number // count for number in range(count + 1)]
-    # The head must not be cut.
+    # The head must not be split.
     return [
-        Split(begin, end) for begin, end in pairwise([0, *(edge for edge in edges[1:-1] if edge > found.first), size])
+        Split(begin, end)
+        for begin, end in pairwise([0, *(edge for edge in edges[1:-1] if edge > boundaries.first), size])
     ]
 
 
-def index(file: BinaryIO, found: Boundaries, splits: Sequence[Split]) -> Settled:
-    """The ranges of a capture by one walk over its record headers: nothing is guessed, nothing is refused.
+def index(file: BinaryIO, boundaries: Boundaries, splits: Sequence[Split]) -> RangeList:
+    """The ranges of a capture by one walk over its record headers, without guesses and refused ranges.
 
-    ``file`` must be seekable.  Takes about a quarter of the time that its segments take.
+    ``file`` must be seekable.  Takes about a quarter of the time of reading the segments.
     """
     size = splits[-1].end
     extents = []
-    position = found.first
-    for one in splits:
-        walked = found.walk(file, position, max(one.end, position), size)
+    position = boundaries.first
+    for split in splits:
+        walked = boundaries.walk(file, position, max(split.end, position), size)
         extents.append(Extent(position, walked.position, walked.frames, walked.fault))
         if walked.fault is not None:
             break
         position = walked.position
-    return settle(found.first, extents, more=len(extents) < len(splits))
+    return settle(boundaries.first, extents, more=len(extents) < len(splits))
 
 
-def measure(file: BinaryIO, found: Boundaries, one: Split, size: int) -> Extent:
-    """Find the ends of a split and walk from one to the other.  For `settle`, which knows whether it is proven."""
-    start = found.first if one.begin <= found.first else found.sync(file, one.begin, size)
-    stop = size if one.end >= size else found.sync(file, one.end, size)
+def measure(file: BinaryIO, boundaries: Boundaries, split: Split, size: int) -> Extent:
+    """Find the ends of a split and walk from one to the other; `settle` decides whether the extent is proven."""
+    start = boundaries.first if split.begin <= boundaries.first else boundaries.sync(file, split.begin, size)
+    stop = size if split.end >= size else boundaries.sync(file, split.end, size)
     if start is None or stop is None:
-        return Extent(start or one.begin, stop or one.end, 0, REFUSED)
+        return Extent(start or split.begin, stop or split.end, 0, REFUSED)
     if start >= stop:
-        # A record longer than the split: the next one begins where this one does.
+        # One record is longer than the split, so both ends are at its end.
         return Extent(start, start, 0, None if start == stop else REFUSED)
-    walked = found.walk(file, start, stop, size)
+    walked = boundaries.walk(file, start, stop, size)
     if walked.fault is not None:
         return Extent(start, walked.position, walked.frames, walked.fault)
     return Extent(start, stop, walked.frames, None if walked.position == stop else REFUSED)
 
 
-def settle(first: int, extents: Sequence[Extent], *, more: bool = False) -> Settled:
-    """The ranges that follow from the measures of all splits of a capture, in their order.
+def settle(first: int, extents: Sequence[Extent], *, more: bool = False) -> RangeList:
+    """The ranges that result from the measurements of all splits of a capture, in order.
 
     ``first``: offset of the first record.  ``more``: splits after a faulty one were not measured at all.
     """
@@ -152,8 +153,8 @@ def settle(first: int, extents: Sequence[Extent], *, more: bool = False) -> Sett
         number += extent.frames
         position = extent.stop
     if fault is not None:
-        # From the last proven place on.  One range back where no frame is known to have passed since: the block that
-        # cannot be passed may depend on the frame before it.
+        # The rest begins at the last proven position, or one range earlier if no frame is known since then: the block
+        # that stops the walk may depend on the frame before it.
         if ranges and (extent.start != position or not extent.frames):
             start, number = ranges[-1].start, ranges[-1].first
             ranges.pop()
@@ -163,17 +164,17 @@ def settle(first: int, extents: Sequence[Extent], *, more: bool = False) -> Sett
     elif ranges:
         ranges[-1] = replace(ranges[-1], stop=None, frames=None)
     if not ranges:
-        return Settled((WHOLE,))
+        return RangeList((WHOLE,))
     rest = ranges[-1].start
     ranges[0] = replace(ranges[0], start=0)
-    return Settled(tuple(ranges), fault if more else None, rest if more else 0)
+    return RangeList(tuple(ranges), fault if more else None, rest if more else 0)
 
 
 def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = b"") -> Iterator[Frame | CaptureNotice]:
     """Frames and notices of one range, numbered as in the whole capture.
 
     ``file``: open at its beginning; seekable unless the range is `WHOLE`.  ``capture``: name for the frames.  ``head``:
-    what stands before the records (`Boundaries.head`).  A `CaptureError` is an item, as in `read_capture`; raises
+    bytes before the first record (`Boundaries.head`).  A `CaptureError` is yielded, as in `read_capture`; raises
     `RangeRefusedError` after the last frame if the file has changed.
     """
     if part.start == 0 and part.stop is None:
@@ -200,51 +201,51 @@ def read_range(file: BinaryIO, capture: str, part: Range = WHOLE, head: bytes = 
 
 
 CHAIN_BYTES = STANDARD_SNAP_LENGTH + (1 << 12)
-"""A chain of plausible records longer than this counts: a payload that fakes it is longer than libpcap writes any."""
+"""Threshold for the length of a chain of plausible records: libpcap writes no payload of this length."""
 CHAIN_RECORDS = 4
-"""It has this many of them: a length that is read in the wrong place leads far away, but to no other record."""
+"""Minimum number of records in such a chain: a misread length leads far away, but not to another record."""
 HEAD_LIMIT = 1 << 20
-"""How far the descriptions at the beginning of a pcapng file are looked for."""
+"""Maximum size of the descriptions at the beginning of a pcapng file."""
 NEIGHBOUR_SECONDS = 86_400
-"""Neighbouring records of a plausible chain are no further apart in time."""
+"""Maximum time between neighbouring records of a plausible chain."""
 
 _BLOCK = 1 << 20
-"""How much is read at a time; the frames themselves are not copied out of it."""
+"""Bytes read at a time; frames are not copied out of them."""
 _SECTION, _INTERFACE, _NAMES, _STATISTICS, _PACKET = 0x0A0D0D0A, 1, 4, 5, 6
 _CUSTOM, _CUSTOM_NOT_COPIED = 0xBAD, 0x40000BAD
 _PASSED_OVER = frozenset((_NAMES, _CUSTOM, _CUSTOM_NOT_COPIED))
-"""Blocks without any effect on the packets after them."""
+"""Types of blocks that have no effect on later packets."""
 _DROP_COUNT = 4
 
 
 @dataclass(slots=True)
-class Walk:
-    """How far a walk came."""
+class WalkEnd:
+    """Position where a walk ended, and the reason."""
 
     position: int
-    """Offset of the first record at or after the one that was asked for, or of the one that stopped the walk."""
+    """Offset of the first record at or after the requested offset, or of the record that stopped the walk."""
     frames: int
-    """Frames that were passed."""
+    """Number of frames before the position."""
     fault: str | None = None
-    """Why the file cannot be cut any more from ``position`` on; ``None``: it can, or it ends there."""
+    """Reason why the file cannot be split from ``position`` on; ``None``: it can, or it ends there."""
 
 
 class Boundaries(ABC):
     """The records of one capture."""
 
     head: bytes
-    """What has to be read before any record: file header, section and interfaces."""
+    """Bytes to read before any record: file header, section and interfaces."""
     first: int
     """Offset of the first record."""
 
     @abstractmethod
-    def walk(self, file: BinaryIO, position: int, until: int, size: int) -> Walk:
-        """Go from the record at ``position`` to the first one at or after ``until``, in a file of ``size`` bytes."""
+    def walk(self, file: BinaryIO, position: int, until: int, size: int) -> WalkEnd:
+        """Walk from the record at ``position`` to the first one at or after ``until``, in a file of ``size`` bytes."""
 
     def sync(self, file: BinaryIO, at: int, size: int) -> int | None:
-        """The first offset from ``at`` on that looks like the begin of a record; the same for all that ask.
+        """The first offset from ``at`` on that looks like the begin of a record; equal for all callers.
 
-        ``None`` where there is none within the length of the longest record.
+        ``None`` if no offset within the length of the longest record does.
         """
         at = max(at, self.first)
         at += -at % self._step
@@ -261,7 +262,7 @@ class Boundaries(ABC):
             while True:
                 if (position - start > CHAIN_BYTES and len(seen) >= CHAIN_RECORDS) or (last and position == len(data)):
                     return at + start
-                # A chain that ends in nothing makes all its members bad, so that the search takes linear time.
+                # All members of a broken chain are marked bad, so that the search takes linear time.
                 length, before = self._plausible(data, position, before)
                 if not length or position in bad:
                     break
@@ -274,14 +275,14 @@ class Boundaries(ABC):
 
     @abstractmethod
     def _plausible(self, data: bytes, at: int, before: int) -> tuple[int, int]:
-        """Length of the record that may begin at ``at`` (0: none does) and its time in seconds.
+        """Length of a plausible record at ``at`` (0: implausible) and its time in seconds.
 
         ``before``: time of the record before it, or -1.
         """
 
 
 def boundaries(head: bytes) -> Boundaries | None:
-    """The boundaries of a capture that begins with ``head``, as `read_head` gives it; ``None``: it is not to be cut."""
+    """The boundaries of a capture that begins with ``head`` (see `read_head`); ``None`` if it cannot be split."""
     if head[:4] in LAYOUTS and len(head) >= FILE_HEADER_SIZE:
         return _Pcap(head)
     if head[:4] == PCAPNG_MAGIC:
@@ -293,7 +294,7 @@ def boundaries(head: bytes) -> Boundaries | None:
 
 
 def read_head(file: BinaryIO) -> bytes:
-    """The beginning of a file, as `boundaries` wants it."""
+    """The beginning of a file, long enough for `boundaries`."""
     head = _read(file, 0, 1 << 16)
     if head[:4] != PCAPNG_MAGIC or len(head) < 1 << 16:
         return head
@@ -301,7 +302,7 @@ def read_head(file: BinaryIO) -> bytes:
 
 
 def _read(file: BinaryIO, at: int, size: int) -> bytes:
-    """``size`` bytes from ``at`` on; fewer at the end of the file."""
+    """``size`` bytes at offset ``at``; fewer at the end of the file."""
     file.seek(at)
     return read_exactly(file, size)
 
@@ -318,27 +319,27 @@ class _Pcap(Boundaries):
         self._fractions = 1_000_000_000 // scale
         self._fields = struct.Struct(order + "IIII").unpack_from
 
-    def walk(self, file: BinaryIO, position: int, until: int, size: int) -> Walk:
+    def walk(self, file: BinaryIO, position: int, until: int, size: int) -> WalkEnd:
         captured_at, header = 8, self._size
         unpack, limit = struct.Struct(self._order + "I").unpack_from, self._limit
         frames = 0
         while position < until:
             data = _read(file, position, min(_BLOCK, size - position))
             if len(data) < header:
-                return Walk(position, frames, "it ends inside a record" if data else "it is shorter than it was")
+                return WalkEnd(position, frames, "it ends inside a record" if data else "it is shorter than it was")
             at, stop = 0, min(len(data) - header, until - position - 1)
             before = 0
             while at <= stop:
                 captured = unpack(data, at + captured_at)[0]
                 if captured > limit:
-                    return Walk(position + at, frames, "a record is damaged")
+                    return WalkEnd(position + at, frames, "a record is damaged")
                 before = at
                 at += header + captured
                 frames += 1
             if position + at > size:
-                return Walk(position + before, frames - 1, "it ends inside a record")
+                return WalkEnd(position + before, frames - 1, "it ends inside a record")
             position += at
-        return Walk(position, frames)
+        return WalkEnd(position, frames)
 
     def _plausible(self, data: bytes, at: int, before: int) -> tuple[int, int]:
         if at + self._size > len(data):
@@ -369,7 +370,7 @@ class _Pcapng(Boundaries):
         while True:
             kind, length = self._two(head, at)
             if length < 12 or length & 3 or at + length > len(head) or (at and kind == _SECTION):
-                raise ValueError("not to be cut")
+                raise ValueError("cannot be split")
             if self._one(head, at + length - 4)[0] != length:
                 raise ValueError("damaged")
             if kind == _PACKET:
@@ -381,8 +382,8 @@ class _Pcapng(Boundaries):
             at += length
         self.first = at
 
-    def walk(self, file: BinaryIO, position: int, until: int, size: int) -> Walk:
-        fields, one = struct.Struct(self._order + "IIII4xI").unpack_from, self._one
+    def walk(self, file: BinaryIO, position: int, until: int, size: int) -> WalkEnd:
+        fields, uint32 = struct.Struct(self._order + "IIII4xI").unpack_from, self._one
         latest, interfaces, frames = self._latest, len(self._latest), 0
         data, at, end = b"", 0, 0
         while position + at < until:
@@ -391,38 +392,38 @@ class _Pcapng(Boundaries):
                 data, at = _read(file, position, _BLOCK), 0
                 end = len(data)
                 if end < 12:
-                    return Walk(position, frames, "it ends inside a block" if data else "it is shorter than it was")
+                    return WalkEnd(position, frames, "it ends inside a block" if data else "it is shorter than it was")
                 if end < 32:
-                    data += bytes(32)  # the last block may have no such fields
+                    data += bytes(32)  # the last block may be too short for these fields
             kind, length, interface, high, captured = fields(data, at)
             stop = at + length
             if stop > end:
                 if length > FRAME_LIMIT + BLOCK_OVERHEAD:
-                    return Walk(position + at, frames, "a block is damaged")
+                    return WalkEnd(position + at, frames, "a block is damaged")
                 position += at
                 data, at, stop = _read(file, position, max(_BLOCK, length)), 0, length
                 end = len(data)
                 if stop > end:
-                    return Walk(position, frames, "it ends inside a block")
-            if length < 12 or length & 3 or one(data, stop - 4)[0] != length:
-                return Walk(position + at, frames, "a block is damaged")
+                    return WalkEnd(position, frames, "it ends inside a block")
+            if length < 12 or length & 3 or uint32(data, stop - 4)[0] != length:
+                return WalkEnd(position + at, frames, "a block is damaged")
             if kind == _PACKET and length >= 32:
                 if interface >= interfaces or captured + 32 > length or captured > FRAME_LIMIT:
-                    return Walk(position + at, frames, "a block is damaged")
+                    return WalkEnd(position + at, frames, "a block is damaged")
                 if high > latest[interface]:
-                    return Walk(position + at, frames, "a time is out of bounds, and such are counted")
+                    return WalkEnd(position + at, frames, "a time is out of bounds, and such times are counted")
                 if captured + 35 < length and not self._simple_options(
                     data, at + 28 + captured + (-captured & 3), stop
                 ):
-                    return Walk(position + at, frames, "a block tells of drops, which are summed up")
+                    return WalkEnd(position + at, frames, "a block reports drops, which are summed up")
                 frames += 1
             elif kind not in _PASSED_OVER:
-                return Walk(position + at, frames, f"a block of type {kind:#x} has a say in what follows")
+                return WalkEnd(position + at, frames, f"a block of type {kind:#x} affects later records")
             at = stop
-        return Walk(position + at, frames)
+        return WalkEnd(position + at, frames)
 
     def _simple_options(self, data: bytes, at: int, stop: int) -> bool:
-        """Whether the options of a packet block are whole and count nothing."""
+        """Whether the options of a packet block are complete and contain no drop count."""
         two = struct.Struct(self._order + "HH").unpack_from
         while at + 8 <= stop:
             code, length = two(data, at)

@@ -1,12 +1,12 @@
-"""Reading one capture that is open: at once, or resumed where an earlier reading stopped while it grows.
+"""Reads one open capture: at once, or in parts while it grows.
 
-`read_capture` tells pcap and pcapng, compressed or not, apart by what they begin with.  `advance` finds how far a
-capture can be read now; `read_on` gives what lies between two such places.  What all parts give together is what
-`read_capture` gives of the finished file, numbers of frames and notices included, however the file grew: `ReaderState`
-holds what of the parts before has a say in those that follow.
+`read_capture` detects pcap and pcapng, compressed or not, by the first bytes.  `advance` finds how far a capture can be
+read now; `read_on` reads a part.  All parts together yield exactly the frames, numbers and notices that `read_capture`
+yields from the finished file, however the file grew: `ReaderState` carries everything from earlier parts that affects
+later ones.
 
-A capture that was compressed in between is resumed as well (`read_rest`).  A `BoundedFile` is a file as it was when
-somebody looked: what was written since is not there.
+A capture that was compressed in the meantime is resumed as well (`read_rest`).  A `BoundedFile` shows a file at its
+size at an earlier time, without later writes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 NO_FRAME: Final = float("-inf")
-"""Time of the first frame where there is none: these captures come first."""
+"""Time of the first frame of a capture without frames; it sorts first."""
 PIECE_BYTES: Final = 1 << 20
-"""How much is read at least, where there is so much."""
+"""Bytes to read at a time, if available."""
 _PEEK_SIZE: Final = 1 << 16
 _FOREIGN: Final = (
     (b"snoop\0\0\0", "a snoop file"),
@@ -68,26 +68,26 @@ def read_capture(
 
 
 def _foreign(head: bytes) -> str:
-    """Why a file that begins with ``head`` is not read."""
+    """Reason why a file that begins with ``head`` is not supported."""
     if not head:
         return "is empty"
     start = f"(starts with {head[:4].hex(' ')})"
     for magic, name in _FOREIGN:
         if head.startswith(magic):
-            return f"is {name}, which is not read {start}; convert it to pcap or pcapng"
+            return f"is {name}, which is not supported {start}; convert it to pcap or pcapng"
     if is_compressed(head):
         return f"is compressed more than once {start}"
-    return f"is not a capture file {start}; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
+    return f"is not a capture file {start}; supported: pcap and pcapng, plain or compressed with gzip, zstd or lz4"
 
 
 def first_time(file: BinaryIO) -> float:
-    """Time of the first frame of a capture, by which captures are ordered; `NO_FRAME` where there is none."""
+    """Time of the first frame of a capture, to order captures; `NO_FRAME` for a capture without frames."""
     items = read_capture(file, "", chunk_size=_PEEK_SIZE)
     return next((item.timestamp_ns for item in items if isinstance(item, Frame)), NO_FRAME)
 
 
 class BoundedFile:
-    """The first bytes of an open, seekable file, as a file that is at its beginning."""
+    """The first ``size`` bytes of an open, seekable file, as a file positioned at the beginning."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
@@ -95,14 +95,14 @@ class BoundedFile:
         self._at = file.seek(0)
 
     def read(self, size: int = -1) -> bytes:
-        """The next bytes, at most ``size``; none at the end."""
+        """The next bytes, at most ``size``; empty at the end."""
         left = max(0, self._size - self._at)
         data = self._file.read(left if size < 0 else min(size, left))
         self._at += len(data)
         return data
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to an offset; returns the one from the beginning."""
+        """Move to an offset; returns the offset from the beginning."""
         if whence == os.SEEK_END:
             offset += min(self._size, self._file.seek(0, os.SEEK_END))
         elif whence == os.SEEK_CUR:
@@ -116,41 +116,41 @@ class BoundedFile:
 
 @dataclass(slots=True)
 class CaptureRange:
-    """A part of a capture: from where to where."""
+    """A part of a capture between two reader states."""
 
     begin: ReaderState
     end: ReaderState | None
-    """``None``: to its end, which is at ``size``, with what is to be told there."""
+    """``None``: up to the end of the capture at ``size``, including its final notices."""
     size: int
 
 
 class CaptureChangedError(MqttscopeError):
-    """A part does not hold what it held when it was measured: the file is another one."""
+    """The content of a part differs from the measured one: the file was replaced."""
 
 
 def can_grow(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` can be read while it grows: pcap and pcapng that are not compressed."""
+    """Whether a file that begins with ``head`` can be read while it grows: uncompressed pcap or pcapng."""
     return head[:4] in PCAP_MAGICS or head[:4] == PCAPNG_MAGIC
 
 
 def may_be_compressed(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is compressed, and to be read in one go when it is complete."""
+    """Whether a file that begins with ``head`` is compressed, and must be read at once when it is complete."""
     return is_compressed(head[:4])
 
 
-def advance(file: BinaryIO, memory: ReaderState, size: int, *, limit: int = PIECE_BYTES) -> int:
-    """Read on in a plain capture by about ``limit`` bytes, at most to the last complete record of its ``size`` bytes.
+def advance(file: BinaryIO, state: ReaderState, size: int, *, limit: int = PIECE_BYTES) -> int:
+    """Advance in a plain capture by about ``limit`` bytes, at most to the last complete record of its ``size`` bytes.
 
-    ``memory`` is where to begin and then where this ended.  Returns the number of bytes that were passed: 0 when there
-    is no further record yet, or when the next one is damaged (``memory.damaged``).
+    ``state`` is updated from the start to the end position.  Returns the number of bytes between: 0 if the next record
+    is not there yet, or is damaged (``state.damaged``).
     """
-    start = memory.position
-    if memory.damaged:
+    start = state.position
+    if state.damaged:
         return 0
     while True:
         stop = min(size, start + limit)
-        trial = memory.copy()
-        kinds = set(memory.link_types)
+        trial = state.copy()
+        kinds = set(state.link_types)
         last: Frame | None = None
         for item in _read(file, "", trial, stop, more=True):
             if type(item) is Frame:
@@ -161,10 +161,10 @@ def advance(file: BinaryIO, memory: ReaderState, size: int, *, limit: int = PIEC
             trial.timestamp_ns = last.timestamp_ns
         if trial.position > start or trial.damaged or stop == size:
             break
-        # The next record is longer than this.
+        # The next record is longer than the limit.
         limit *= 4
-    _take(trial, memory)
-    return memory.position - start
+    _assign(trial, state)
+    return state.position - start
 
 
 def read_on(file: BinaryIO, capture: str, part: CaptureRange) -> Iterator[Frame | CaptureNotice]:
@@ -172,56 +172,54 @@ def read_on(file: BinaryIO, capture: str, part: CaptureRange) -> Iterator[Frame 
 
     ``file``: open and seekable.  Raises `CaptureChangedError` after the last frame if the file has changed.
     """
-    memory, end = part.begin.copy(), part.end
-    yield from _read(file, capture, memory, part.size if end is None else end.position, more=end is not None)
-    if end is not None and (memory.position, memory.frames) != (end.position, end.frames):
+    state, end = part.begin.copy(), part.end
+    yield from _read(file, capture, state, part.size if end is None else end.position, more=end is not None)
+    if end is not None and (state.position, state.frames) != (end.position, end.frames):
         raise CaptureChangedError(
-            f"has changed: frame {end.frames} ended at byte {end.position}, now frame {memory.frames} at "
-            f"{memory.position}"
+            f"has changed: frame {end.frames} ended at byte {end.position}, now frame {state.frames} at "
+            f"{state.position}"
         )
 
 
-def _take(found: ReaderState, memory: ReaderState) -> None:
-    for one in fields(ReaderState):
-        setattr(memory, one.name, getattr(found, one.name))
+def _assign(source: ReaderState, state: ReaderState) -> None:
+    for state_field in fields(ReaderState):
+        setattr(state, state_field.name, getattr(source, state_field.name))
 
 
 def _read(
-    file: BinaryIO, capture: str, memory: ReaderState, stop: int, *, more: bool
+    file: BinaryIO, capture: str, state: ReaderState, stop: int, *, more: bool
 ) -> Iterator[Frame | CaptureNotice]:
     file.seek(0)
     head = read_exactly(file, 4)
     if head in PCAP_MAGICS:
         # The file header is read again, the records after it are not.
-        if memory.position:
+        if state.position:
             head += read_exactly(file, FILE_HEADER_SIZE - 4)
-        source = ByteSource(cast(BinaryIO, FilePart(file, memory.position or len(head), stop)), plain=True)
-        yield from read_pcap(source, head, capture, memory=memory, more=more)
+        source = ByteSource(cast(BinaryIO, FilePart(file, state.position or len(head), stop)), plain=True)
+        yield from read_pcap(source, head, capture, state=state, more=more)
     elif head == PCAPNG_MAGIC:
-        source = ByteSource(cast(BinaryIO, FilePart(file, memory.position, stop)), plain=True)
-        yield from read_pcapng(source, b"", capture, memory=memory, more=more)
-    elif not memory.position:
-        # Compressed, or no capture at all: there is only the whole.
+        source = ByteSource(cast(BinaryIO, FilePart(file, state.position, stop)), plain=True)
+        yield from read_pcapng(source, b"", capture, state=state, more=more)
+    elif not state.position:
+        # Compressed, or not a capture: read as a whole only.
         if not more:
             file.seek(0)
             yield from read_capture(cast(BinaryIO, FilePart(file, 0, stop)), capture)
     elif is_compressed(head) and not more:
-        yield from _rest_of_compressed(file, capture, memory, stop)
+        yield from _rest_of_compressed(file, capture, state, stop)
     else:
-        yield CaptureError(capture, "has changed: it does not begin like a capture any more", 0, memory.frames)
+        yield CaptureError(capture, "has changed: it no longer begins like a capture", 0, state.frames)
 
 
-def _rest_of_compressed(
-    file: BinaryIO, capture: str, memory: ReaderState, stop: int
-) -> Iterator[Frame | CaptureNotice]:
-    """What comes after a position of a capture that was compressed when it had been read up to there."""
+def _rest_of_compressed(file: BinaryIO, capture: str, state: ReaderState, stop: int) -> Iterator[Frame | CaptureNotice]:
+    """Frames after a position of a capture that was compressed since it was read up to there."""
     head = ByteSource(cast(BinaryIO, FilePart(file, 0, stop))).fill(b"", FILE_HEADER_SIZE)[:FILE_HEADER_SIZE]
     source = ByteSource(cast(BinaryIO, FilePart(file, 0, stop)))
-    source.skip(memory.position)
+    source.skip(state.position)
     if head[:4] in PCAP_MAGICS:
-        yield from read_pcap(source, head, capture, memory=memory)
+        yield from read_pcap(source, head, capture, state=state)
     else:
-        yield from read_pcapng(source, b"", capture, memory=memory)
+        yield from read_pcapng(source, b"", capture, state=state)
 
 
 def read_exactly(file: BinaryIO, size: int) -> bytes:
@@ -233,7 +231,7 @@ def read_exactly(file: BinaryIO, size: int) -> bytes:
 
 
 class FilePart:
-    """Bytes of a file up to an offset, or to its end, as a file; before them others, which may be empty."""
+    """Bytes of a file up to an offset, or to its end, as a file; ``head`` is inserted before them."""
 
     def __init__(self, file: BinaryIO, start: int, stop: int | None, head: bytes = b"") -> None:
         file.seek(start)
@@ -242,7 +240,7 @@ class FilePart:
         self._left = None if stop is None else stop - start
 
     def read(self, size: int) -> bytes:
-        """Some bytes, at most ``size``, but for the head; none at the end."""
+        """The next bytes, at most ``size`` except for the head; empty at the end."""
         if self._head:
             data, self._head = self._head, b""
             return data
@@ -253,36 +251,36 @@ class FilePart:
         return data
 
 
-def memory_at(file: BinaryIO, position: int) -> ReaderState:
-    """What a reader remembers that came to a position, uncompressed, or to the last whole record before it.
+def state_at(file: BinaryIO, position: int) -> ReaderState:
+    """State of a reader at an uncompressed position, or at the end of the last complete record before it.
 
-    ``file``: open and seekable.  What it had to say at the end by then counts as told.
+    ``file``: open and seekable.  Notices due at the end of the capture count as already reported.
     """
     file.seek(0)
     content = cast(BinaryIO, _Uncompressed(file)) if may_be_compressed(file.read(4)) else file
-    memory = ReaderState()
-    while memory.position < position and advance(content, memory, position, limit=position):
+    state = ReaderState()
+    while state.position < position and advance(content, state, position, limit=position):
         pass
-    memory.beyond = 0
-    for interface in memory.interfaces:
+    state.beyond = 0
+    for interface in state.interfaces:
         interface.dropped = max(interface.dropped, interface.dropped_between)
-    return memory
+    return state
 
 
 def read_rest(file: BinaryIO, capture: str, position: int) -> Iterator[Frame | CaptureNotice]:
-    """Frames and notices after a position, uncompressed; frames have the numbers that they have in the whole capture.
+    """Frames and notices after an uncompressed position; frames are numbered as in the whole capture.
 
-    ``file``: open and seekable.  A record that was not whole at the position comes as well.
+    ``file``: open and seekable.  A record that was incomplete at the position is included.
     """
-    memory = memory_at(file, position)
-    yield from read_on(file, capture, CaptureRange(memory, None, file.seek(0, os.SEEK_END)))
+    state = state_at(file, position)
+    yield from read_on(file, capture, CaptureRange(state, None, file.seek(0, os.SEEK_END)))
 
 
 def first_after(file: BinaryIO, position: int) -> tuple[int, float]:
-    """How many frames lie before a position, and the time of the first one after it, or `NO_FRAME`."""
-    memory = memory_at(file, position)
-    items = read_on(file, "", CaptureRange(memory, None, file.seek(0, os.SEEK_END)))
-    return memory.frames, next((item.timestamp_ns for item in items if isinstance(item, Frame)), NO_FRAME)
+    """Number of frames before a position, and the time of the first frame after it, or `NO_FRAME`."""
+    state = state_at(file, position)
+    items = read_on(file, "", CaptureRange(state, None, file.seek(0, os.SEEK_END)))
+    return state.frames, next((item.timestamp_ns for item in items if isinstance(item, Frame)), NO_FRAME)
 
 
 class _Uncompressed:
@@ -293,14 +291,14 @@ class _Uncompressed:
         self.seek(0)
 
     def seek(self, offset: int) -> int:
-        """Go to an offset from the beginning."""
+        """Move to an offset from the beginning."""
         self._file.seek(0)
         self._source = ByteSource(self._file)
         self._source.skip(offset)
         return offset
 
     def read(self, size: int) -> bytes:
-        """The next bytes; fewer at the end, and before damage."""
+        """The next bytes; fewer at the end or before damage."""
         data = self._source.fill(b"", size)
         self._source.give_back(data[size:])
         return data[:size]

@@ -1,12 +1,12 @@
-"""Captures of several taps as one: their frames in the order of time, on one clock, each frame once.
+"""Captures of several taps, read as one: frames in the order of time, on one clock, each frame once.
 
-`open_taps` stands where `open_capture` does.  Captures are read at the same time, and each is opened when the others
-have come to its first frame, so that rotated sets of two taps need few open files.
+`open_taps` replaces `open_capture`.  Captures are read in parallel, and each is opened when the others have reached the
+time of its first frame, so that rotated sets of two taps need few open files.
 
-Clocks of two machines differ.  Where two captures hold equal segments, the difference is measured before anything is
-read, and taken off the times of the later capture: otherwise an answer would come before what it answers wherever one
-tap lost the one and another tap the other.  What a segment needs from one tap to the other does not count: it takes as
-long in both directions, and the difference of the clocks has another sign in each.
+Clocks of two machines differ.  If two captures contain equal segments, the clock difference is measured before reading,
+and subtracted from the times of the later capture.  Otherwise a response could precede its request if one tap lost the
+request and another tap the response.  The transit time between the taps cancels out: it is equal in both directions,
+while the clock difference has opposite signs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import BinaryIO, Final, cast
 
-from mqttscope.capture.files import STDIN, Part, find_captures, in_stores, open_capture
+from mqttscope.capture.files import STDIN, CapturePortion, find_captures, in_stores, open_capture
 from mqttscope.capture.read import NO_FRAME
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -28,105 +28,107 @@ from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 from mqttscope.net.segment import FIN, SYN, ports
 
 MAX_SKEW_NS: Final = 3_600_000_000_000 + 60_000_000_000
-"""Clocks differ by no more than this: an hour, as where one does not know summer time, and a minute."""
+"""Maximum clock difference: an hour, if one clock ignores summer time, plus a minute."""
 HEAD_SEGMENTS: Final = 1_000
-"""So many segments of a capture, the first ones, are looked for in the captures before it."""
+"""Maximum number of first segments of a capture that are searched in earlier captures."""
 ENOUGH: Final = 50
-"""So many equal segments measure a difference of clocks."""
+"""Number of equal segments that suffice to measure a clock difference."""
 LEAST: Final = 3
-"""Fewer of them measure nothing."""
+"""Minimum number of equal segments to measure a clock difference."""
 MAX_NAMED: Final = 5
-"""Taps that are named in sentences; further ones are counted."""
+"""Maximum number of taps named in messages; further taps are counted."""
 SHOWN_NS: Final = 1_000_000
-"""Smaller corrections of times are not worth a word: frames need as much from one tap to the other."""
+"""Threshold for reporting a time correction; the transit time between taps has this size."""
 MAX_COMPARED: Final = 4
-"""The clock of a capture is compared with those of this many captures before it, the latest ones."""
+"""Maximum number of preceding captures to compare the clock of a capture with."""
 
 _Item = Frame | CaptureNotice
 _Open = Callable[[str], AbstractContextManager[Iterator[Frame]]]
 
 
 @dataclass(slots=True)
-class Source:
-    """One capture."""
+class TapSource:
+    """One capture, and its clock."""
 
     name: str
     first_ns: float = NO_FRAME
-    """Time of its first frame, on the common clock; `NO_FRAME` where it is not known before it is read."""
+    """Time of its first frame, on the common clock; `NO_FRAME` if unknown before reading."""
     ahead_ns: int = 0
-    """So much its clock is ahead of the common one, which is that of the first capture that was named."""
+    """Nanoseconds that its clock is ahead of the common clock, the clock of the first named capture."""
     like: str = ""
-    """A capture that its clock was compared with, directly or not; empty where nothing was measured."""
+    """Name of a capture that its clock was compared with, directly or indirectly; empty if not measured."""
     is_limited: bool = False
-    """Whether its clock was not compared with those of all captures before it."""
+    """Whether its clock was compared with only some of the preceding captures."""
 
 
 @dataclass(slots=True)
 class Taps:
-    """What is known of the taps of a run, once all frames have come."""
+    """Facts about the taps of a run, complete after the last frame."""
 
     deduplication: Deduplication = field(default_factory=Deduplication)
-    sources: list[Source] = field(default_factory=list)
+    sources: list[TapSource] = field(default_factory=list)
     """The captures, in the order of their first frames."""
 
     def named(self) -> list[tuple[str, Tap]]:
-        """The taps, each with what tells it apart from the others."""
+        """The taps, each with a distinguishing name."""
         taps = self.deduplication.taps()
-        return [(_name(one, [other for other in taps if other.capture == one.capture]), one) for one in taps]
+        return [(_name(tap, [other for other in taps if other.capture == tap.capture]), tap) for tap in taps]
 
     def copied(self) -> set[str]:
-        """Captures of which frames were left out as copies, so that they may seem empty."""
-        return {one.capture for one in self.deduplication.taps() if one.copies}
+        """Captures with frames that were left out as copies; they may seem empty."""
+        return {tap.capture for tap in self.deduplication.taps() if tap.copies}
 
-    def told(self) -> Iterator[str]:
-        """What each tap has captured, and what it lost, in sentences."""
-        for one in self.corrected():
-            words = "ahead of" if one.ahead_ns > 0 else "behind"
+    def sentences(self) -> Iterator[str]:
+        """Sentences about the frames that each tap captured and missed."""
+        for corrected in self.corrected():
+            words = "ahead of" if corrected.ahead_ns > 0 else "behind"
             yield (
-                f"the clock of {utf8(one.name)} is {abs(one.ahead_ns) / 1e9:,.3f} s {words} that of"
-                f" {utf8(self._first(one))}: its times are corrected"
+                f"the clock of {utf8(corrected.name)} is {abs(corrected.ahead_ns) / 1e9:,.3f} s {words} the clock of"
+                f" {utf8(self._first(corrected))}: its times are corrected"
             )
-        found, named = self.deduplication, self.named()
+        deduplication, named = self.deduplication, self.named()
         limited = sum(source.is_limited and not source.like for source in self.sources)
-        if found.copies:
-            are = "is a copy and was" if found.copies == 1 else "are copies and were"
-            yield f"{found.copies:,} of {counted(found.frames, 'frame')} with TCP {are} left out"
+        if deduplication.copies:
+            are = "is a copy and was" if deduplication.copies == 1 else "are copies and were"
+            yield f"{deduplication.copies:,} of {counted(deduplication.frames, 'frame')} with TCP {are} left out"
             for name, tap in named[:MAX_NAMED]:
                 frames = counted(tap.frames, "frame")
-                yield f"tap {name}: {frames}, {tap.only:,} that no other tap has, {tap.missed:,} missed"
+                yield f"tap {name}: {frames}, {tap.only:,} only on this tap, {tap.missed:,} missed"
             if len(named) > MAX_NAMED:
                 yield f"further taps: {len(named) - MAX_NAMED:,}"
         else:
-            conclusion = "" if found.forgotten or limited else ": nothing was captured twice"
-            yield f"no copy among {counted(found.frames, 'frame')} with TCP{conclusion}"
-        if found.forgotten:
-            frames = counted(found.forgotten, "frame")
-            yield f"limit: {frames} could not be compared with all others, so that copies may be left"
+            conclusion = "" if deduplication.forgotten or limited else ": nothing was captured twice"
+            yield f"no copy among {counted(deduplication.frames, 'frame')} with TCP{conclusion}"
+        if deduplication.forgotten:
+            frames = counted(deduplication.forgotten, "frame")
+            yield f"limit: {frames} could not be compared with all others, so copies may remain"
         if limited:
             clocks = "the clock of 1 capture" if limited == 1 else f"the clocks of {limited:,} captures"
-            yield f"limit: {clocks} could not be compared with all others, so that copies may be left"
+            yield f"limit: {clocks} could not be compared with all others, so copies may remain"
 
-    def _first(self, source: Source) -> str:
-        """The capture whose clock is that of another."""
-        return next(one.name for one in self.sources if one.like == source.like and not one.ahead_ns)
+    def _first(self, source: TapSource) -> str:
+        """The reference capture for the clock of a capture."""
+        return next(
+            reference.name for reference in self.sources if reference.like == source.like and not reference.ahead_ns
+        )
 
-    def corrected(self) -> list[Source]:
-        """The captures whose times were corrected by so much that it shows."""
-        return [one for one in self.sources if one.like and abs(one.ahead_ns) >= SHOWN_NS]
+    def corrected(self) -> list[TapSource]:
+        """The captures with a time correction above the threshold."""
+        return [source for source in self.sources if source.like and abs(source.ahead_ns) >= SHOWN_NS]
 
 
 def _name(tap: Tap, others: list[Tap]) -> str:
-    """What tells a tap apart from the others of its capture."""
+    """Name of a tap that distinguishes it from other taps in its capture."""
     parts = [utf8(tap.capture)]
-    if any(one.interface != tap.interface for one in others):
+    if any(other.interface != tap.interface for other in others):
         parts.append(f"interface {tap.interface}")
-    if any(one.encapsulation != tap.encapsulation for one in others):
-        parts += [f"VLAN {one}" for one in tap.vlans]
+    if any(other.encapsulation != tap.encapsulation for other in others):
+        parts += [f"VLAN {vlan}" for vlan in tap.vlans]
         if len(tap.encapsulation) > 2 * len(tap.vlans):
             parts.append("in a tunnel")
         elif not tap.vlans:
             parts.append("no VLAN")
-    if any(one.place for one in others):
+    if any(other.place for other in others):
         parts.append(f"place {tap.place + 1}")
     return ", ".join(parts)
 
@@ -136,12 +138,12 @@ def open_taps(
     taps: Taps,
     *,
     stdin: BinaryIO | None = None,
-    parts: Mapping[str, Part] | None = None,
+    parts: Mapping[str, CapturePortion] | None = None,
     seen: Callable[[int], object] | None = None,
 ) -> Iterator[_Item]:
-    """Frames of all captures that ``sources`` stand for, by time, each once; what is found out is in ``taps``.
+    """Frames of all captures in ``sources``, by time, each once; fills ``taps``.
 
-    The rest is as in `open_capture`.
+    All other arguments are as in `open_capture`.
     """
     return taps.deduplication.unique(_by_time(sources, taps, stdin, parts, seen))
 
@@ -150,7 +152,7 @@ def _by_time(
     sources: Sequence[str],
     taps: Taps,
     stdin: BinaryIO | None,
-    parts: Mapping[str, Part] | None,
+    parts: Mapping[str, CapturePortion] | None,
     seen: Callable[[int], object] | None,
 ) -> Iterator[_Item]:
     def opened(name: str) -> Iterator[_Item]:
@@ -158,30 +160,30 @@ def _by_time(
 
     @contextmanager
     def uncounted(name: str) -> Iterator[Iterator[Frame]]:
-        # A generator, whose file is closed with it.
+        # Closing the generator closes its file.
         items = cast("Generator[_Item]", open_capture([name], stdin=stdin, parts=parts))
         with closing(items):
             yield (item for item in items if type(item) is Frame)
 
     stored = in_stores(parts)
-    captures = [Source(one) for one in sources if one in stored]
-    for found in find_captures([one for one in sources if one != STDIN and one not in stored]):
-        if isinstance(found, CaptureError):
-            yield found
+    captures = [TapSource(source) for source in sources if source in stored]
+    for path_or_error in find_captures([source for source in sources if source != STDIN and source not in stored]):
+        if isinstance(path_or_error, CaptureError):
+            yield path_or_error
         else:
-            captures.append(Source(found))
-    captures += [Source(STDIN)] * (STDIN in sources)
+            captures.append(TapSource(path_or_error))
+    captures += [TapSource(STDIN)] * (STDIN in sources)
     if len(captures) > 1:
         measure(captures, uncounted, stored)
-    captures.sort(key=lambda one: one.first_ns)
+    captures.sort(key=lambda source: source.first_ns)
     taps.sources = captures
     for _, item in merge(*(_timed(source, opened) for source in captures), key=itemgetter(0)):
         if item is not None:
             yield item
 
 
-def _timed(source: Source, opened: Callable[[str], Iterator[_Item]]) -> Iterator[tuple[float, _Item | None]]:
-    """Items of a capture with their times, after a ``None`` at the time of the first frame: the next step opens it."""
+def _timed(source: TapSource, opened: Callable[[str], Iterator[_Item]]) -> Iterator[tuple[float, _Item | None]]:
+    """Frames and notices of a capture with their times; first a ``None`` at the first time, before it is opened."""
     now: float = source.first_ns
     yield now, None
     for item in opened(source.name):
@@ -190,8 +192,8 @@ def _timed(source: Source, opened: Callable[[str], Iterator[_Item]]) -> Iterator
         yield now, item
 
 
-def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ()) -> None:
-    """Find the first times and the differences of the clocks of all captures that can be read again.
+def measure(captures: list[TapSource], opened: _Open, stored: Collection[str] = ()) -> None:
+    """Find the first times and the clock differences of all captures that can be read twice.
 
     ``stored``: names of captures that are in stores.
     """
@@ -230,12 +232,12 @@ def measure(captures: list[Source], opened: _Open, stored: Collection[str] = ())
 
 
 def _head(frames: Iterator[Frame]) -> dict[Identity, int]:
-    """Times of the first telling segments of a capture, without segments that came again."""
+    """Times of the first distinctive segments of a capture, without repeated segments."""
     times: dict[Identity, int] = {}
     often: set[Identity] = set()
     for frame in frames:
         identity = identity_of(frame)
-        if identity is None or not _is_telling(identity):
+        if identity is None or not _is_distinctive(identity):
             continue
         if identity in times:
             often.add(identity)
@@ -245,15 +247,15 @@ def _head(frames: Iterator[Frame]) -> dict[Identity, int]:
     return {identity: time for identity, time in times.items() if identity not in often}
 
 
-def _is_telling(identity: Identity) -> bool:
-    """Whether hardly any other segment is equal: it has a payload or an identification, or begins or ends a flow."""
+def _is_distinctive(identity: Identity) -> bool:
+    """Whether a segment is almost unique: it has a payload or an IP identification, or begins or ends a flow."""
     return len(identity[0]) in (12, 36) and bool(identity[5] or identity[3] & (SYN | FIN) or identity[8])
 
 
 def _differences(
     frames: Iterator[Frame], head: Mapping[Identity, int], begin: int, end: int, ends: dict[str, int], name: str
 ) -> tuple[list[int], list[int]]:
-    """By how much the times of equal segments are later in ``head``, by direction: to the lower port, and from it."""
+    """Time differences of equal segments (``head`` minus frame), by direction: to the lower port, and from it."""
     differences: tuple[list[int], list[int]] = ([], [])
     met: set[Identity] = set()
     latest = begin
@@ -274,9 +276,9 @@ def _differences(
     return differences
 
 
-def _ahead(found: tuple[list[int], list[int]]) -> int | None:
-    """The difference of two clocks, from the differences of times in both directions, or in one."""
-    if sum(map(len, found)) < LEAST:
+def _ahead(by_direction: tuple[list[int], list[int]]) -> int | None:
+    """The difference of two clocks: mean of the median time differences of both directions, or of one."""
+    if sum(map(len, by_direction)) < LEAST:
         return None
-    middle = [sorted(one)[len(one) // 2] for one in found if one]
+    middle = [sorted(differences)[len(differences) // 2] for differences in by_direction if differences]
     return sum(middle) // len(middle)

@@ -1,18 +1,16 @@
-"""Looking into TLS with the keys of its sessions: tshark decrypts, our decoder reads.
+"""Decrypts TLS sessions with their keys: tshark decrypts the records, our decoder reads the content.
 
-tshark decrypts records, and nothing else is left to it.  A table of flows puts the segments of all connections in
-order and decides which connection each belongs to; the dissector gets the same segments and comes to the same
-decisions.  The bytes that a TLS session delivers go to tshark as rebuilt frames, in order, each byte once.  What tshark
-decrypts is passed on before the segment that delivered it, with its flow, direction and stream offset, which tell the
-dissector where it belongs.
+tshark only decrypts records.  A flow table orders the segments of all connections and assigns each to its connection;
+the dissector gets these segments, too, and decides identically.  The bytes of a TLS session are passed to tshark in
+rebuilt frames, in order, each byte once.  The plaintext is passed on before the segment that completed it, with its
+flow, direction and stream offset for the dissector.
 
-A segment is held back until tshark has answered for it.  In files all segments are held in one lane, so that the order
-of events is that of the capture.  In a live capture each pair of endpoints with TLS has a lane of its own, so that
-other connections are not held up; and a session waits there for its keys, since tshark looks for them when the
-handshake passes, and not again.
+A segment is delayed until tshark has answered for it.  All segments of files share one lane, so that events keep the
+order of the capture.  In a live capture, each pair of endpoints with TLS has its own lane, so that other connections
+are not delayed; a session waits in its lane for keys, because tshark reads them only during the handshake.
 
-A tshark grows with what it has seen.  After so much, new sessions go to another one; the older ends with its last
-session.  In a live capture it gives up those that are left when it has grown too large.
+The memory of a tshark grows with its input.  Above a threshold, new sessions go to a new tshark, and the old one ends
+with its last session.  In a live capture, a tshark that grows too large gives up its remaining sessions.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from mqttscope.capture.keylog import KeyLog, Keys
-from mqttscope.capture.tls_tshark import SERVER_PORT, Tshark, frames
+from mqttscope.capture.tls_tshark import AWAY_SECONDS, SERVER_PORT, Tshark, frames
 from mqttscope.capture.tshark import decrypting, find_tshark
 from mqttscope.net.flow import Flow, FlowClosed, FlowEvent, FlowOpened, StreamData, StreamGap
 from mqttscope.net.flows import FlowTable
@@ -34,7 +32,7 @@ from mqttscope.net.frame import (
     Decrypted,
     Plaintext,
     SegmentItem,
-    Undecrypted,
+    UndecryptedSession,
 )
 from mqttscope.net.segment import Segment, reverse_key
 from mqttscope.net.tls_hello import APPLICATION_DATA, CLIENT_HELLO, HANDSHAKE, SERVER_HELLO, TlsObserver, TlsSide
@@ -46,59 +44,61 @@ TLS_KEY_LOG = 0x544C534B
 MAX_AHEAD = 2_048
 """Maximum number of segments of files that wait for tshark."""
 MAX_AHEAD_BYTES = 8 << 20
-"""Maximum payload among them that tshark has not answered."""
+"""Maximum payload of files that tshark has not answered."""
 KEY_SECONDS = 2.0
-"""Time that a session waits for its keys: clients write them during the handshake."""
+"""Maximum time that a session waits for its keys: clients write them during the handshake."""
 LAST_KEY_SECONDS = 0.5
-"""The same at the end of the capture."""
+"""Maximum time that a session waits for its keys at the end of the capture."""
 END_SECONDS = 10.0
-"""Maximum wait at the end of a live capture for what tshark has to read."""
+"""Maximum time at the end of a live capture to wait for tshark."""
+WAIT_SECONDS = AWAY_SECONDS / 4
+"""Maximum time between two looks at a tshark that is waited for: a longer one would count as a pause of our own."""
 LOOK_SECONDS = 1.0
-"""Interval at which the key log is read while no session waits."""
+"""Interval between reads of the key log while no session waits."""
 MAX_EARLY_BYTES = 64 * 1024
-"""Payload of one session that waits for the hello of the other side."""
+"""Maximum payload of one session that waits for the hello of the other side."""
 MAX_WAITING_BYTES = 4 << 20
-"""Payload of one session that waits for keys."""
+"""Maximum payload of one session that waits for keys."""
 MAX_HELD_BYTES = 64 << 20
-"""The same of all sessions."""
+"""Maximum payload of all sessions that wait for keys."""
 MAX_UNANSWERED_BYTES = 32 << 20
-"""Payload that a tshark of a live capture is given before it has answered."""
+"""Maximum unanswered payload of a tshark in a live capture."""
 GENERATION_BYTES = 128 << 20
-"""A tshark that has grown by so much gets no new sessions."""
+"""Threshold for the growth of a tshark; above it, new sessions go to a new tshark."""
 LARGEST_BYTES = 512 << 20
-"""A tshark of a live capture that has grown by so much gives its sessions up."""
+"""Maximum growth of a tshark in a live capture; above it, the tshark gives up its sessions."""
 MAX_TSHARKS = 3
-"""The most that run in a live capture."""
+"""Maximum number of tsharks that run in a live capture."""
 MAX_FAILURES = 3
-"""After so many of them have failed no other is started."""
+"""Maximum number of failed tsharks; after that, no other is started."""
 
 _PUSHED_SEGMENTS = 64
-"""Segments of files between two looks at tshark."""
+"""Number of segments of files between two checks of tshark."""
 _HELLO = b"\x16\x03"
 _HEAD_BYTES = 6
-"""Bytes that show the beginning of a hello."""
+"""Number of bytes that suffice to recognise a hello."""
 
 
 @dataclass(slots=True, eq=False)
-class Held:
-    """A segment or notice that is held back, or the place of something that no segment brought."""
+class DelayedSegment:
+    """A delayed segment or notice; without ``item``, a position in the order for decrypted content alone."""
 
     item: SegmentItem | None
     left: int = 0
-    """Frames that tshark has not answered, and pieces that wait for keys."""
+    """Number of frames that tshark has not answered, and of pieces that wait for keys."""
     content: list[Decrypted] = field(default_factory=list)
-    """What comes before it."""
+    """Decrypted content to pass on before the segment."""
     over: list[TlsSession] = field(default_factory=list)
-    """Sessions that it ends."""
+    """Sessions that end with the segment."""
 
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Segments that are passed on in their order."""
+    """A queue of segments that are passed on in order."""
 
-    held: deque[Held] = field(default_factory=deque)
+    held: deque[DelayedSegment] = field(default_factory=deque)
     sessions: int = 0
-    """Sessions in it that are not over."""
+    """Number of its open sessions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,126 +108,126 @@ class TlsSession:
     flow: Flow
     client_initiates: bool
     number: int
-    """For tshark."""
+    """Number of the session, for tshark."""
     lane: Lane
     since: float
-    """When it began, by the clock of this process."""
+    """Begin of the session, by the monotonic clock of this process."""
     tls: TlsObserver = field(default_factory=TlsObserver)
     worker: Tshark[_Owner] | None = None
-    """What decrypts it."""
+    """The tshark that decrypts the session."""
     latest: Tshark[_Owner] | None = None
-    """What decrypted it last."""
+    """The last tshark that decrypted the session."""
     is_decided: bool = False
-    """Whether nothing waits for keys any more."""
+    """Whether the wait for keys is over."""
     has_keys: bool = False
     early: list[StreamData] = field(default_factory=list)
-    """What came before the hello of the other side, as frames of two queues do."""
-    waiting: list[tuple[StreamData, Held | None]] = field(default_factory=list)
-    """What waits for keys, and what is held back because of that."""
+    """Data that arrived before the hello of the other side, as with frames of two capture queues."""
+    waiting: list[tuple[StreamData, DelayedSegment | None]] = field(default_factory=list)
+    """Data that waits for keys, with the segment that is delayed for it."""
     waiting_bytes: int = 0
-    """Payload of both."""
+    """Payload of ``waiting``."""
     limit: str = ""
-    """The limit that was hit, as the reason why the rest is not decrypted."""
+    """The limit that was reached, as the reason why the rest is not decrypted."""
     starts: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
-    """What was sent by each side before its flow began."""
+    """Bytes that each side sent before its flow began: true for the client."""
     ends: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
-    """Offsets up to which tshark has what the client (true) and the server have sent."""
+    """End offsets of the data passed to tshark: true for the client."""
     gaps: set[bool] = field(default_factory=set)
-    """Directions in which bytes are missing: true for the client."""
+    """Directions with missing bytes: true for the client."""
     unread: set[bool] = field(default_factory=set)
-    """Directions in which more came after that."""
+    """Directions with data after missing bytes: true for the client."""
     readable: set[bool] = field(default_factory=set)
-    """Directions in which tshark could decrypt something."""
+    """Directions with decrypted data: true for the client."""
 
     def in_turn(self, from_client: bool) -> bool:
-        """Whether tshark may read what one side sends next: it has to see the hello of the other side first."""
+        """Whether tshark may read the next data of one side; it needs the hello of the other side first."""
         tls = self.tls
         if from_client:
             return not tls.client_hello or tls.server_hello or tls.retried or tls.early_data
         return tls.client_hello
 
     def next_early(self) -> StreamData | None:
-        """Take out the first of what came early that tshark may read now."""
+        """Remove the first early piece that tshark may read now."""
         for index, piece in enumerate(self.early):
             if self.in_turn(piece.from_initiator is self.client_initiates):
                 return self.early.pop(index)
         return None
 
     def reason(self, keys: Keys) -> str:
-        """Why the session, or a part of it, was not decrypted; empty where it was, or nobody can know."""
+        """Reason why the session, or a part of it, was not decrypted; empty if it was, or if the reason is unknown."""
         tls = self.tls
         if self.limit:
             return self.limit
         if self.is_decided and tls.client_hello and not self.has_keys and not self.readable:
             if keys.lines(tls.random):
-                return "the key log had no keys for this session when they were needed"
-            of_hello = " under the random of its ClientHello, which may stand for an encrypted one"
-            return f"the key log has no keys for this session{of_hello if tls.encrypted_client_hello else ''}"
+                return "the key log had no keys for this session at the time of its handshake"
+            note = " with the random of its ClientHello, which may conceal an encrypted one"
+            return f"the key log has no keys for this session{note if tls.encrypted_client_hello else ''}"
         if self.unread and self.readable:
-            return f"what {_named(self.unread)} sent after a gap"
+            return f"{_side_names(self.unread)} sent data after a gap"
         if self.gaps and not self.readable:
-            return f"bytes of {_named(self.gaps)} are missing in the capture"
+            return f"bytes of {_side_names(self.gaps)} are missing in the capture"
         if not (self.has_keys and tls.client_hello and tls.server_hello):
             return ""
         sides = {side for side, seen in ((True, tls.client), (False, tls.server)) if _has_data(seen)}
         silent = sides - self.readable - self.gaps
         if not silent:
             return ""
-        nothing = "nothing" if silent == sides else f"nothing that {_named(silent)} sent"
+        nothing = "nothing" if silent == sides else f"no data of {_side_names(silent)}"
         return f"tshark could decrypt {nothing} with the keys that the key log has for this session"
 
 
-_Owner = tuple[TlsSession, StreamData, Held]
+_Owner = tuple[TlsSession, StreamData, DelayedSegment]
 
 
 def _has_data(side: TlsSide) -> bool:
-    """Whether there is a whole record of application data; in TLS 1.3 all that is encrypted looks like that."""
+    """Whether there is a complete record of application data, the type of all encrypted records in TLS 1.3."""
     count = side.records.get(APPLICATION_DATA, 0)
     return count > bool(side.remaining and side.content_type == APPLICATION_DATA)
 
 
-def _named(sides: set[bool]) -> str:
+def _side_names(sides: set[bool]) -> str:
     return " and ".join("the client" if side else "the server" for side in sorted(sides, reverse=True))
 
 
 class Decryption:
-    """Decrypts the TLS in segments that pass.  ``keys``: those of a live capture are a `KeyLog`, which is followed.
+    """Decrypts TLS in a stream of segments.  ``keys``: for a live capture, a `KeyLog`, which is followed.
 
-    ``later``: gives the key log lines that come later in the captures, where these can be read again.
-    `MissingToolError` where there is no tshark.
+    ``later``: returns the key log lines from later parts of the captures, if these can be read twice.
+    `MissingToolError` if tshark is not installed.
     """
 
     def __init__(self, keys: Keys, later: Callable[[], bytes] | None = None, *, verify_checksums: bool = True) -> None:
         self.keys = keys
         self.records = 0
-        """Records that were decrypted so far."""
+        """Number of decrypted records."""
         self.sessions = 0
-        """ClientHellos that were seen."""
+        """Number of sessions."""
         self.failures = 0
-        """How often tshark failed."""
+        """Number of failures of tshark."""
         self._keylog = keys if isinstance(keys, KeyLog) else None
         self._later = later
         self._command = decrypting(find_tshark(), "-", "{keys}", (SERVER_PORT,))
         self._flows = FlowTable(verify_checksums=verify_checksums)
         self._lane = Lane() if self._keylog is None else None
-        """The lane of all segments of files."""
+        """The single lane for files."""
         self._lanes: dict[bytes, Lane] = {}
-        """Those of a live capture, by the direction keys of both sides."""
+        """The lanes of a live capture, by the direction keys of both sides."""
         self._decrypted: dict[TlsSession, None] = {}
-        """Sessions that a tshark decrypts."""
+        """Sessions that are being decrypted."""
         self._waiting: dict[TlsSession, None] = {}
         """Sessions that wait for keys, the oldest first."""
         self._waiting_bytes = 0
         self._workers: list[Tshark[_Owner]] = []
         self._current: Tshark[_Owner] | None = None
         self._ready: deque[Passed] = deque()
-        self._look_at = 0.0
+        self._next_key_read = 0.0
         self._new_keys = False
 
     def join(self, items: Iterable[SegmentItem]) -> Iterator[Passed]:
-        """Pass the segments on, each after what it completed inside TLS.
+        """Pass the segments on, each after the plaintext that it completed.
 
-        What becomes ready in a live capture while no segment comes is for `arrived` to give.
+        In a live capture, `arrived` returns the output that becomes ready while no segment arrives.
         """
         ready, lane, feed = self._ready, self._lane, self._flows.feed
         count = 0
@@ -242,7 +242,7 @@ class Decryption:
                     if isinstance(item, CaptureSecrets) and item.secrets_type == TLS_KEY_LOG:
                         self.keys.add(item.data.rstrip(b"\0"))
                     if lane is not None and lane.held:
-                        lane.held.append(Held(item))
+                        lane.held.append(DelayedSegment(item))
                     else:
                         ready.append(item)
                 while ready:
@@ -253,21 +253,21 @@ class Decryption:
             self.close()
 
     def arrived(self) -> Iterator[Passed]:
-        """What can be passed on by now in a live capture; never waits."""
+        """Output that is ready in a live capture; never waits."""
         self._poll(KEY_SECONDS)
         while self._ready:
             yield self._ready.popleft()
 
     def advance(self, timestamp_ns: int) -> None:
-        """Let capture time pass without a segment."""
+        """Advance the capture time without a segment."""
         self._follow(self._flows.advance(timestamp_ns))
 
     def watched(self) -> list[int]:
-        """Descriptors on which something comes when `arrived` has something to do."""
+        """Descriptors that become readable when `arrived` has output."""
         return [descriptor for worker in self._workers for descriptor in worker.watched()]
 
     def close(self) -> None:
-        """End all tsharks and forget the keys that they had."""
+        """End all tsharks and remove their keys."""
         for worker in self._workers:
             worker.close()
         self._workers, self._current = [], None
@@ -275,24 +275,24 @@ class Decryption:
             self._keylog.close()
 
     def _keep_up(self, lane: Lane) -> None:
-        """Hear what tshark has answered; wait for it where too much is held back."""
+        """Read answers of tshark; wait if too much is delayed."""
         self._poll(0)
         while lane.held and (
             len(lane.held) > MAX_AHEAD or sum(worker.unanswered for worker in self._workers) > MAX_AHEAD_BYTES
         ):
-            self._wait(1.0)
+            self._wait(WAIT_SECONDS)
 
     def _wait(self, seconds: float) -> None:
-        """Wait until a tshark says something or takes something, and hear it."""
+        """Wait until a tshark can be read or written, and process its answers."""
         writable = [descriptor for worker in self._workers for descriptor in worker.writable()]
         select.select(self.watched(), writable, [], seconds)
         self._poll(LAST_KEY_SECONDS)
 
     def _last(self) -> Iterator[Passed]:
-        """What is held back at the end; in a live capture not for long."""
+        """Pass on all delayed segments at the end; in a live capture, wait only briefly."""
         deadline = None if self._keylog is None else time.monotonic() + END_SECONDS
         while (lanes := self._held()) and (deadline is None or time.monotonic() < deadline):
-            self._wait(1.0 if deadline is None else 0.01)
+            self._wait(WAIT_SECONDS if deadline is None else 0.01)
             while self._ready:
                 yield self._ready.popleft()
         for lane in lanes:
@@ -309,8 +309,8 @@ class Decryption:
         return [lane for lane in lanes if lane.held]
 
     def _follow(self, events: Iterable[FlowEvent], segment: Segment | None = None) -> None:
-        """Give tshark what happened to TLS sessions, and hold back the segment that did it."""
-        carriers: dict[Lane, Held] = {}
+        """Pass the data of TLS sessions to tshark, and delay the segment that delivered it."""
+        carriers: dict[Lane, DelayedSegment] = {}
         for event in events:
             flow = event.flow
             if type(event) is StreamData:
@@ -322,7 +322,7 @@ class Decryption:
                     session, pieces = self._begin(event)
                     if session is None:
                         continue
-                held = carriers.setdefault(session.lane, Held(None))
+                held = carriers.setdefault(session.lane, DelayedSegment(None))
                 for piece in pieces:
                     self._read(session, piece, held)
             elif isinstance(event, StreamGap):
@@ -334,11 +334,11 @@ class Decryption:
             elif isinstance(event, FlowOpened):
                 flow.context = self._continued(flow)
             elif isinstance(event, FlowClosed) and isinstance(flow.context, TlsSession):
-                carriers.setdefault(flow.context.lane, Held(None)).over.append(flow.context)
+                carriers.setdefault(flow.context.lane, DelayedSegment(None)).over.append(flow.context)
         if segment is not None:
             lane = self._lane or (self._lane_of(segment) if self._lanes else None)
             if lane and (lane in carriers or lane.held):
-                carriers.setdefault(lane, Held(None)).item = segment
+                carriers.setdefault(lane, DelayedSegment(None)).item = segment
             else:
                 self._ready.append(segment)
         for lane, held in carriers.items():
@@ -346,7 +346,7 @@ class Decryption:
             self._release(lane)
 
     def _continued(self, flow: Flow) -> TlsSession | None:
-        """The session of a connection that continues, as a flow of its own, after a reset that both sides ignore."""
+        """The session of a connection that continues as a new flow after a reset that both sides ignore."""
         before = flow.context
         if not isinstance(before, TlsSession) or before.limit or before.latest not in self._workers:
             return None
@@ -368,7 +368,7 @@ class Decryption:
         return self._lanes.get(segment.key if entry is None else entry[0].key)
 
     def _begin(self, event: StreamData) -> tuple[TlsSession | None, list[StreamData]]:
-        """The session that begins with these bytes, if one does, and all its bytes so far."""
+        """The session that begins with these bytes, or ``None``, and all of its bytes."""
         flow = event.flow
         heads: dict[bool, list[StreamData]] = flow.context if isinstance(flow.context, dict) else {}
         pieces = [*heads.pop(event.from_initiator, ()), event]
@@ -393,7 +393,7 @@ class Decryption:
             self._new_keys |= self._keylog.poll()
         return session, [*(piece for others in heads.values() for piece in others), *pieces]
 
-    def _read(self, session: TlsSession, piece: StreamData, held: Held) -> None:
+    def _read(self, session: TlsSession, piece: StreamData, held: DelayedSegment) -> None:
         from_client = piece.from_initiator is session.client_initiates
         if from_client in session.gaps:
             session.unread.add(from_client)
@@ -407,8 +407,8 @@ class Decryption:
                 limit = f"{MAX_EARLY_BYTES >> 10} KiB"
                 self._give_up(session, f"more than {limit} arrived before the hello of the other side")
 
-    def _take(self, session: TlsSession, piece: StreamData, held: Held, *, from_client: bool) -> None:
-        """Take bytes that tshark may read next, as soon as it is known with which keys."""
+    def _take(self, session: TlsSession, piece: StreamData, held: DelayedSegment, *, from_client: bool) -> None:
+        """Pass on bytes that tshark may read next, as soon as the keys are decided."""
         session.tls.feed(from_client, piece.data)
         if session.is_decided:
             self._feed(session, piece, held)
@@ -426,10 +426,10 @@ class Decryption:
         while self._waiting and self._waiting_bytes > MAX_HELD_BYTES:
             self._decide(next(iter(self._waiting)), held, last=True)
 
-    def _decide(self, session: TlsSession, held: Held | None, *, last: bool) -> None:
-        """Feed what waits if its keys are there; the ``last`` time without all of them, or not at all.
+    def _decide(self, session: TlsSession, held: DelayedSegment | None, *, last: bool) -> None:
+        """Feed the waiting data if its keys are complete; with ``last``, decide now, even with incomplete keys.
 
-        ``held``: what is held back because of bytes that did not hold back anything while they waited.
+        ``held``: the segment to delay for waiting data that has not delayed a segment itself.
         """
         random, keys = session.tls.random, self.keys
         if not last and not (random and keys.complete(random)):
@@ -441,9 +441,9 @@ class Decryption:
             later, self._later = self._later, None
             keys.add(later())
             lines = keys.lines(random)
-        self._wait_no_more(session)
+        self._end_wait(session)
         session.has_keys = bool(lines)
-        # Below TLS 1.3 the keys of an earlier session may serve, which tshark has seen.
+        # Before TLS 1.3, a resumed session may use the keys of an earlier session, which tshark has.
         worker = self._worker() if random and (lines or session.tls.resumption_offered) else None
         waiting, session.waiting = session.waiting, []
         if worker is not None:
@@ -458,11 +458,11 @@ class Decryption:
         if self._keylog is not None:
             self._release(session.lane)
 
-    def _feed(self, session: TlsSession, piece: StreamData, held: Held) -> None:
-        """Give tshark bytes, if their session is still to be decrypted."""
+    def _feed(self, session: TlsSession, piece: StreamData, held: DelayedSegment) -> None:
+        """Feed bytes to tshark, if their session is still being decrypted."""
         worker = session.worker
         if worker is not None and self._keylog is not None and worker.unanswered > MAX_UNANSWERED_BYTES:
-            self._hear(worker)
+            self._read_answers(worker)
             if worker.unanswered > MAX_UNANSWERED_BYTES:
                 self._give_up(session, "tshark could not keep up")
                 worker = None
@@ -478,7 +478,7 @@ class Decryption:
             self._retire(worker, f"tshark had grown by {LARGEST_BYTES >> 20} MiB")
 
     def _release(self, lane: Lane) -> None:
-        """Pass on what is at the head of a lane and done, each segment after what it completed."""
+        """Pass on finished segments from the head of a lane, each after the plaintext that it completed."""
         held, ready = lane.held, self._ready
         while held and not held[0].left:
             first = held.popleft()
@@ -489,10 +489,10 @@ class Decryption:
                 ready.append(first.item)
 
     def _finish(self, session: TlsSession) -> None:
-        """Say what of a session that is over was not decrypted."""
+        """Report why an ended session was not decrypted, and clean up."""
         reason = session.reason(self.keys)
         if reason:
-            self._ready.append(Undecrypted(session.flow.identity, reason, session.has_keys))
+            self._ready.append(UndecryptedSession(session.flow.identity, reason, session.has_keys))
         self._leave(session)
         lane, flow = session.lane, session.flow
         lane.sessions -= 1
@@ -507,7 +507,7 @@ class Decryption:
         if self._current is None and self.failures < MAX_FAILURES:
             used = [worker for worker in self._workers if worker.users]
             if len(used) >= MAX_TSHARKS and self._keylog is not None:
-                # It ends when it is done with what it was given.
+                # It ends after its pending answers.
                 self._retire(used[0], f"more than {MAX_TSHARKS} of tshark would have been needed")
             try:
                 self._current = Tshark(self._command)
@@ -518,10 +518,10 @@ class Decryption:
         return self._current
 
     def _poll(self, patience: float) -> None:
-        """Hear the tsharks, and look for keys that sessions have waited for; none waits longer than ``patience``."""
+        """Read answers, and read keys for waiting sessions; a session waits at most ``patience`` seconds."""
         now = time.monotonic()
-        if self._keylog is not None and (self._waiting or now >= self._look_at):
-            self._look_at = now + LOOK_SECONDS
+        if self._keylog is not None and (self._waiting or now >= self._next_key_read):
+            self._next_key_read = now + LOOK_SECONDS
             self._new_keys |= self._keylog.poll()
         if self._new_keys:
             self._new_keys = False
@@ -530,15 +530,15 @@ class Decryption:
         while self._waiting and now - (first := next(iter(self._waiting))).since > patience:
             self._decide(first, None, last=True)
         for worker in list(self._workers):
-            self._hear(worker)
+            self._read_answers(worker)
             if worker.fault is not None:
-                self._bury(worker)
+                self._remove_failed(worker)
             elif not worker.users and not worker.waiting and worker is not self._current:
                 worker.close()
                 self._workers.remove(worker)
 
-    def _hear(self, worker: Tshark[_Owner]) -> None:
-        """Take the answers of a tshark, and pass on what was waiting for them."""
+    def _read_answers(self, worker: Tshark[_Owner]) -> None:
+        """Process the answers of a tshark, and pass on the segments that waited for them."""
         lanes: dict[Lane, None] = {}
         for (session, piece, held), records, readable in worker.answers():
             held.left -= 1
@@ -562,8 +562,8 @@ class Decryption:
         for lane in lanes:
             self._release(lane)
 
-    def _bury(self, worker: Tshark[_Owner]) -> None:
-        """A tshark has failed: its sessions continue without being decrypted."""
+    def _remove_failed(self, worker: Tshark[_Owner]) -> None:
+        """Remove a failed tshark; its sessions continue undecrypted."""
         self._fail(worker.fault or "failed")
         for session in [session for session in self._decrypted if session.worker is worker]:
             self._give_up(session, "tshark failed")
@@ -583,7 +583,7 @@ class Decryption:
         self._ready.append(CaptureError("tshark", f"{why}{last}"))
 
     def _retire(self, worker: Tshark[_Owner], why: str) -> None:
-        """Decrypt no more with a tshark than what it was given."""
+        """Give up the sessions of a tshark, except for its pending answers."""
         self._current = None if self._current is worker else self._current
         for session in [session for session in self._decrypted if session.worker is worker]:
             self._give_up(session, why)
@@ -593,8 +593,8 @@ class Decryption:
         self._leave(session)
 
     def _leave(self, session: TlsSession) -> None:
-        """Decrypt nothing more of a session; what is under way still comes."""
-        self._wait_no_more(session)
+        """Stop decrypting a session, except for pending answers."""
+        self._end_wait(session)
         session.early.clear()
         for _, owner in session.waiting:
             if owner is not None:
@@ -605,7 +605,7 @@ class Decryption:
             session.worker = None
             self._decrypted.pop(session, None)
 
-    def _wait_no_more(self, session: TlsSession) -> None:
+    def _end_wait(self, session: TlsSession) -> None:
         session.is_decided = True
         self._waiting.pop(session, None)
         self._waiting_bytes -= session.waiting_bytes

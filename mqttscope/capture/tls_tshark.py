@@ -1,13 +1,13 @@
 """A tshark that decrypts TLS: frames of ordered streams in, the content of their records out.
 
-It reads pcapng from its standard input and prints some fields of each frame as PDML: its number, its protocols and the
-data that was inside TLS, in hexadecimal.  Unlike exported PDUs these come at once, and they say of every frame that
-tshark is done with it.  PDML costs a third of what the same fields cost as text (36 MB of records: 0.33 s, not 1.16 s).
-Neither side waits for the other: what the pipe does not take is kept here.
+tshark reads pcapng from its standard input and prints some fields of each frame as PDML: number, protocols and the
+data inside TLS, in hexadecimal.  Unlike exported PDUs, PDML is printed at once, for every frame, and so confirms that
+tshark has processed the frame.  PDML takes a third of the time of text output (36 MB of records: 0.33 s, not 1.16 s).
+Neither side blocks: data that does not fit in the pipe waits in this process.
 
-The frames are plain IPv4, whatever the streams came in.  Each session gets a client address of its own and all servers
-the same address and port.  So tshark need not be told ports, and ports that are used again, VLANs, tunnels and IP
-fragments do not concern it.
+The frames are plain IPv4, independent of the captured link layer.  Each session gets its own client address; all
+servers share one address and port.  So tshark needs no list of ports, and reused ports, VLANs, tunnels and IP fragments
+do not affect it.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ T = TypeVar("T")
 
 SERVER_PORT = 443
 MAX_PAYLOAD = 32 * 1024
-"""Payload of one frame: what a stream delivers at once may be longer than an IPv4 datagram can be."""
+"""Maximum payload of one frame; a stream may deliver more at once than fits in an IPv4 datagram."""
 MAX_SESSIONS = 1 << 24
-"""Number of sessions that have addresses of their own."""
+"""Maximum number of sessions with distinct client addresses."""
 PAGE_BYTES = 4_096
-"""No line of the key log crosses a multiple of this."""
+"""Page size; no line of the key log crosses a page boundary."""
 FRAME_COST = 1_000
-"""Bytes by which tshark grows with each frame, beside its payload (measured: 700 to 800)."""
+"""Bytes that tshark's memory grows per frame, in addition to the payload (measured: 700 to 800)."""
 STALL_SECONDS = 30.0
-"""Maximum silence of a tshark that has frames to read."""
+"""Timeout for an answer of a tshark that has frames to read."""
 FIELDS = ("frame.protocols", "data.data", "tls.handshake.type", "tls.alert_message.desc")
-"""What tshark prints of a frame, beside its number."""
+"""Fields that tshark prints for a frame, in addition to its number."""
 ARGUMENTS = (
     # The frames have no checksums.
     *("-o", "ip.check_checksum:FALSE", "-o", "tcp.check_checksum:FALSE", "-l", "-T", "pdml"),
     *(word for field in FIELDS for word in ("-e", field)),
 )
 
-_AWAY_SECONDS = 1.0
-"""A process that did not look for so long was stopped or had to wait itself."""
+AWAY_SECONDS = 1.0
+"""Threshold for the time between two checks: after more, this process itself was stopped or blocked."""
 _CLIENT_PORT = 49_152
 _SERVER = bytes((192, 0, 2, 1))
 _BEGIN = b"<?xml"
@@ -65,10 +65,10 @@ _HEADERS_BYTES = 40
 
 
 def frames(piece: StreamData, start: int, session: int, acknowledged: int, *, from_client: bool) -> Iterator[Frame]:
-    """Frames of the next bytes of a stream, ``start`` being the offset of the first.
+    """Frames with the next bytes of a stream; ``start``: offset of the first byte.
 
-    ``session``: a number that no other session has which the same tshark decrypts.  ``acknowledged``: the end of the
-    other stream so far; tshark searches all frames that were not acknowledged.
+    ``session``: a number that is unique among the sessions of one tshark.  ``acknowledged``: current end of the other
+    stream; tshark searches all unacknowledged frames.
     """
     client = (0x0A000000 | session % MAX_SESSIONS).to_bytes(4, "big")
     addresses = (client, _SERVER) if from_client else (_SERVER, client)
@@ -99,22 +99,22 @@ def frames(piece: StreamData, start: int, session: int, acknowledged: int, *, fr
 
 
 class Tshark(Generic[T]):
-    """A running tshark.  ``command``: what it is called with, `{keys}` being the key log.
+    """A running tshark.  ``command``: its command line, with `{keys}` in place of the key log.
 
-    What is fed with a frame comes back with its answer.  `OSError` where it cannot be started.
+    The owner that is passed with a frame is returned with the answer.  `OSError` if tshark cannot be started.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
         self.cost = 0
-        """About how many bytes it has grown by."""
+        """Estimated growth of tshark's memory in bytes."""
         self.users = 0
-        """Connections that it decrypts; for the owner to count."""
+        """Number of sessions that it decrypts, maintained by the owner."""
         self.fault: str | None = None
-        """What it failed at."""
+        """Reason of its failure, or ``None``."""
         self.waiting: deque[T] = deque()
-        """What was fed and not answered, one for each frame."""
+        """Owners of the unanswered frames, in order."""
         self.unanswered = 0
-        """Bytes of these frames."""
+        """Bytes of the unanswered frames."""
         self._sizes: deque[int] = deque()
         self._answered = 0
         self._given: set[bytes] = set()
@@ -132,22 +132,22 @@ class Tshark(Generic[T]):
             raise
 
     def keys(self, lines: bytes) -> None:
-        """Add lines to the key log; before the frames that need them are fed."""
+        """Add lines to the key log, before feeding the frames that need these keys."""
         for line in lines.splitlines(keepends=True):
             if line.startswith(b"RSA"):
-                # They come with every connection.
+                # RSA lines are passed with every session.
                 if line in self._given:
                     continue
                 self._given.add(line)
             self.cost += len(line)
-            # tshark may read at this moment.  What crosses a page is there in two parts, and it ignores half a line.
+            # tshark may read during the write, which is in two steps across pages; it would ignore half a line.
             left = -self._key_bytes % PAGE_BYTES
             padded = b"\n" * left + line if len(line) > left else line
             with suppress(OSError):
                 self._key_bytes += os.write(self._keys, padded)
 
     def feed(self, frame: Frame, owner: T) -> None:
-        """Give it a frame; ``owner`` comes back with the answer."""
+        """Pass a frame to tshark; ``owner`` is returned with the answer."""
         size = len(frame.data)
         self.cost += FRAME_COST + size
         self.unanswered += size
@@ -157,9 +157,9 @@ class Tshark(Generic[T]):
             self._process.feed(frame)
 
     def answers(self) -> Iterator[tuple[T, list[bytes], bool]]:
-        """Pass on what it can take, and yield what it is done with: the owner, and what each record held.
+        """Write pending frames, and yield for each answered frame its owner, the content of its records, and a flag.
 
-        The third is whether tshark could read something that only keys make readable, or there is nothing to read.
+        The flag is whether tshark could read something that needs keys, or the frame has nothing to decrypt.
         """
         if self.fault is None:
             self._process.push()
@@ -168,7 +168,7 @@ class Tshark(Generic[T]):
                 moved = True
                 number = _NUMBER.search(answer)
                 if not self.waiting or number is None or int(number[1]) != self._answered + 1:
-                    self._fail(f"said {answer.lstrip()[:40]!r}")
+                    self._fail(f"printed {answer.lstrip()[:40]!r}")
                     return
                 self._answered += 1
                 self.unanswered -= self._sizes.popleft()
@@ -177,7 +177,7 @@ class Tshark(Generic[T]):
                     if name == b"data.data":
                         records.append(unhexlify(value))
                     elif name == b"frame.protocols":
-                        # Data right inside TCP is none that was decrypted.
+                        # Data directly inside TCP was not decrypted.
                         if b"tcp:data" in value:
                             break
                     else:
@@ -186,14 +186,14 @@ class Tshark(Generic[T]):
             self._watch(moved=moved)
 
     def watched(self) -> list[int]:
-        """Descriptors on which something comes when there is something to do."""
+        """Descriptors that become readable when tshark has output."""
         if self.fault is not None:
             return []
         process = self._process
         return [process.output, process.errors] if process.complains else [process.output]
 
     def writable(self) -> list[int]:
-        """The descriptor that is to take more, if there is more."""
+        """The descriptor to write to, if frames are pending."""
         process = self._process
         return [process.input] if self.fault is None and process.behind and process.takes_input else []
 
@@ -211,7 +211,7 @@ class Tshark(Generic[T]):
                 self._fail("ended early")
                 return
             if not (self._answered or (self._rest + data).startswith(_BEGIN[: len(self._rest + data)])):
-                self._fail(f"said {data.strip()[:40]!r}")
+                self._fail(f"printed {data.strip()[:40]!r}")
                 return
             *answers, self._rest = (self._rest + data).split(b"</packet>")
             yield from answers
@@ -221,7 +221,7 @@ class Tshark(Generic[T]):
 
     def _watch(self, *, moved: bool) -> None:
         now = time.monotonic()
-        if moved or not self.waiting or now - self._looked_at > _AWAY_SECONDS:
+        if moved or not self.waiting or now - self._looked_at > AWAY_SECONDS:
             self._moved_at = now
         elif now - self._moved_at > STALL_SECONDS and self.fault is None:
             self._fail(f"silent for {STALL_SECONDS:.0f} s")
@@ -230,7 +230,7 @@ class Tshark(Generic[T]):
     def _fail(self, what: str) -> None:
         if self.fault is None:
             how, last = self._process.give_up(0.2)
-            self.fault = f"failed while it decrypted TLS ({what}{how}){last}; what it had not decrypted is missing"
+            self.fault = f"failed while decrypting TLS ({what}{how}){last}; data not yet decrypted is missing"
 
     def _forget_keys(self) -> None:
         with suppress(OSError):
@@ -245,8 +245,8 @@ _KEYS = "mqttscope-keys"
 
 
 def _private() -> tuple[int, str]:
-    """A file for keys that nobody else can read, and how tshark opens it.
+    """A file for keys that is readable only for this user, and its path for tshark.
 
-    In memory where the system has that: then it cannot stay behind, however this program ends.
+    It is in memory if the system supports that, so that it cannot remain when this program is killed.
     """
     return system.memory_file(_KEYS) or tempfile.mkstemp(prefix=f"{_KEYS}-")

@@ -1,8 +1,7 @@
-"""Wireshark's programs: where they are, and tshark as it runs.
+"""Finding Wireshark's programs, and running tshark.
 
-tshark decrypts TLS when it is told how.  A running one is fed frames at its standard input, and its answers come from
-its standard output.  Neither side waits for the other: what the pipe does not take is kept here, and reading returns at
-once.
+tshark decrypts TLS if it has the keys.  A running tshark reads frames from its standard input and writes its answers to
+its standard output.  Neither side blocks: data that does not fit in the pipe waits here, and reads return at once.
 """
 
 from __future__ import annotations
@@ -21,31 +20,31 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.net.frame import Frame
 
 NOISE = "Running as user "
-"""How the line begins that tshark says to root, whatever happens."""
+"""Begin of the warning that tshark always prints for root."""
 MAX_COMPLAINTS = 4_096
-"""Bytes of tshark's standard error that are kept, the last ones."""
+"""Maximum number of last bytes kept from tshark's standard error."""
 _PIECE = 1 << 16
 _ANSWER = 1 << 20
 
 _PREFERENCES = (
-    # Each record as it is: what belongs together is for our decoder to find out.
+    # Each record separately: our decoder reassembles the packets.
     "tls.desegment_ssl_application_data:FALSE",
     "tcp.reassemble_out_of_order:TRUE",
 )
 _CONTENT = ("http", "http2", "mqtt", "websocket")
-"""Protocols that tshark might find inside by ALPN or port."""
+"""Protocols that tshark might detect inside TLS by ALPN or port."""
 
 
 class MissingToolError(MqttscopeError):
-    """A program that is needed is not installed; the text says how to install it."""
+    """A required program is not installed; the message explains how to install it."""
 
 
 def find_tool(name: str, purpose: str) -> str:
-    """Path of one of Wireshark's programs: in the folders of ``PATH``, or where its installer puts it.
+    """Path of one of Wireshark's programs, from ``PATH`` or the folders of its installer.
 
-    `MissingToolError` when there is none.  ``purpose``: what it is needed for, as in "to decrypt TLS".
+    `MissingToolError` if it is not found.  ``purpose``: as in "to decrypt TLS".
     """
-    # One that this user may not run is found, too: starting it says why, and Debian's dumpcap is for a group alone.
+    # Includes programs that this user may not run, such as Debian's dumpcap for a group: starting them reports why.
     for folder in (None, *system.wireshark_folders()):
         path = shutil.which(name, os.F_OK, folder)
         if path is not None:
@@ -57,14 +56,14 @@ def find_tool(name: str, purpose: str) -> str:
 
 
 def find_tshark() -> str:
-    """Path of tshark; `MissingToolError` when there is none."""
+    """Path of tshark; `MissingToolError` if it is not installed."""
     return find_tool("tshark", "to decrypt TLS")
 
 
 def decrypting(tshark: str, source: str, log: str, ports: Iterable[int]) -> list[str]:
-    """The command that reads ``source`` with the key log ``log``, TLS on ``ports``, as far as its output.
+    """The command that decrypts ``source`` with the key log ``log``, TLS on ``ports``, without output options.
 
-    What is inside is data to it, whatever it looks like.
+    Content inside TLS is output as data, without further dissection.
     """
     arguments = [tshark, "-n", "-r", source, "-o", f"tls.keylog_file:{log}"]
     for preference in _PREFERENCES:
@@ -72,13 +71,13 @@ def decrypting(tshark: str, source: str, log: str, ports: Iterable[int]) -> list
     for port in sorted(ports):
         arguments += ["-d", f"tcp.port=={port},tls", "-d", f"tls.port=={port},data"]
     for name in sorted({*_CONTENT, *_guessed(tshark)}):
-        # A dissector that takes part of what is inside keeps it from being handed over.
+        # A dissector that claims part of the content would withhold it from the output.
         arguments += ["--disable-protocol", name]
     return arguments
 
 
 def _guessed(tshark: str) -> set[str]:
-    """Protocols that this tshark looks for inside TLS by the look of the bytes."""
+    """Protocols that this tshark detects heuristically inside TLS."""
     try:
         done = subprocess.run([tshark, "-G", "heuristic-decodes"], capture_output=True, check=False)
     except OSError:
@@ -90,8 +89,7 @@ def _guessed(tshark: str) -> set[str]:
 class TsharkProcess:
     """A tshark that reads pcapng from its standard input.
 
-    ``command``: what it is called with.  ``kept_open``: descriptors that it inherits.  `OSError` where it cannot be
-    started.
+    ``command``: its command line.  ``kept_open``: descriptors that it inherits.  `OSError` if it cannot be started.
     """
 
     def __init__(self, command: Sequence[str], kept_open: Sequence[int] = ()) -> None:
@@ -100,7 +98,7 @@ class TsharkProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # Ctrl-C is for this process to act on.
+            # Ctrl-C must reach this process only.
             **system.apart(),
             **system.inherited(tuple(kept_open)),
         )
@@ -117,16 +115,16 @@ class TsharkProcess:
         self.complains = True
         """Whether its standard error is open."""
         self._unwritten: deque[bytes] = deque()
-        self._said = b""
+        self._complaints = b""
         self._writer = PcapngWriter(cast(BinaryIO, self))
 
     def feed(self, frame: Frame) -> None:
-        """Give it a frame, with the next `push`; `ValueError` for a link type that pcapng has no number for."""
+        """Queue a frame for the next `push`; `ValueError` for a link type without a number in pcapng."""
         self._writer.write(frame)
 
     @property
     def behind(self) -> bool:
-        """Whether there is something that it has not taken yet."""
+        """Whether frames are queued."""
         return bool(self._unwritten)
 
     @property
@@ -134,7 +132,7 @@ class TsharkProcess:
         return self._process.poll() is not None
 
     def push(self) -> None:
-        """Write what its pipe takes now."""
+        """Write queued bytes to the pipe, without blocking."""
         try:
             while self._unwritten:
                 if len(self._unwritten[0]) < _PIECE:
@@ -153,39 +151,39 @@ class TsharkProcess:
         except BlockingIOError:
             pass
         except OSError:
-            # It has ended; its output says so as well, after what it said before.
+            # tshark has ended; the end of its output reports that, after its last answers.
             self._unwritten.clear()
             self.takes_input = False
 
     def read(self) -> bytes | None:
-        """The next piece of its output: none yet is None, and nothing more is empty."""
+        """Read available output; ``None`` if the pipe is empty, no bytes at the end."""
         try:
             return os.read(self.output, _ANSWER)
         except BlockingIOError:
             return None
 
     def listen(self) -> None:
-        """Read what it says on standard error, so that it never waits for it to be read."""
+        """Read its standard error, so that tshark never blocks on it."""
         with suppress(BlockingIOError):
             while self.complains:
                 data = os.read(self.errors, _PIECE)
                 self.complains = bool(data)
-                self._said = (self._said + data)[-MAX_COMPLAINTS:]
+                self._complaints = (self._complaints + data)[-MAX_COMPLAINTS:]
 
     def end_input(self) -> None:
-        """Tell it that no frame follows."""
+        """Close its standard input after the last frame."""
         if self.takes_input:
             self.takes_input = False
             self._pipes[0].close()
 
     def give_up(self, patience: float) -> tuple[str, str]:
-        """End it after ``patience`` seconds: how it ended (empty where it did not by itself), and its last words.
+        """End it after ``patience`` seconds; returns how it ended (empty if it was killed) and its last error line.
 
-        Each begins with what sets it apart from a sentence before: "; exit code 2", ": not a capture".
+        Both begin with punctuation, to be appended to a sentence: "; exit code 2", ": not a capture".
         """
         self._unwritten.clear()
         try:
-            # One that closed its output is about to end by itself.
+            # A tshark that closed its output is about to end by itself.
             code: int | None = self._process.wait(patience)
         except subprocess.TimeoutExpired:
             code = None
@@ -193,8 +191,9 @@ class TsharkProcess:
             self._process.wait()
         self.listen()
         how = "" if code is None else f"; exit code {code}" if code >= 0 else f"; signal {-code}"
-        said = [line for line in self._said.decode("utf-8", "replace").splitlines() if line and not _is_noise(line)]
-        return how, f": {said[-1].removeprefix('tshark: ')}" if said else ""
+        text = self._complaints.decode("utf-8", "replace")
+        lines = [line for line in text.splitlines() if line and not _is_noise(line)]
+        return how, f": {lines[-1].removeprefix('tshark: ')}" if lines else ""
 
     def close(self) -> None:
         """End it now."""

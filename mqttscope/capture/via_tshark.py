@@ -1,12 +1,12 @@
-"""The second front end: frames go to tshark, and pyshark reads the TCP segments out of what it says of them.
+"""The second front end: tshark dissects frames, and pyshark extracts the TCP segments from its output.
 
-tshark knows hundreds of tunnels and link layers and decrypts 802.11, which `net.headers` does not.  Its answer for each
-frame is PDML, the only form that keeps several equal layers of a frame apart and in order: pyshark's JSON and EK modes
-keep one of them.  Each layer that matters becomes a layer of pyshark.  Its own reassembly of streams is off, since
-ours follows: numbers, times and captures are those of the frames that were given.
+tshark supports hundreds of tunnels and link layers and decrypts 802.11, unlike `net.headers`.  Its output is PDML, the
+only format that keeps repeated layers of a frame separate and in order: pyshark's JSON and EK modes keep one of them.
+Each relevant layer becomes a layer of pyshark.  tshark's stream reassembly is off, because ours follows: segments keep
+the number, time and capture of their frame.
 
-The frames come from `open_capture`, so that whatever it reads can be read in this way, damaged files included.  Neither
-side waits for the other: at most `MAX_AHEAD` frames are on the way.
+The frames come from `open_capture`, so this front end reads the same captures, including damaged ones.  Neither side
+blocks: at most `MAX_AHEAD` frames are unanswered.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from pyshark.packet.layers.xml_layer import XmlLayer
 
 MAX_AHEAD = 512
-"""Frames that tshark was given and has not answered."""
+"""Maximum number of unanswered frames."""
 MAX_FRAME_BYTES = 262_144
-"""Longest frame that tshark reads; bytes beyond this count as cut off by a snap length."""
+"""Maximum frame length of tshark; further bytes count as cut off by a snap length."""
 MAX_ANSWER_BYTES = 256 << 20
-"""Longest answer for one frame that is believed."""
+"""Maximum size of the answer for one frame."""
 _END = b"</packet>"
 _BEGIN = b"<packet>"
 
 _PREFERENCES = (
     "tcp.relative_sequence_numbers:FALSE",
     "tcp.analyze_sequence_numbers:FALSE",
-    # What belongs together is for our reassembly to find out.
+    # Our own reassembly follows.
     "tcp.desegment_tcp_streams:FALSE",
     "tcp.reassemble_out_of_order:FALSE",
     # Frames captured on the sending host have no checksums yet.
@@ -51,12 +51,12 @@ _PREFERENCES = (
     "ipv6.defragment:TRUE",
 )
 _CONTENT = ("mqtt", "tls", "http", "http2", "websocket")
-"""Protocols over TCP that hold no frames: what they say would only be thrown away."""
+"""Protocols over TCP that contain no frames; their dissection would be discarded."""
 _QUOTING = frozenset(("icmp", "icmpv6"))
-"""Protocols that hold the beginning of a datagram which was sent before."""
+"""Protocols that quote the beginning of an earlier datagram."""
 _ADDRESSES = {"ip": ("ip.src", "ip.dst"), "ipv6": ("ipv6.src", "ipv6.dst")}
 _MARKS = {"gtp": headers.MARK_GTP, "tzsp": headers.MARK_TZSP, "l2tp": headers.MARK_L2TP}
-"""Tunnels whose identifiers are those of one direction."""
+"""Tunnels with separate identifiers per direction."""
 _WANTED = frozenset(("tcp", *_ADDRESSES, *_MARKS, "vlan", "ieee8021ad", "ieee8021ah", "gre", "vxlan", "geneve"))
 
 
@@ -64,8 +64,8 @@ class Dissection:
     """Frames of captures, dissected by tshark.
 
     ``items``: frames and notices.  ``skipped``: counts the frames without a TCP segment, by reason.  ``waiting``:
-    somebody waits for each segment, and the next frame may be long in coming, so that tshark is given one after the
-    other.  `MissingToolError` where tshark is not installed, `OSError` where it cannot be started.
+    pass frames to tshark one by one, for a live capture with long pauses between frames.  `MissingToolError` if
+    tshark is not installed, `OSError` if it cannot be started.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Dissection:
         waiting: bool = False,
         note_skipped: NoteSkipped | None = None,
     ) -> None:
-        """``note_skipped`` is called with capture, reason and number for the frames that ``skipped`` counts."""
+        """``note_skipped`` is called with capture, reason and number of the frames that ``skipped`` counts."""
         tshark = find_tshark()
         self.fault: str | None = None
-        """What tshark failed at."""
+        """Reason of tshark's failure, or ``None``."""
         self.answered = 0
-        """Frames that tshark has dissected."""
+        """Number of frames that tshark has dissected."""
         self._items = iter(items)
         self._most_ahead = 1 if waiting else MAX_AHEAD
         self._skipped: Counter[str] = Counter() if skipped is None else skipped
@@ -97,7 +97,7 @@ class Dissection:
     def segments(self) -> Iterator[Segment | CaptureNotice]:
         """Segments in the order of the frames; notices among them pass through.
 
-        A tshark that fails is a `CaptureError`, after what was read before.
+        A failure of tshark is a `CaptureError` after the segments before it.
         """
         try:
             while self.fault is None:
@@ -118,7 +118,7 @@ class Dissection:
         self._process.close()
 
     def _fill(self) -> None:
-        """Get frames while tshark has few of them."""
+        """Feed frames while tshark has room."""
         while not self._exhausted and self._frames_ahead < self._most_ahead:
             item = next(self._items, None)
             if item is None:
@@ -126,18 +126,18 @@ class Dissection:
                 return
             if not isinstance(item, Frame):
                 self._ahead.append(item)
-                return  # nobody should wait for it
+                return  # yield it without delay
             data = item.data[:MAX_FRAME_BYTES]
             try:
                 self._process.feed(Frame(0, 0, item.link_type, data, max(item.original_length, len(item.data)), ""))
             except ValueError:
-                # A link type beyond those of pcapng: an empty frame keeps the count.
+                # A link type that pcapng cannot represent: an empty frame keeps the count.
                 self._process.feed(Frame(0, 0, 1, b"", 0, ""))
             self._ahead.append(item)
             self._frames_ahead += 1
 
     def _exchange(self) -> None:
-        """Wait until something can be written or read, and do it."""
+        """Wait until a pipe is ready, then write or read it."""
         process = self._process
         if self._exhausted and not process.behind:
             process.end_input()
@@ -155,10 +155,10 @@ class Dissection:
             elif data is not None:
                 self._fail("ended early")
         if len(self._output) > MAX_ANSWER_BYTES:
-            self._fail(f"said more than {MAX_ANSWER_BYTES:,} bytes of one frame")
+            self._fail(f"printed more than {MAX_ANSWER_BYTES:,} bytes for one frame")
 
     def _answers(self) -> Iterator[bytes]:
-        """The whole answers among what tshark said."""
+        """The complete answers in tshark's output."""
         output, start = self._output, 0
         while True:
             end = output.find(_END, max(start, self._searched))
@@ -174,7 +174,7 @@ class Dissection:
         self._searched = max(0, len(output) - len(_END))
 
     def _take(self, answer: bytes) -> Iterator[Segment | CaptureNotice]:
-        """What the next frame holds, after the notices before it."""
+        """The segments of the next frame, after the notices before it."""
         while self._ahead:
             item = self._ahead.popleft()
             if not isinstance(item, Frame):
@@ -182,21 +182,21 @@ class Dissection:
                 continue
             self._frames_ahead -= 1
             self.answered += 1
-            number, found = dissected(answer, item)
+            number, segments = dissected(answer, item)
             if number != self.answered:
                 self._fail(f"answered for frame {number} in place of {self.answered}")
                 return
             self._capture = item.capture
-            if found:
-                yield from found
+            if segments:
+                yield from segments
             else:
                 self._count(item)
             return
         if self.fault is None:
-            self._fail("said more frames than it was given")
+            self._fail("answered for more frames than it was given")
 
     def _count(self, frame: Frame) -> None:
-        """Count a frame without TCP by the reason that our own walk sees; what belongs to a datagram is no reason."""
+        """Count a frame without TCP by the reason from our own parser; IP fragments are not counted."""
         why = headers.walk(frame)
         if isinstance(why, NotSegment | Segment):
             reason = why.reason if isinstance(why, NotSegment) else "not_tcp"
@@ -205,7 +205,7 @@ class Dissection:
                 self._note_skipped(frame.capture, reason, 1)
 
     def _rest(self) -> Iterator[CaptureNotice]:
-        """The notices that are left, and what went wrong."""
+        """The remaining notices, and the error of tshark, if any."""
         capture = self._capture
         for item in self._ahead:
             if not isinstance(item, Frame):
@@ -219,46 +219,46 @@ class Dissection:
     def _fail(self, what: str) -> None:
         if self.fault is None:
             how, last = self._process.give_up(0.5)
-            self.fault = f"tshark failed ({what}{how}){last}; what it had not dissected is missing"
+            self.fault = f"tshark failed ({what}{how}){last}; frames not yet dissected are missing"
 
 
 def find_tshark() -> str:
-    """Path of tshark; `MissingToolError` when it or a package that reads its output is missing."""
+    """Path of tshark; `MissingToolError` if it, or a package that parses its output, is missing."""
     try:
         for name in ("lxml.etree", "pyshark.packet.layers.xml_layer"):
             importlib.import_module(name)
     except ImportError as error:
         install = package_command("pyshark", "lxml")
-        raise MissingToolError(f"--via tshark needs what is not installed ({error}): {install}") from None
+        raise MissingToolError(f"--via tshark needs packages that are not installed ({error}): {install}") from None
     return find_tool("tshark", "to read captures with --via tshark")
 
 
 def command(tshark: str) -> list[str]:
-    """What tshark is called with: pcapng from its standard input, PDML to its standard output, frame by frame."""
+    """The command line of tshark: pcapng from standard input, PDML to standard output, frame by frame."""
     words = [tshark, "-n", "-l", "-r", "-", "-T", "pdml"]
     for preference in _PREFERENCES:
         words += ["-o", preference]
     for name in _CONTENT:
         words += ["--disable-protocol", name]
-    # Linux's own port, which is no other protocol's.
+    # The default port of Linux, which no other protocol uses.
     return [*words, "-d", "udp.port==8472,vxlan"]
 
 
 def dissected(answer: bytes, frame: Frame) -> tuple[int, list[Segment]]:
-    """The number that tshark gives a frame, and the TCP segments in it, by the PDML of the frame.
+    """The number of a frame in tshark, and the TCP segments in it, from the PDML of the frame.
 
-    Several segments of one frame are those of several datagrams beside each other, as in aggregated 802.11; of
-    datagrams inside each other it is the innermost.  What ICMP quotes is none.
+    A frame with several datagrams side by side has several segments, as in aggregated 802.11; of nested datagrams,
+    the innermost counts.  Segments quoted by ICMP are ignored.
     """
     from lxml import etree
     from pyshark.packet.layers.xml_layer import XmlLayer
 
     tree = etree.fromstring(answer, etree.XMLParser(recover=True, huge_tree=True, encoding="utf-8"))
     number = 0
-    found: list[tuple[XmlLayer, Segment]] = []
-    containers: dict[Any, _Place] = {}
-    around: dict[Any, _Place] = {}
-    # All elements are held, since they are known by their identity.
+    layers: list[tuple[XmlLayer, Segment]] = []
+    containers: dict[Any, _LayerContext] = {}
+    around: dict[Any, _LayerContext] = {}
+    # All elements are kept in memory, because they are dictionary keys by identity.
     protocols = [] if tree is None else list(tree.iter("proto"))
     for element in protocols:
         name = element.get("name")
@@ -268,56 +268,58 @@ def dissected(answer: bytes, frame: Frame) -> tuple[int, list[Segment]]:
         container = element.getparent()
         place = containers.get(container)
         if place is None:
-            place = containers[container] = _Place()
-            outer = next((around[one] for one in (container, *container.iterancestors()) if one in around), None)
+            place = containers[container] = _LayerContext()
+            outer = next(
+                (around[ancestor] for ancestor in (container, *container.iterancestors()) if ancestor in around), None
+            )
             if outer is not None:
                 place.take_over(outer)
-        around[element] = place if name not in _QUOTING else _Place(quoted=True)
+        around[element] = place if name not in _QUOTING else _LayerContext(quoted=True)
         if place.quoted or name not in _WANTED:
             continue
         layer = XmlLayer(element)
         if name in _ADDRESSES:
             place.enter_ip(layer, 4 if name == "ip" else 6)
         elif name == "tcp":
-            made = None if place.ip is None else _segment(place.ip, layer, place.encapsulation, frame)
-            if made is not None:
-                if found and _is_inside(layer, *found[-1]):
-                    found.pop()
-                found.append((layer, made))
+            segment = None if place.ip is None else _segment(place.ip, layer, place.encapsulation, frame)
+            if segment is not None:
+                if layers and _is_inside(layer, *layers[-1]):
+                    layers.pop()
+                layers.append((layer, segment))
             place.begin_again()
         else:
             place.enter(name, layer)
-    return number, [made for _, made in found]
+    return number, [segment for _, segment in layers]
 
 
-class _Place:
-    """What has come before in one container of PDML: the packet, or a protocol or field that holds others."""
+class _LayerContext:
+    """Layers seen in one container of PDML: the packet, or a protocol or field that contains others."""
 
     def __init__(self, *, quoted: bool = False) -> None:
         self.quoted = quoted
         self.ip: XmlLayer | None = None
         self.encapsulation = b""
         self._entered = True
-        """Whether the mark of a tunnel has come since the last IP header."""
+        """Whether a tunnel header followed the last IP header."""
         self._begin: tuple[XmlLayer | None, bytes, bool] = (None, b"", True)
 
-    def take_over(self, around: _Place) -> None:
+    def take_over(self, around: _LayerContext) -> None:
         self.quoted = around.quoted
         self._begin = around.ip, around.encapsulation, around._entered
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Whatever comes now is beside what was read so far, or inside of it."""
+        """Return to the state at the begin of the container, for layers beside or inside the previous ones."""
         self.ip, self.encapsulation, self._entered = self._begin
 
     def enter_ip(self, layer: XmlLayer, version: int) -> None:
-        """An IP header; one right inside another is a tunnel too."""
+        """Record an IP header; an IP header directly inside another is a tunnel, too."""
         if not self._entered:
             self.encapsulation += headers.MARK_IN_IP[version]
         self.ip, self._entered = layer, False
 
     def enter(self, name: str, layer: XmlLayer) -> None:
-        """What keeps equal addresses in different networks apart, in the form of `net.headers`."""
+        """Record a layer that separates networks with equal addresses, encoded as in `net.headers`."""
         if name in ("vlan", "ieee8021ad"):
             identifier = _number(layer, f"{name}.id")
             self.encapsulation += identifier.to_bytes(2, "big") if identifier else b""
@@ -329,7 +331,7 @@ class _Place:
 
 
 def _tunnel(name: str, layer: XmlLayer) -> bytes:
-    """The mark of a tunnel, with its identifier where both directions have the same."""
+    """The encoding of a tunnel, with its identifier if both directions share it."""
     if name in _MARKS:
         return _MARKS[name]
     if name == "gre":
@@ -342,7 +344,7 @@ def _tunnel(name: str, layer: XmlLayer) -> bytes:
 
 
 def _segment(ip: XmlLayer, tcp: XmlLayer, encapsulation: bytes, frame: Frame) -> Segment | None:
-    """The segment of a TCP layer; ``None`` where the header is not whole."""
+    """The segment of a TCP layer; ``None`` if the header is incomplete."""
     name = "ip" if ip.get_field("ip.src") is not None else "ipv6"
     addresses = b"".join(_octets(ip, field) for field in _ADDRESSES[name])
     ports = _octets(tcp, "tcp.srcport") + _octets(tcp, "tcp.dstport")
@@ -353,7 +355,7 @@ def _segment(ip: XmlLayer, tcp: XmlLayer, encapsulation: bytes, frame: Frame) ->
         return None
     if len(ports) != 4 or len(addresses) not in (8, 32) or tcp.get_field("tcp.checksum") is None:
         return None
-    # The data of a reset has a name of its own.
+    # The data of a reset has a separate field.
     payload = _octets(tcp, "tcp.payload") or (_octets(tcp, "tcp.reset_cause") if flags & RST else b"")
     return Segment(
         direction_key(addresses, ports, encapsulation),
@@ -371,7 +373,7 @@ def _segment(ip: XmlLayer, tcp: XmlLayer, encapsulation: bytes, frame: Frame) ->
 
 
 def _is_inside(inner: XmlLayer, outer: XmlLayer, segment: Segment) -> bool:
-    """Whether a TCP layer stands in the payload of another one: by its place, and by the bytes that are there."""
+    """Whether a TCP layer is inside the payload of another one, by its offset and the bytes there."""
     payload = outer.get_field("tcp.payload")
     if payload is None:
         return False

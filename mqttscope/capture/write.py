@@ -1,18 +1,17 @@
-"""Writing captures: frames that are built, pcapng, rings of files, and files for their owner alone.
+"""Writes captures: pcapng, rings of files, private files, and synthetic frames.
 
-`PcapngWriter` is our own because dpkt writes one interface per file, times as floating point numbers and no original
+`PcapngWriter` exists because dpkt writes one interface per file, times as floating point numbers and no original
 lengths.  Format: draft-ietf-opsawg-pcapng; little-endian, one section, one interface per link type.
 
-A `Recorder` writes a capture while it continues: a file, or a ring of files of which the oldest are removed.  What was
-written is readable at any moment, whatever ends the program: blocks are gathered and handed to the system in one piece,
-several times a second, so that a file ends between two blocks, and at worst inside its last one.
+A `Recorder` writes a live capture: a file, or a ring of files that removes the oldest.  The files are readable at any
+time, also after the program was killed: blocks are gathered and written in one piece several times a second, so that a
+file ends between two blocks, or at worst inside its last block.
 
-New files have the mode 0600 and new folders 0700: what was captured may hold secrets.  A folder that is there already
-may want it otherwise, by a default ACL, and is obeyed; files that are there already keep their mode.  One program at a
-time writes a capture.
+New files have the mode 0600 and new folders 0700, because captures may contain secrets.  A default ACL of an existing
+folder overrides this; existing files keep their mode.  Only one program at a time writes a capture.
 
-What writes a capture of what no interface saw builds its frames with `ip_frame`: recordings of live runs, generated
-captures, and copies of TLS flows for tshark.
+`ip_frame` builds the frames of captures without an interface: recordings of live runs, generated captures, and copies
+of TLS flows for tshark.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from mqttscope.net.frame import Frame
 from mqttscope.system import lock
 
 PRIVATE = 0o600
-"""Rights of new captures: what is in them may hold passwords."""
+"""Mode of new captures, which may contain passwords."""
 
 
 def open_alone(path: str | os.PathLike[str], *, fresh: bool = False) -> int:
-    """The descriptor of a new or emptied file, for writing.
+    """A descriptor of a new or truncated file, for writing.
 
-    `OSError` where it cannot be made or another program is writing it, whose blocks ours would lie between.  ``fresh``:
-    `FileExistsError` where there is one already.  Pipes and devices are opened as they are.
+    `OSError` if it cannot be created, or if another program is writing it (the blocks would be mixed).  ``fresh``:
+    `FileExistsError` if the file exists.  Pipes and devices are opened without changes.
     """
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags | (os.O_EXCL if fresh else 0), PRIVATE)
@@ -57,38 +56,57 @@ def open_alone(path: str | os.PathLike[str], *, fresh: bool = False) -> int:
     return descriptor
 
 
+_OWNER_ONLY = 0o077
+_umask = _OWNER_ONLY
+"""The umask of new private files and folders."""
+
+
 @contextmanager
 def for_the_owner() -> Iterator[None]:
-    """Make what is new for its owner alone, unless a default ACL of its folder says otherwise: it takes no umask."""
-    before = os.umask(0o077)
+    """Create files and folders for their owner only; a default ACL of the folder overrides it, as it does any umask."""
+    before = os.umask(_umask)
     try:
         yield
     finally:
         os.umask(before)
 
 
+@contextmanager
+def shared_like(folder: Path) -> Iterator[None]:
+    """Create files and folders for the group of a folder that has the setgid bit; all others are for the owner only."""
+    global _umask
+    before = _umask
+    try:
+        with suppress(OSError):
+            mode = folder.stat().st_mode
+            _umask = _OWNER_ONLY & ~(mode & 0o070) if mode & stat.S_ISGID else _OWNER_ONLY
+        yield
+    finally:
+        _umask = before
+
+
 def opener(path: str, flags: int) -> int:
-    """For ``open``: a new file is for its owner alone."""
+    """Opener for ``open``: a new file is readable only for its owner."""
     with for_the_owner():
         return open_shared(path, flags)
 
 
 def open_shared(path: str, flags: int) -> int:
-    """For ``open``: a new file has the mode that the umask leaves."""
+    """Opener for ``open``: a new file gets its mode from the umask."""
     return os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
 
 
 def make_folder(path: str | os.PathLike[str]) -> None:
-    """Make a folder with those above it, as far as they are missing."""
+    """Create a folder and its missing parents."""
     with for_the_owner():
         Path(path).mkdir(parents=True, exist_ok=True)
 
 
 def write_file(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file whole: who reads it meanwhile, or finds the disk full, has the one before.  Raises `OSError`.
+    """Replace a file atomically: until it is complete, readers see the old file.  Raises `OSError`.
 
-    Links stay, and lead to the new file.  Pipes and devices are written as they are, and so is what is there already
-    in a folder where nothing new may be made.
+    Links remain, and lead to the new file.  Pipes, devices and files in a folder without write permission are written
+    in place.
     """
     target = os.path.realpath(path)
     there = os.path.exists(target)
@@ -109,16 +127,16 @@ def write_file(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def replace_file(new: str | os.PathLike[str], path: str | os.PathLike[str]) -> None:
-    """Put a new file in the place of another, whose mode it takes over."""
+    """Replace a file by a new one, which keeps the mode of the old one."""
     with suppress(OSError):
         os.chmod(new, stat.S_IMODE(os.stat(path).st_mode))
     os.replace(new, path)
 
 
 APPLICATION = b"mqttscope"
-"""Named in the section header as the writer."""
+"""Name of the writer in the section header."""
 EARLIER_OFFSET = -(1 << 34)
-"""Seconds: clock offset of the interfaces for times before 1970, which pcapng cannot say without one."""
+"""Clock offset in seconds of the interfaces for times before 1970, which pcapng cannot represent without an offset."""
 
 _OPTION_COMMENT = 1
 _OPTION_APPLICATION = 4
@@ -135,8 +153,8 @@ class PcapngWriter:
 
     ``path_or_file``: a path, which is created or overwritten and closed by :meth:`close`; or an open binary file, which
     is flushed and stays open.
-    ``comment``: what the file says of itself; no more than 65,535 bytes.
-    ``nanoseconds``: whether times are kept to the nanosecond, or cut to microseconds for readers that know no better.
+    ``comment``: description of the file; at most 65,535 bytes.
+    ``nanoseconds``: whether times have nanoseconds, or are cut to microseconds for readers that support no more.
     Opening and writing raise :class:`OSError` as files do.
     """
 
@@ -153,7 +171,7 @@ class PcapngWriter:
         self._interfaces: dict[tuple[int, bool], int] = {}
         self._closed = False
         self._pack = struct.Struct("<IIIIIII").pack
-        # No section length: it is not known before the end, and a pipe cannot go back.
+        # No section length: it is unknown before the end, and a pipe cannot seek back.
         section = struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)
         if comment:
             section += _option(_OPTION_COMMENT, comment.encode())
@@ -161,11 +179,11 @@ class PcapngWriter:
         self._file.write(_block(0x0A0D0D0A, section))
 
     def write(self, frame: Frame, comment: str = "") -> None:
-        """Append a frame: its bytes, length on the wire, time and link type; its number and capture are not kept.
+        """Append a frame: its bytes, length on the wire, time and link type, but not its number and capture.
 
-        ``comment`` is told with the frame by those who read the file; it has no more than 65,535 bytes.
-        :class:`ValueError` for a frame that pcapng cannot hold: a link type over 65535, a length over 32 bits, a time
-        that is no signed 64-bit number of nanoseconds.
+        ``comment`` is stored with the frame; at most 65,535 bytes.
+        :class:`ValueError` for a frame that pcapng cannot represent: a link type over 65535, a length over 32 bits, a
+        time that is not a signed 64-bit number of nanoseconds.
         """
         earlier = frame.timestamp_ns < 0
         interface = self._interfaces.get((frame.link_type, earlier))
@@ -187,8 +205,8 @@ class PcapngWriter:
     def write_drops(self, received: int | None, dropped: int) -> None:
         """Append an Interface Statistics Block of the first interface, if a frame was written.
 
-        ``received``: frames that the interface saw, where that is known; ``dropped``: those of them that the capture
-        lacks.
+        ``received``: number of frames that the interface received, if known; ``dropped``: number of these that are not
+        in the capture.
         """
         if not self._interfaces:
             return
@@ -197,7 +215,7 @@ class PcapngWriter:
         self._file.write(_block(5, struct.pack("<III", 0, 0, 0) + options))
 
     def close(self) -> None:
-        """Finish the file; more than once does no harm."""
+        """Finish the file; repeated calls have no effect."""
         if self._closed:
             return
         self._closed = True
@@ -220,7 +238,7 @@ class PcapngWriter:
         options = _option(_OPTION_TIME_RESOLUTION, b"\x09" if self._nanoseconds else b"\x06")
         if earlier:
             options += _option(_OPTION_TIME_OFFSET, struct.pack("<q", EARLIER_OFFSET))
-        # Snap length 0 stands for "no limit".
+        # Snap length 0 means "no limit".
         self._file.write(_block(1, struct.pack("<HHI", link_type, 0, 0) + options + _option(0, b"")))
         index = self._interfaces[link_type, earlier] = len(self._interfaces)
         return index
@@ -236,15 +254,15 @@ def _block(kind: int, body: bytes) -> bytes:
 
 
 GATHERED_BYTES = 1 << 18
-"""More than this is not held back."""
+"""Threshold for the buffered bytes; above it, the buffer is written."""
 
 
 class Recorder:
-    """Frames to a pcapng file, or to a ring of them.
+    """Writes frames to a pcapng file, or to a ring of files.
 
-    ``ring_bytes``: a file that has grown past it is followed by the next, ``NAME_00001_20260102T030405.pcapng`` with
-    the time (UTC) of its first frame.  ``ring_files``: so many of them are kept.  Files that were there before are
-    never removed.  `OSError` when they cannot be written.
+    ``ring_bytes``: size that ends a file; the next file is ``NAME_00001_20260102T030405.pcapng`` with the time (UTC) of
+    its first frame.  ``ring_files``: maximum number of files kept.  Files from before this run are never removed.
+    `OSError` if a file cannot be written.
     """
 
     def __init__(self, path: str, *, ring_bytes: int | None = None, ring_files: int | None = None) -> None:
@@ -253,12 +271,12 @@ class Recorder:
         self.ring_files = ring_files
         self.frames = 0
         self.files = 0
-        """Files begun."""
+        """Number of files begun."""
         self.removed = 0
-        """Files removed again, to keep the ring in its size."""
+        """Number of files removed, to limit the size of the ring."""
         self.current: Path | None = None
-        self._kept: deque[Path] = deque()
-        self._gathered: _Gathered | None = None
+        self._ring: deque[Path] = deque()
+        self._file_buffer: _BufferedFile | None = None
         self._writer: PcapngWriter | None = None
         if ring_bytes is None:
             self._open(self.path)
@@ -271,27 +289,27 @@ class Recorder:
         if self._writer is None or (self.ring_bytes is not None and self._size() >= self.ring_bytes):
             self._next(frame.timestamp_ns)
         assert self._writer is not None
-        assert self._gathered is not None
+        assert self._file_buffer is not None
         self._writer.write(frame)
         self.frames += 1
-        if self._gathered.held >= GATHERED_BYTES:
-            self._gathered.flush()
+        if self._file_buffer.held >= GATHERED_BYTES:
+            self._file_buffer.flush()
 
     def flush(self) -> None:
-        if self._gathered is not None:
-            self._gathered.flush()
+        if self._file_buffer is not None:
+            self._file_buffer.flush()
 
     def close(self) -> None:
         """Finish the file."""
-        if self._gathered is not None:
+        if self._file_buffer is not None:
             try:
-                self._gathered.flush()
+                self._file_buffer.flush()
             finally:
-                self._gathered.close()
-                self._gathered = self._writer = None
+                self._file_buffer.close()
+                self._file_buffer = self._writer = None
 
-    def told(self) -> str:
-        """What was written, for people."""
+    def summary(self) -> str:
+        """A sentence about the written frames and files."""
         frames = f"{self.frames:,} frame{'' if self.frames == 1 else 's'}"
         if self.ring_bytes is None:
             return f"wrote {frames} to {self.path}"
@@ -300,13 +318,13 @@ class Recorder:
         return f"wrote {frames} to {self.files:,} file{'' if self.files == 1 else 's'}{removed}{last}"
 
     def _size(self) -> int:
-        return 0 if self._gathered is None else self._gathered.size
+        return 0 if self._file_buffer is None else self._file_buffer.size
 
     def _next(self, timestamp_ns: int) -> None:
         self.close()
-        # Before the next one is begun, so that the ring never takes more than was asked for.
-        while self.ring_files is not None and len(self._kept) >= self.ring_files:
-            oldest = self._kept.popleft()
+        # Removed before the next file begins, so that the ring never exceeds its size.
+        while self.ring_files is not None and len(self._ring) >= self.ring_files:
+            oldest = self._ring.popleft()
             oldest.unlink(missing_ok=True)
             self.removed += 1
         time = datetime.fromtimestamp(max(0, timestamp_ns) // 1_000_000_000, UTC).strftime("%Y%m%dT%H%M%S")
@@ -314,24 +332,24 @@ class Recorder:
         self._open(self.path.with_name(f"{self.path.stem}_{self.files + 1:05d}_{time}{suffix}"))
 
     def _open(self, path: Path) -> None:
-        self._gathered = _Gathered(path, fresh=self.ring_bytes is not None)
-        path = self._gathered.path
+        self._file_buffer = _BufferedFile(path, fresh=self.ring_bytes is not None)
+        path = self._file_buffer.path
         try:
-            self._writer = PcapngWriter(cast(BinaryIO, self._gathered))
-            self._gathered.flush()
+            self._writer = PcapngWriter(cast(BinaryIO, self._file_buffer))
+            self._file_buffer.flush()
         except OSError:
             if not os.path.getsize(path):
                 path.unlink(missing_ok=True)
             raise
         self.files += 1
         self.current = path
-        self._kept.append(path)
+        self._ring.append(path)
 
 
-class _Gathered:
+class _BufferedFile:
     """A file that is written in few large pieces.
 
-    ``fresh``: one that is there already is left alone, and the name gets a number.
+    ``fresh``: an existing file is not changed; the new name gets a number.
     """
 
     def __init__(self, path: Path, *, fresh: bool = False) -> None:
@@ -370,11 +388,11 @@ class _Gathered:
 
 
 LINK_TYPE_RAW = 101
-"""Frames begin with the IP header: there is no link that an endpoint could report."""
+"""Link type of frames that begin with the IP header, because endpoints have no access to the link layer."""
 _HOP_LIMIT = 64
 _V4_BYTES = 4
 _UNCHECKED = 0xFFFF
-"""In the place of a checksum: where there is one, dpkt leaves lengths and checksums as they are."""
+"""Placeholder for a checksum: if it is set, dpkt does not change lengths and checksums."""
 
 
 def ip_frame(
@@ -392,11 +410,11 @@ def ip_frame(
 ) -> bytes:
     """One TCP segment as an IP datagram, with correct lengths and checksums.
 
-    ``source``, ``destination``: addresses, 4 or 16 bytes each.  ``ports``: of source and destination.  ``options``: of
-    TCP, a multiple of 4 bytes.  ``missing``: bytes of the payload that are counted in the lengths, but not there; then
-    there are no checksums.
+    ``source``, ``destination``: addresses, 4 or 16 bytes each.  ``ports``: of source and destination.  ``options``: TCP
+    options, a multiple of 4 bytes.  ``missing``: number of payload bytes that are in the lengths but not in the frame;
+    the frame then has no checksums.
     """
-    # dpkt takes longer to load than a small capture to read.
+    # Imported late: loading dpkt takes longer than reading a small capture.
     from dpkt.ip import IP, IP_PROTO_TCP
     from dpkt.ip6 import IP6
     from dpkt.tcp import TCP

@@ -1,4 +1,4 @@
-"""The command line: the modules of commands are imported only when a command runs."""
+"""The command line; the module of a command is imported only when the command runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def run() -> None:
 
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
-        # Ctrl-C while modules are imported would show where in them; nothing is begun yet that would have to be ended.
+        # During imports Ctrl-C would show a traceback; nothing needs a cleanup yet, so let the system end the process.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from mqttscope.cli.main import EXIT_INTERRUPTED, Terminated, install, leave, main, uninstall
 
@@ -24,22 +24,23 @@ def run() -> None:
         try:
             main()
         finally:
-            # All is written: what Python does at its end would show a traceback where a signal raises.
+            # All output is written: from now on, a signal that raises would only show a traceback.
             uninstall()
     except SystemExit as left:
         leave(left.code)
         raise
     except KeyboardInterrupt as interrupt:
-        # It came while an error was being reported.
+        # Ctrl-C during an error report.
         sys.exit(interrupt.exit_code if isinstance(interrupt, Terminated) else EXIT_INTERRUPTED)
 
 
 def _said_version() -> bool:
-    """Print the version: scripts ask for it in loops, and it must not wait for click.  Where this fails, click does."""
+    """Print the version without importing click, for scripts that call it in loops; returns whether that worked."""
     from mqttscope import __version__
+    from mqttscope.kernel import status
 
     try:
-        sys.stdout.write(f"mqttscope {__version__}\n")
+        sys.stdout.write(f"mqttscope {__version__}\n{status()}\n")
         sys.stdout.flush()
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Advice on standard error at the end of a run: that nothing was found, why, and what may help."""
+"""Advice on standard error at the end of a run: why nothing was found, and what may help."""
 
 from __future__ import annotations
 
@@ -7,46 +7,47 @@ from typing import TYPE_CHECKING
 
 from mqttscope.mqtt.wire import counted
 from mqttscope.net import segment
+from mqttscope.session.connection import port_of
 
 if TYPE_CHECKING:
     from mqttscope.dissect import Dissector
-    from mqttscope.lake.finding_collector import OfConnections
+    from mqttscope.lake.finding_collector import ConnectionCounts
 
-    Counted = Dissector | OfConnections
-    """What was counted of connections: by a dissector, or in the rows of a lake."""
+    Counted = Dissector | ConnectionCounts
+    """Counts about connections: from a dissector, or from the rows of a lake."""
 
 _NAMES = {"mqtt": "plain MQTT", "ws": "WebSocket", "tls": "TLS"}
 _READ = {"mqtt": "read as that", "ws": "read as that", "tls": "listed as that"}
-"""By protocol, as `mqttscope.dissect.options` names them, which takes a while to import."""
+"""Words by protocol; the names repeat `mqttscope.dissect.options`, which is slow to import."""
 MANY_COPIES = 20
-"""From this many segments that were captured twice, the message says what to do about it."""
+"""Minimum number of duplicate segments that makes the message suggest a remedy."""
 OFFER = "--via tshark"
 OFFER_ELSEWHERE = "mqttscope inspect --via tshark"
-"""The same for commands that have no such option."""
+"""`OFFER` for commands without that option."""
 _REMEDY = "capture complete frames with `tcpdump -s 0` or `tshark -s 0`"
 
 
 def nothing_found(dissector: Dissector) -> str:
-    """The message when a capture holds no MQTT, and what may help."""
+    """Message for a capture without MQTT, and what may help."""
     flows = dissector.flows.opened_flows
     if not flows:
         return "no TCP connection found"
-    said = f"no MQTT found in {flows:,} TCP connection{'s' if flows > 1 else ''}"
+    sentence = f"no MQTT found in {flows:,} TCP connection{'s' if flows > 1 else ''}"
     if dissector.other_tls:
         server, count = dissector.other_tls.most_common(1)[0]
-        port = server.rpartition(":")[2]
-        said += (
+        port = port_of(server)
+        sentence += (
             f"; {sum(dissector.other_tls.values()):,} of them TLS, {count:,} to {server}"
             f" (--port {port}:tls lists them as MQTT)"
         )
-    return said
+    return sentence
 
 
 def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
-    """The message when the snap length took most of the payload, or cut frames inside their headers."""
-    cut, kept = dissector.cut_bytes, dissector.kept_bytes
-    if cut > kept:
-        share = "all" if not kept else f"{cut:,} of {cut + kept:,}"
+    """Message if the snap length cut off most of the payload, or cut frames inside their headers."""
+    cut, remaining = dissector.cut_bytes, dissector.kept_bytes
+    if cut > remaining:
+        share = "all" if not remaining else f"{cut:,} of {cut + remaining:,}"
         return f"the snap length cut off {share} bytes of TCP payload: {_REMEDY}"
     truncated = skipped.get("truncated", 0)
     if truncated and not dissector.flows.opened_flows:
@@ -55,12 +56,12 @@ def snap_length(dissector: Dissector, skipped: Mapping[str, int]) -> str | None:
 
 
 def unread_sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offer: str = OFFER) -> str | None:
-    """One line about frames that were not read, by their reasons, or ``None``.
+    """One line about unread frames and their reasons, or ``None``.
 
-    ``by_tshark``: tshark has looked at the frames already.  ``offer``: how the user lets tshark read them.
+    ``by_tshark``: whether tshark dissected the frames.  ``offer``: option or command that uses tshark.
     """
     parts = []
-    for name, count in segment.not_read(skipped).items():
+    for name, count in segment.notable_reasons(skipped).items():
         reason = segment.UNREAD[name]
         frames, them = ("frame", "it") if count == 1 else ("frames", "them")
         notes = [reason.note] if reason.note else []
@@ -77,29 +78,29 @@ def unread_sentence(skipped: Mapping[str, int], *, by_tshark: bool = False, offe
 def not_read(
     dissector: Dissector, skipped: Mapping[str, int], *, via: str | None = None, live: bool = False
 ) -> str | None:
-    """The message about frames that hold no TCP segment and may matter all the same.
+    """Message about frames without a TCP segment that may still matter.
 
-    ``via``: ``tshark`` if it has dissected the frames.  ``live``: no file is read.
+    ``via``: ``tshark`` if it dissected the frames.  ``live``: whether the frames come from interfaces.
     """
     left = dict(skipped)
     if not dissector.flows.opened_flows:
-        left.pop("truncated", None)  # `snap_length` says it, with a remedy
+        left.pop("truncated", None)  # `snap_length` reports these, with a remedy
     return unread_sentence(left, by_tshark=via is not None, offer=OFFER_ELSEWHERE if live else OFFER)
 
 
 def named_otherwise(dissector: Dissector) -> Iterator[str]:
-    """The message about ports on which another protocol is spoken than the user named."""
-    for (port, named, found), count in sorted(dissector.named_otherwise.items()):
+    """Messages about ports with a different protocol than the user specified."""
+    for (port, named, spoken), count in sorted(dissector.named_otherwise.items()):
         speak = "speaks" if count == 1 else "speak"
         was = "was" if count == 1 else "were"
         yield (
-            f"--port {port}:{named}: {counted(count, 'connection')} there {speak} {_NAMES[found]}, not"
-            f" {_NAMES[named]}, and {was} {_READ[found]}"
+            f"--port {port}:{named}: {counted(count, 'connection')} there {speak} {_NAMES[spoken]}, not"
+            f" {_NAMES[named]}, and {was} {_READ[spoken]}"
         )
 
 
 def undecrypted(dissector: Dissector) -> Iterator[str]:
-    """The messages about TLS that was not decrypted though keys were given."""
+    """Messages about TLS that was not decrypted despite keys."""
     for reason, count in dissector.undecrypted.most_common():
         names = dissector.undecrypted_names[reason]
         more = f" and {count - len(names):,} more" if count > len(names) else ""
@@ -107,23 +108,22 @@ def undecrypted(dissector: Dissector) -> Iterator[str]:
 
 
 def discarded(dissector: Counted) -> str | None:
-    """The message about segments with data that no connection took."""
+    """Message about segments with data that belong to no connection."""
     count = dissector.discarded_segments
     if not count:
         return None
-    verb = "belongs to no connection and was" if count == 1 else "belong to no connection and were"
+    verb = "was" if count == 1 else "were"
     size = counted(dissector.discarded_bytes, "byte")
     return (
-        f"{counted(count, 'segment')} ({size}) {verb} not read: data after an end or after its gap was given up,"
-        " or copies that came late"
+        f"{counted(count, 'segment')} ({size}) {verb} ignored: data after the end of a connection, data for an"
+        " abandoned gap, or late copies"
     )
 
 
 def of_connections(dissector: Dissector, *, deduplicates: bool = True, one_sided: bool = True) -> Iterator[str]:
-    """The messages about the connections of a run: ports, discarded segments, copies, single directions, overlaps.
+    """Messages about the connections of a run: ports, discarded segments, copies, single directions, overlaps.
 
-    ``deduplicates``: copies are left out already, or cannot be.  ``one_sided``: whether single directions are among
-    them.
+    ``deduplicates``: copies are already removed, or cannot be.  ``one_sided``: whether to mention single directions.
     """
     yield from named_otherwise(dissector)
     yield from undecrypted(dissector)
@@ -131,7 +131,7 @@ def of_connections(dissector: Dissector, *, deduplicates: bool = True, one_sided
 
 
 def counted_of_connections(dissector: Counted, *, deduplicates: bool = True, one_sided: bool = True) -> Iterator[str]:
-    """The same without the ports."""
+    """Messages about connections, except ports and TLS."""
     lost = discarded(dissector)
     if lost is not None:
         yield lost
@@ -148,14 +148,14 @@ def counted_of_connections(dissector: Counted, *, deduplicates: bool = True, one
     if dissector.overlaps:
         places = counted(dissector.overlaps, "place")
         yield (
-            f"bytes of a stream came again with other content, or were accepted with a wrong checksum, in {places};"
-            " those that came first are shown"
+            f"bytes of a stream were repeated with different content, or accepted with a wrong checksum, in {places};"
+            " the first copy is shown"
         )
     if dissector.damaged_segments:
         were, them = ("was", "it") if dissector.damaged_segments == 1 else ("were", "them")
         damaged = counted(dissector.damaged_segments, "segment")
         yield (
-            f"{damaged} with a wrong checksum {were} not read: no receiver accepted {them}"
+            f"{damaged} with a wrong checksum {were} ignored: no receiver accepts {them}"
             f" (--dont-verify-checksums reads {them})"
         )
 
@@ -163,16 +163,16 @@ def counted_of_connections(dissector: Counted, *, deduplicates: bool = True, one
 def selected_nothing(
     dissector: Dissector, connections: tuple[int, ...], *, filtered: bool, matched: bool, whole: bool
 ) -> str | None:
-    """The message when the user asked for connections that are not there, or nothing matched the filter.
+    """Message if selected connections do not exist, or nothing matched the filter.
 
-    ``whole``: the captures were read to their end, so that every connection was seen.
+    ``whole``: whether the captures were read to their end, so that every connection is known.
     """
     known = dissector.connections
     absent = [number for number in connections if number >= known] if whole or not matched else []
     if absent:
-        last = "the only one is number 0" if known == 1 else f"numbers go from 0 to {known - 1}"
+        last = "the only connection is number 0" if known == 1 else f"numbers go from 0 to {known - 1}"
         names = ", ".join(map(str, absent))
-        return f"there is no connection {names}: {last}"
+        return f"connection {names} does not exist: {last}"
     if filtered and not matched:
         return f"nothing matches the filter in {counted(dissector.packets, 'packet')}"
     return None

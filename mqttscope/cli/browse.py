@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -13,15 +12,16 @@ from mqttscope.cli import options as shared
 from mqttscope.cli.command import LAKE, LIVE, OUTPUT, RULES, group, make_command, option, options
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.metrics import MetricsOptions
 from mqttscope.cli.pipeline.common import lake_place, pairs
 from mqttscope.installation import extra_command
 
 if TYPE_CHECKING:
-    from mqttscope.cli.browsing import Looking
-    from mqttscope.cli.linting_settings import Settings
+    from mqttscope.cli.browsing import ViewingOptions
+    from mqttscope.cli.linting_settings import LintSettings
 
 OF_RULES = {"--no-lint": "no_lint", "--select": "select", "--ignore": "ignore", "--profile": "profile"}
-"""Options that say how to lint, and their parameters."""
+"""Options for linting, and their parameters."""
 
 
 @options
@@ -35,23 +35,24 @@ class BrowseOptions:
     )  # fmt: skip
     bpf: str = option(
         LIVE, "--bpf", metavar="FILTER", default="",
-        help="Capture only this (pcap-filter syntax), in addition to --port.",
+        help="Capture only frames that match (pcap-filter syntax), in addition to --port.",
     )  # fmt: skip
     target: str | None = option(
         LIVE, "--write", "-w", metavar="FILE", help="With -i: write all captured frames to this pcapng file."
     )
     lake: str | None = option(
         LAKE, "--lake", metavar="DIR", callback=lake_place,
-        help="Show a lake instead of captures: its folder, or its place in a store.",
+        help="Show a lake instead of captures: its folder, or its URL in an object store.",
     )  # fmt: skip
     settings_of_store: dict[str, str] = option(
         LAKE, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
-        help="Setting of the store of the lake, such as region=eu-central-1; may be repeated.",
+        help="Setting of the object store, such as region=eu-central-1; may be repeated.",
     )  # fmt: skip
+    metrics: MetricsOptions = group(MetricsOptions)
     protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
     files: shared.FileOptions = group(shared.FileOptions)
     selection: shared.SelectionOptions = group(shared.SelectionOptions)
-    no_lint: bool = option(RULES, "--no-lint", is_flag=True, help="Look for no findings, which reads faster.")
+    no_lint: bool = option(RULES, "--no-lint", is_flag=True, help="Skip linting; reads faster.")
     rules: shared.RuleOptions = group(shared.RuleOptions)
     profile: str | None = shared.profile_option(envvar="MQTTSCOPE_PROFILE")
     configuration: shared.ConfigurationOptions = group(shared.ConfigurationOptions)
@@ -60,12 +61,17 @@ class BrowseOptions:
 
     def __post_init__(self) -> None:
         if not self.captures and not self.interfaces and self.lake is None:
-            raise click.UsageError("name captures, an interface with -i, or a lake with --lake")
+            raise click.UsageError("give captures, an interface with -i, or a lake with --lake")
         if self.captures and self.interfaces:
             raise click.UsageError("captures and -i exclude each other")
         if "-" in self.captures:
-            raise click.UsageError("standard input is the keyboard here; write the capture to a file first")
-        for name, value in (("--bpf", self.bpf), ("--write", self.target is not None)):
+            raise click.UsageError("standard input is used for the keyboard; write the capture to a file first")
+        needing = (
+            ("--bpf", self.bpf),
+            ("--write", self.target is not None),
+            ("--serve", self.metrics.serve is not None),
+        )
+        for name, value in needing:
             if value and not self.interfaces:
                 raise click.UsageError(f"{name} needs -i")
         if self.target is not None:
@@ -73,9 +79,9 @@ class BrowseOptions:
 
             refuse_name(self.target, "--write", CAPTURE)
         if len(self.selection.connection) > 1:
-            raise click.UsageError("--connection names one connection here; --filter 'connection in {1, 2}' names more")
+            raise click.UsageError("--connection takes one connection; for more use --filter 'connection in {1, 2}'")
         if self.interfaces and (self.files.via is not None or self.files.keylog is not None):
-            raise click.UsageError("-i takes neither --keylog nor --via")
+            raise click.UsageError("-i cannot be combined with --keylog or --via")
         if self.files.deduplicate and not self.captures:
             raise click.UsageError("--deduplicate is for captures")
         if self.lake is not None:
@@ -87,13 +93,13 @@ class BrowseOptions:
         if self.captures or self.interfaces:
             raise click.UsageError(f"{'captures' if self.captures else '-i'} and --lake exclude each other")
         if self.show_secrets:
-            raise click.UsageError("a lake holds no secrets, so that --show-secrets has none to show")
+            raise click.UsageError("--show-secrets has no effect: a lake contains no secrets")
         source = click.get_current_context().get_parameter_source
         for name, parameter in OF_RULES.items():
             if source(parameter) is click.core.ParameterSource.COMMANDLINE:
                 raise click.UsageError(f"{name} and --lake exclude each other: a lake has the findings of its ingest")
 
-    def settings(self) -> Settings:
+    def settings(self) -> LintSettings:
         """How to lint."""
         from mqttscope.cli.linting_settings import resolve
 
@@ -113,7 +119,7 @@ Examples:
 Press ? for the keys, q to quit. docs/browse.md shows the screens.
 """,
 )
-def command(given: BrowseOptions) -> int:
+def command(args: BrowseOptions) -> int:
     """Look through captures in an interactive screen.
 
     CAPTURE is a file, a glob or a directory. Connections, packets with findings, fields with their bytes, payloads and
@@ -121,46 +127,37 @@ def command(given: BrowseOptions) -> int:
     """
     from mqttscope.capture.files import MISSING, find_captures
     from mqttscope.cli.configuration import configured_payloads
-    from mqttscope.cli.output import describe, make_view
+    from mqttscope.cli.output import describe, in_terminal, make_view, require_screens
     from mqttscope.net.frame import CaptureError
 
-    shared.compile_filter(given.selection.expression)
-    settings = None if given.no_lint or given.lake is not None else given.settings()
-    found = list(find_captures([one for one in given.captures if one != "-"]))
+    shared.compile_filter(args.selection.expression)
+    settings = None if args.no_lint or args.lake is not None else args.settings()
+    paths = list(find_captures([capture for capture in args.captures if capture != "-"]))
     missing = [
         path if isinstance(path, CaptureError) else CaptureError(path, MISSING)
-        for path in found
+        for path in paths
         if isinstance(path, CaptureError) or not os.path.exists(path)
     ]
-    in_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
-    # Where others are there, the screen says which one is not.
-    if missing and not (in_terminal and len(missing) < len(given.captures)):
+    # If other captures exist, the screen reports the missing ones.
+    if missing and not (in_terminal() and len(missing) < len(args.captures)):
         raise CommandFailedError("; ".join(map(describe, missing)))
-    if not in_terminal:
-        # The screens are written to standard error, and keys are read from standard input.
-        raise CommandFailedError(
-            "browse needs a terminal, for its output and its keys; inspect writes to files and pipes"
-        )
-    try:
-        import textual  # noqa: F401 - to see whether it is there
-    except ImportError:
-        raise CommandFailedError(f"browse needs textual, which is not installed: {extra_command('browse')}") from None
-    from mqttscope.cli.browsing import Looking, run_captures, run_live
+    require_screens("browse")
+    from mqttscope.cli.browsing import FrameFiles, ViewingOptions, run_captures, run_live
 
-    connection = given.selection.connection[0] if given.selection.connection else None
-    view = make_view(colour=given.colour, show_secrets=given.show_secrets)
+    connection = args.selection.connection[0] if args.selection.connection else None
+    view = make_view(colour=args.colour, time_format="relative", show_secrets=args.show_secrets)
     view.payloads = configured_payloads()
-    looking = Looking(given.protocol, view, settings, given.selection.expression or "", connection)
-    if given.lake is not None:
-        failed = _lake(given, looking)
-    elif given.interfaces:
-        failed = run_live(given.interfaces, given.bpf, given.target, looking)
+    looking = ViewingOptions(args.protocol, view, settings, args.selection.expression or "", connection)
+    if args.lake is not None:
+        failed = _lake(args, looking)
+    elif args.interfaces:
+        failed = run_live(args.interfaces, args.bpf, FrameFiles(args.target), looking, args.metrics)
     else:
-        failed = run_captures(given.captures, given.files, looking)
+        failed = run_captures(args.captures, args.files, looking)
     return EXIT_UNREADABLE if failed else EXIT_CLEAN
 
 
-def _lake(given: BrowseOptions, looking: Looking) -> int:
+def _lake(args: BrowseOptions, looking: ViewingOptions) -> int:
     from mqttscope.lake.store import place
 
     for name in ("duckdb", "pyarrow"):
@@ -170,4 +167,4 @@ def _lake(given: BrowseOptions, looking: Looking) -> int:
     from mqttscope.lake.manifest import LakeError
 
     with ErrorTranslation(CommandFailedError, LakeError, text=printable_reason):
-        return run_lake(place(given.lake or "", given.settings_of_store), given.files, looking)
+        return run_lake(place(args.lake or "", args.settings_of_store), args.files, looking)

@@ -14,24 +14,29 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.browse.app import Opened, browse
-from mqttscope.browse.building import Builder, CaptureFiles, Item, Source, TemporarySpool
+from mqttscope.browse.app import browse
+from mqttscope.browse.building import Builder, CaptureFiles, Item, PassFrames, SegmentSource, TemporarySpool
 from mqttscope.browse.index import Index
 from mqttscope.browse.originals import Originals, UnchangedSource
+from mqttscope.browse.settings import BrowserSettings
 from mqttscope.capture.files import find_captures
 from mqttscope.capture.live import LiveCapture, NotPermittedError
 from mqttscope.capture.write import Recorder
 from mqttscope.cli.errors import ErrorTranslation
+from mqttscope.cli.metrics import MetricsOptions
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.output import warn
 from mqttscope.cli.privileges import screen
-from mqttscope.cli.reading import Reading
+from mqttscope.cli.reading import CommandReading
 from mqttscope.cli.sniffing import SILENCE_NS, capturing, choose, record
 from mqttscope.dissect import Dissector, FastPath, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
+from mqttscope.explain import Explainer
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.gate import Gate
+from mqttscope.metrics.monitor import LiveMonitor
 from mqttscope.mqtt.view import utf8
+from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.report.base import View
 from mqttscope.report.escape import escape
@@ -40,20 +45,20 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from mqttscope.analysis.local import LocalEngine
-    from mqttscope.cli.linting_settings import Settings
+    from mqttscope.cli.linting_settings import LintSettings
     from mqttscope.lake.store import Place
 
 
 SWITCH_SECONDS = 0.001
-"""So long the thread that reads keeps the screens waiting, where Python's own 5 ms would be felt."""
+"""Interval between pauses of the reading thread for the screens; Python's default of 5 ms would be noticeable."""
 
 
 YOUNG_OBJECTS = (10_000, 20, 500)
-"""So many objects before cycles are looked for: often, since each time all threads wait."""
+"""Thresholds of the garbage collector: frequent short collections, because all threads wait for each."""
 
 
 LAKE_MEMORY = 256 << 20
-"""Bytes of memory that each of the two engines takes for rows of a lake."""
+"""Maximum memory of each of the two engines for rows of a lake, in bytes."""
 TABLES_SHOWN = ("packets", "gaps", "connections", "findings", "ingest_errors")
 """Tables of a lake that the screens show."""
 
@@ -61,15 +66,17 @@ TABLES_SHOWN = ("packets", "gaps", "connections", "findings", "ingest_errors")
 class CaptureSource:
     """Segments of captures."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: CommandReading) -> None:
         self.reading = reading
 
-    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
-        """All segments, but those that ``fast_path`` takes."""
-        return self.reading.segments(skipped, fast_path=fast_path)
+    def segments(
+        self, skipped: Counter[str], fast_path: FastPath | None, frames: PassFrames | None = None
+    ) -> Iterator[Item]:
+        """All segments without the ones that ``fast_path`` handles; ``frames`` passes on their frames."""
+        return self.reading.segments(skipped, frames, fast_path)
 
     def stop(self) -> None:
-        """Nothing waits for anything."""
+        """Nothing to stop."""
 
 
 class FrameExport:
@@ -79,12 +86,12 @@ class FrameExport:
         self.captures, self.files, self.protocol = captures, files, protocol
 
     def __call__(self, packets: Sequence[int], path: str) -> int:
-        """Write the frames of the packets with these numbers to a pcapng file; returns how many these are."""
+        """Write the frames of the packets with these numbers to a pcapng file; returns the number of frames."""
         from mqttscope.cli.export import Export
 
         wanted = set(packets)
         export = Export(self.captures, path, deduplicate=self.files.deduplicate)
-        reading = Reading(self.captures, self.files, export.stdin, export.fragments)
+        reading = CommandReading(self.captures, self.files, export.stdin, export.fragments)
         dissector = reading.dissector(self.protocol.dissection())
         for event in export.events(reading.segments(Counter()), dissector):
             if isinstance(event, PacketEvent | MalformedEvent) and event.number in wanted:
@@ -94,20 +101,26 @@ class FrameExport:
 
 
 class LiveSource:
-    """Segments of interfaces as they come, whose frames are recorded on their way."""
+    """Segments of a live capture, which also records the frames."""
 
-    def __init__(self, capture: LiveCapture, recorder: Recorder, dissector: Dissector) -> None:
+    def __init__(self, capture: LiveCapture, recorder: Recorder, dissector: Dissector, monitor: LiveMonitor) -> None:
+        """``monitor``: gets the time, and the segments before the dissector."""
+        self.monitor = monitor
         self.capture = capture
         self.recorder = recorder
+        self.frames = 0
         self.dissector = dissector
         self.feed: Callable[[Event], None] = lambda event: None
-        """Takes the events of a time in which nothing comes."""
+        """Receives the events of silent periods."""
         capture.waiting = self._wait
         dissector.clock.machine = capture.clock.set_by_ns
 
-    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
-        """All segments; nothing is left to ``fast_path``, since there is no file whose offsets it could tell."""
-        return segments(self._recorded(), skipped)
+    def segments(
+        self, skipped: Counter[str], fast_path: FastPath | None, frames: PassFrames | None = None
+    ) -> Iterator[Item]:
+        """All segments; ``fast_path`` is not used, because it needs a file."""
+        source = self.monitor.frames(self._recorded())
+        return self.monitor.segments(self.dissector.clock.follow(segments(source, skipped)))
 
     def stop(self) -> None:
         self.capture.stop(settle=False)
@@ -115,37 +128,43 @@ class LiveSource:
     def _recorded(self) -> Iterator[Frame | CaptureNotice]:
         for item in self.capture.frames():
             if isinstance(item, Frame):
+                self.frames += 1
                 self.recorder.write(item)
             yield item
 
     def _wait(self) -> None:
         self.recorder.flush()
         if self.capture.silent:
-            # The last frames may still be on their way.
-            for item in self.dissector.clock.release():
+            # Release the last frames, which the clock has held back.
+            for item in self.monitor.segments(self.dissector.clock.release()):
                 for event in self.dissector.take(item):
                     self.feed(event)
             for event in self.dissector.advance(self.capture.clock.now_ns() - SILENCE_NS):
                 self.feed(event)
+        self.monitor.pass_live_time(self.capture, self.frames)
 
 
 @dataclass(slots=True)
-class Looking:
-    """How is read, linted and shown what the screens show."""
+class ViewingOptions:
+    """Options for reading, linting and showing."""
 
     protocol: ProtocolOptions
     view: View
-    settings: Settings | None
-    """How to lint, ``None`` for not at all."""
+    settings: LintSettings | None
+    """Settings of the linter, or ``None`` without linting."""
     wanted: str = ""
-    """A filter to begin with."""
+    """Initial filter."""
     connection: int | None = None
+    overview: bool = False
+    """Whether the overview is shown first."""
+    seconds: float | None = None
+    """Time until the browser ends; ``None`` without limit."""
 
 
-def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking) -> int:
-    """Show captures until the screens are left; returns how many could not be read to their end."""
-    reading = Reading(captures, files)
-    paths = [one for one in find_captures(captures) if isinstance(one, str)]
+def run_captures(captures: tuple[str, ...], files: FileOptions, looking: ViewingOptions) -> int:
+    """Show captures until the user quits; returns the number of incomplete captures."""
+    reading = CommandReading(captures, files)
+    paths = [path for path in find_captures(captures) if isinstance(path, str)]
     named = [escape(utf8(os.path.basename(path) or path)) for path in (paths or captures)]
     title = f"{named[0]} and {len(named) - 1} more" if len(named) > 1 else named[0]
     export = FrameExport(captures, files, looking.protocol)
@@ -155,20 +174,44 @@ def run_captures(captures: tuple[str, ...], files: FileOptions, looking: Looking
     )  # fmt: skip
 
 
-def run_live(interfaces: tuple[str, ...], bpf: str, target: str | None, looking: Looking) -> int:
-    """Show interfaces until the screens are left; returns how much went wrong."""
+@dataclass(slots=True)
+class FrameFiles:
+    """Where captured frames are written."""
+
+    target: str | None = None
+    """``None`` for a temporary file."""
+    ring_bytes: int | None = None
+    ring_files: int | None = None
+
+
+def run_live(
+    interfaces: tuple[str, ...], bpf: str, recording: FrameFiles, looking: ViewingOptions, metrics: MetricsOptions
+) -> int:
+    """Show interfaces until the user quits, then print what was captured; returns the number of errors."""
     capture = capturing(choose(interfaces), bpf, [port for port, _ in looking.protocol.ports])
     with ExitStack() as left:
+        target = recording.target
         if target is None:
             folder = left.enter_context(tempfile.TemporaryDirectory(prefix="mqttscope-"))
             target = os.path.join(folder, "live.pcapng")
-        recorder = record(target, None, None)
+        recorder = record(target, recording.ring_bytes, recording.ring_files)
         assert recorder is not None
         left.callback(recorder.close)
-        return _show(
-            looking, escape(utf8(capture.name)), lambda dissector: LiveSource(capture, recorder, dissector),
-            FrameExport((target,), FileOptions(), looking.protocol), live=True,
+        linted = () if looking.settings is None else {rule.code for rule in looking.settings.rules}
+        monitor = LiveMonitor(capture.name, linted=linted, hiding=looking.view.hiding())
+        left.enter_context(metrics.serving(monitor))
+        has_ring = recording.ring_bytes is not None
+        errors = _show(
+            looking, escape(utf8(capture.name)), lambda dissector: LiveSource(capture, recorder, dissector, monitor),
+            None if has_ring else FrameExport((target,), FileOptions(), looking.protocol),
+            no_frames="the files of --write have the frames, but old files are removed" if has_ring else "",
+            live=True, monitor=monitor,
         )  # fmt: skip
+        if recording.target is not None and not errors:
+            warn(recorder.summary())
+        if capture.dropped:
+            warn(f"{counted(capture.dropped, 'frame')} dropped")
+        return errors
 
 
 _CONNECTIONS = """
@@ -178,7 +221,7 @@ select connection_id, capture as in_capture, min(closed_capture) as closed_captu
        as number, count(*) over (partition by connection_id) > 1 as alike
 from connections group by connection_id, capture
 """
-"""Connections by their captures: two captures may have one of the same name, which are no parts of one connection."""
+"""Connections by capture: equal names in two captures need not be parts of one connection."""
 _NUMBERED = """
 create temp table if not exists numbered as
 select connection_id, number, case when alike then in_capture end as in_capture from found_connections
@@ -196,7 +239,7 @@ where found.alike and not exists (
 )
 group by held.connection_id, held.capture
 """
-"""Captures in which connections of equal names continue: of that which ended there, else of the latest."""
+"""Captures that continue connections with equal names: the capture that ended there, else the latest one."""
 
 
 class LakeTables:
@@ -208,19 +251,19 @@ class LakeTables:
             engine.make_views(TABLES_SHOWN)
 
     def rows(self, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """The rows of a query by their columns; `LakeError` where the lake cannot be read."""
+        """Rows of a query as dictionaries; `LakeError` if the lake cannot be read."""
         with self._asking():
             done = self._ask(query, values)
-            names = [one[0] for one in done.description or ()]
+            names = [column[0] for column in done.description or ()]
             return [dict(zip(names, row, strict=True)) for row in done.fetchall()]
 
     def tuples(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The same as tuples."""
+        """Rows of a query as tuples."""
         with self._asking():
             return self._ask(query, values).fetchall()
 
     def number_connections(self) -> None:
-        """Make the table ``numbered``: connections in the order in which they were recognised."""
+        """Make the table ``numbered``: connections in order of recognition."""
         with self._asking():
             ask = self._engine.connection.execute
             ask(_CONNECTIONS)
@@ -240,11 +283,11 @@ class LakeTables:
         return ErrorTranslation(LakeError, duckdb.Error, before=f"{self._engine.lake} cannot be read: ", text=sentence)
 
 
-class Original:
-    """A capture that a lake was made of, read into an index of its own."""
+class SourceCapture:
+    """A source capture of a lake, read into a separate index."""
 
     def __init__(self, path: str, digests: Collection[str], files: FileOptions, protocol: ProtocolOptions) -> None:
-        reading = Reading([path], files)
+        reading = CommandReading([path], files)
         dissector = reading.dissector(protocol.dissection())
         source = UnchangedSource(path, digests, CaptureSource(reading))
         self._spool, self._files = TemporarySpool(), CaptureFiles()
@@ -257,8 +300,8 @@ class Original:
         self._files.close()
 
 
-def run_lake(place: Place, files: FileOptions, looking: Looking) -> int:
-    """Show a lake until the screens are left; returns how much went wrong."""
+def run_lake(place: Place, files: FileOptions, looking: ViewingOptions) -> int:
+    """Show a lake until the user quits; returns the number of errors."""
     from mqttscope.analysis.local import LocalEngine
     from mqttscope.browse.lakes import LakeBuilder, LakeIndex
     from mqttscope.lake.manifest import open_lake
@@ -272,17 +315,19 @@ def run_lake(place: Place, files: FileOptions, looking: Looking) -> int:
         spool, captured = TemporarySpool(), CaptureFiles()
         left.callback(spool.close)
         left.callback(captured.close)
-        originals = Originals(manifest.captures, lambda path, digests: Original(path, digests, files, looking.protocol))
+        originals = Originals(
+            manifest.captures, lambda path, digests: SourceCapture(path, digests, files, looking.protocol)
+        )
         left.callback(originals.stop)
-        # One for the thread that goes through the lake, one for the screens.
+        # One for the thread that reads the lake, one for the screens.
         engines = [left.enter_context(LocalEngine(place, manifest, memory=LAKE_MEMORY)) for _ in range(2)]
         index = LakeIndex(spool, captured, LakeTables(engines[0]), originals)
         builder = LakeBuilder(index, LakeTables(engines[1]), size)
         left.callback(builder.stop)
         name = str(place).rstrip("/").rpartition("/")[2] or str(place)
-        opened = Opened(
+        opened = BrowserSettings(
             f"lake {escape(utf8(name))}", builder, view, None, wanted=looking.wanted, connection=looking.connection,
-            size=size, no_frames="a lake has no frames: inspect --write takes them out of the captures",
+            size=size, no_frames="a lake has no frames: export them from the captures with inspect --write",
         )  # fmt: skip
         _screens(opened)
     if builder.failure:
@@ -291,8 +336,9 @@ def run_lake(place: Place, files: FileOptions, looking: Looking) -> int:
 
 
 def _show(
-    looking: Looking, title: str, source: Callable[[Dissector], Source], export: FrameExport, *,
-    reading: Reading | None = None, together: bool = False, live: bool = False, size: int = 0,
+    looking: ViewingOptions, title: str, source: Callable[[Dissector], SegmentSource], export: FrameExport | None, *,
+    reading: CommandReading | None = None, together: bool = False, live: bool = False, size: int = 0,
+    monitor: LiveMonitor | None = None, no_frames: str = "",
 ) -> int:  # fmt: skip
     view, settings = looking.view, looking.settings
     linter = gate = None
@@ -307,13 +353,15 @@ def _show(
     segments_of = source(dissector)
     builder = Builder(
         Index(spool, files), files, segments_of, dissector, linter=linter, gate=gate,
-        acknowledgments=None if reading is None else reading.acknowledgments(),
+        acknowledgments=None if reading is None else reading.acknowledgments(), monitor=monitor,
+        explainer=None if linter is None or monitor is not None else Explainer(), hiding=view.hiding(),
     )  # fmt: skip
     if isinstance(segments_of, LiveSource):
         segments_of.feed = builder.feed
-    opened = Opened(
-        title, builder, view, export, live=live, wanted=looking.wanted, connection=looking.connection, size=size
-    )
+    opened = BrowserSettings(
+        title, builder, view, export, no_frames, live=live, wanted=looking.wanted, connection=looking.connection,
+        size=size, overview=looking.overview, seconds=looking.seconds,
+    )  # fmt: skip
     try:
         _screens(opened)
     finally:
@@ -327,7 +375,7 @@ def _show(
     return builder.errors + bool(builder.failure)
 
 
-def _screens(opened: Opened) -> None:
+def _screens(opened: BrowserSettings) -> None:
     if not opened.view.colour:
         os.environ["NO_COLOR"] = "1"
     switching = sys.getswitchinterval()
@@ -335,7 +383,7 @@ def _screens(opened: Opened) -> None:
     gc.set_threshold(*YOUNG_OBJECTS)
     try:
         if browse(opened):
-            raise RuntimeError("the screen ended with an error, which is shown above")
+            raise RuntimeError("the screen ended with the error above")
     finally:
         sys.setswitchinterval(switching)
 

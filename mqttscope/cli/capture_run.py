@@ -1,4 +1,4 @@
-"""One run of a command over captures: what reads them, what is written meanwhile, and the advice at the end."""
+"""One run of a command over captures: reading, output, and the advice at the end."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from mqttscope.cli import advice
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions
-from mqttscope.cli.output import FileSink, Output, Watch, awaited, warn, warn_all
-from mqttscope.cli.reading import Reading
+from mqttscope.cli.output import CaptureWatch, FileSink, Output, awaited, warn, warn_all
+from mqttscope.cli.reading import CommandReading
 from mqttscope.dissect import FastPath, dissect_segments
 from mqttscope.events import Event
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class CaptureRun:
     """The captures of one run, from their first frame to the exit code.
 
-    ``progress`` and ``shown`` are those of `Watch`, ``stdin`` and ``fragments`` those of `Reading`.
+    ``progress`` and ``shown`` go to `CaptureWatch`, ``stdin`` and ``fragments`` to `CommandReading`.
     """
 
     def __init__(
@@ -31,31 +31,31 @@ class CaptureRun:
         files: FileOptions,
         protocol: ProtocolOptions,
         *,
-        progress: bool | Watch = True,
+        progress: bool | CaptureWatch = True,
         shown: bool = False,
         stdin: BinaryIO | None = None,
         fragments: FragmentTable | None = None,
     ) -> None:
         self.captures = captures
-        self.watch = Watch(progress=progress, shown=shown)
-        self.reading = Reading(captures, files, stdin, fragments)
+        self.watch = CaptureWatch(progress=progress, shown=shown)
+        self.reading = CommandReading(captures, files, stdin, fragments)
         self.dissector = self.reading.dissector(protocol.dissection())
         self.interrupt: KeyboardInterrupt | None = None
         """The signal that ended the reading."""
 
     def segments(self, frames: Any = None, fast_path: FastPath | None = None) -> Any:
-        """What the captures hold; ``frames`` and ``fast_path`` as `Reading.segments` takes them."""
+        """Segments of the captures; ``frames`` and ``fast_path`` go to `CommandReading.segments`."""
         return self.watch.follow(self.reading).segments(self.watch.skipped, frames, fast_path)
 
     def events(self, segments: Iterable[Any] | None = None) -> Iterator[Event]:
-        """The events of the captures, or of their segments."""
+        """Events of the captures, or of given segments."""
         items = self.segments() if segments is None else segments
         return self.watch.events(dissect_segments(items, dissector=self.dissector))
 
     def with_acknowledgments(self, events: Iterator[Event], *, asked: bool) -> Iterator[Event]:
-        """Events that `tcp_acknowledged` has an answer for, unless the captures can be read only once.
+        """Events with TCP acknowledgments, unless the captures can be read only once.
 
-        ``asked``: whether the user asked for the answers; then standard error says that there are none.
+        ``asked``: whether the user asked for acknowledgments; then a warning reports that there are none.
         """
         acknowledgments = self.reading.acknowledgments()
         if acknowledgments is None and asked:
@@ -64,9 +64,9 @@ class CaptureRun:
 
     @contextmanager
     def until_interrupted(self) -> Iterator[None]:
-        """Read captures inside: a signal ends that, and `end` raises it again after the report is written.
+        """A context for reading: a signal ends it, and `end` raises the signal again after the report.
 
-        What was found so far is worth more than nothing.  A second Ctrl-C ends the report as well.
+        The report then contains partial results.  A second Ctrl-C ends the report as well.
         """
         try:
             yield
@@ -85,15 +85,15 @@ class CaptureRun:
         return FileSink(path, self.captures)
 
     def sink(self, file: FileSink | None) -> Any:
-        """Where the report goes: a file, or standard output, which holds signals back while it writes."""
+        """Sink of the report: a file, or standard output, which delays signals while it writes."""
         return Output(immediate=awaited(self.captures)) if file is None else file
 
     def nothing_found(self) -> str | None:
-        """That there is no MQTT in the captures, if they were read to their end."""
+        """Message that the captures contain no MQTT, if they were read to their end."""
         return None if self.dissector.connections or self.watch.errors else advice.nothing_found(self.dissector)
 
     def tell_captures(self) -> None:
-        """Report that the captures hold no MQTT, and what else is to be known of them."""
+        """Report missing MQTT and the other messages about the captures."""
         nothing = None if self.dissector.connections else advice.nothing_found(self.dissector)
         warn_all((nothing, *self.of_captures()))
 
@@ -110,9 +110,9 @@ class CaptureRun:
         matched: bool = True,
         whole: bool = True,
     ) -> int:
-        """Give the advice, and ``more``; returns the exit code.  Raises the signal that ended the reading.
+        """Print the advice and ``more``; returns the exit code.  Raises the signal that ended the reading.
 
-        ``connections``, ``filtered``, ``matched`` and ``whole`` are those of `advice.selected_nothing`.
+        ``connections``, ``filtered``, ``matched`` and ``whole`` go to `advice.selected_nothing`.
         """
         if self.interrupt is not None:
             raise self.interrupt

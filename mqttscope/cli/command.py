@@ -1,7 +1,7 @@
-"""Declares the options of a command as the fields of one frozen class, which also refuses contradictions.
+"""Declares the options of a command as the fields of a frozen class, which also refuses contradictions.
 
-A field that `option` or `argument` makes is a parameter of the command line; one that `group` makes holds a class that
-several commands share.  `make_command` makes the click command of such a class, whose ``--help`` has sections.
+`option` and `argument` declare a field that is a parameter of the command line; `group` declares a field with a class
+that several commands share.  `make_command` turns such a class into a click command with sections in ``--help``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ READING = "Reading"
 SELECTION = "Selection"
 CHANGES = "Changes to the recording"
 PLAYING = "Playing"
-COMPARING = "What counts"
+COMPARING = "Comparison"
 CASES = "Cases"
-VALUES = "What is replaced"
+VALUES = "Replacement"
 CHECKING = "Checking"
 RULES = "Rules"
 FAILING = "What fails, and what is shown"
@@ -44,47 +44,47 @@ SECTIONS = (
 """Sections of ``--help``, in their order."""
 
 _NAMED = {"FILE": "file", "DIR": "folder", "FOLDER": "folder"}
-"""What options name, by what ``--help`` shows in the place of the value."""
+"""Kind of path that an option names, by its metavar in ``--help``."""
 _PARAMETER, _GROUP = "parameter", "group"
 _COLUMN = 30
 """Width that click allows the column of options."""
 
 
 class Option(click.Option):
-    """An option that ``--help`` lists in a section."""
+    """An option in a section of ``--help``."""
 
     def __init__(self, *declarations: Any, section: str, listed: tuple[str, ...] = (), **settings: Any) -> None:
-        """``listed``: the words of which the value is a list with commas."""
+        """``listed``: allowed words of a comma-separated value."""
         super().__init__(*declarations, **settings)
         self.section = section
         self.listed = listed
 
     def type_cast_value(self, ctx: click.Context, value: Any) -> Any:
-        """The value of its type; a usage error for an empty name of a file or a folder."""
-        found = super().type_cast_value(ctx, value)
+        """Convert the value; a usage error for an empty file or folder name."""
+        converted = super().type_cast_value(ctx, value)
         what = _NAMED.get(str(self.metavar).rpartition("]")[2].rpartition("|")[2])
-        if what is not None and any(one == "" for one in (found if self.multiple else (found,))):
+        if what is not None and any(name == "" for name in (converted if self.multiple else (converted,))):
             raise click.BadParameter(f"the name of the {what} is empty", ctx, self)
-        return found
+        return converted
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What could be the value: words that `completing` knows, or what click offers for the type."""
+        """Completions of the value: words from `completing`, or click's completions of the type."""
         from mqttscope.cli.completing import words, words_of_list
 
-        found = words_of_list(ctx, self.listed, incomplete) if self.listed else words(ctx, self.opts, incomplete)
-        return super().shell_complete(ctx, incomplete) if found is None else [CompletionItem(one) for one in found]
+        known = words_of_list(ctx, self.listed, incomplete) if self.listed else words(ctx, self.opts, incomplete)
+        return super().shell_complete(ctx, incomplete) if known is None else [CompletionItem(word) for word in known]
 
 
 class Command(click.Command):
-    """A command whose ``--help`` lists options by section."""
+    """A command with options listed by section in ``--help``."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections that have options."""
+        """Write every section that has options."""
         sections: dict[str, list[tuple[str, str]]] = {title: [] for title in SECTIONS}
-        for one in self.get_params(ctx):
-            row = one.get_help_record(ctx) if isinstance(one, click.Option) else None
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx) if isinstance(parameter, click.Option) else None
             if row is not None:
-                sections[getattr(one, "section", OTHER)].append(row)
+                sections[getattr(parameter, "section", OTHER)].append(row)
         # Columns line up across sections.
         width = min(_COLUMN, max(len(name) for rows in sections.values() for name, _ in rows))
         for title, rows in sections.items():
@@ -95,15 +95,14 @@ class Command(click.Command):
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def options(cls: type[T]) -> type[T]:
-    """Make a class one of options: frozen, its fields by name alone."""
+    """Turn a class into a frozen dataclass of options with keyword-only fields."""
     return dataclass(frozen=True, slots=True, kw_only=True)(cls)
 
 
 def option(section: str, *names: str, value: Any = MISSING, **settings: Any) -> Any:
     """A field that is an option of the command line.
 
-    ``settings`` are those of `click.Option`.  ``value``: the field's value where the class is made without it, if it
-    is not click's default.
+    ``settings`` go to `click.Option`.  ``value``: default of the field in code, if it differs from click's default.
     """
     if value is MISSING and not settings.get("required"):
         empty = () if settings.get("multiple") else False if settings.get("is_flag") else None
@@ -119,7 +118,7 @@ def _option(names: tuple[str, ...], name: str, **settings: Any) -> Option:
 
 
 def argument(metavar: str, **settings: Any) -> Any:
-    """A field that is an argument of the command line; ``settings`` are those of `click.Argument`."""
+    """A field that is an argument of the command line; ``settings`` go to `click.Argument`."""
     value: Any = () if settings.get("nargs") == -1 else MISSING
     declare = partial(_argument, metavar=metavar, **settings)
     return field(default=value, metadata={_PARAMETER: declare})
@@ -130,21 +129,21 @@ def _argument(name: str, **settings: Any) -> click.Argument:
 
 
 def group(cls: type[T], *, shown: Mapping[str, str] | None = None) -> T:
-    """A field that holds the options of another class.
+    """A field that contains the options of another class.
 
-    ``shown``: the only ones that ``--help`` lists, with the texts that they have here.
+    ``shown``: help texts of the options that ``--help`` lists; the other options are hidden.
     """
-    made: Any = field(default_factory=cls, metadata={_GROUP: (cls, shown)})
-    return made  # type: ignore[no-any-return]
+    declared: Any = field(default_factory=cls, metadata={_GROUP: (cls, shown)})
+    return declared  # type: ignore[no-any-return]
 
 
 def parameters(cls: type[Any]) -> Iterator[click.Parameter]:
-    """The parameters that a class of options declares, those of its groups among them."""
-    for one in fields(cls):
-        if _GROUP not in one.metadata:
-            yield one.metadata[_PARAMETER](one.name)
+    """Parameters that a class of options and its groups declare."""
+    for declared in fields(cls):
+        if _GROUP not in declared.metadata:
+            yield declared.metadata[_PARAMETER](declared.name)
             continue
-        inner, shown = one.metadata[_GROUP]
+        inner, shown = declared.metadata[_GROUP]
         for parameter in parameters(inner):
             if shown is not None and isinstance(parameter, click.Option):
                 parameter.hidden = parameter.name not in shown
@@ -153,25 +152,26 @@ def parameters(cls: type[Any]) -> Iterator[click.Parameter]:
 
 
 def collect(cls: type[T], values: Mapping[str, Any]) -> T:
-    """Options of a class from the values of a command line, by the names of fields; usage errors from the class."""
-    made = {}
-    for one in fields(cls):  # type: ignore[arg-type]
-        inner = one.metadata.get(_GROUP)
-        made[one.name] = values[one.name] if inner is None else collect(inner[0], values)
-    return cls(**made)
+    """Make a class of options from the values of a command line, by field name; the class may raise usage errors."""
+    arguments = {}
+    for declared in fields(cls):  # type: ignore[arg-type]
+        inner = declared.metadata.get(_GROUP)
+        arguments[declared.name] = values[declared.name] if inner is None else collect(inner[0], values)
+    return cls(**arguments)
 
 
 def on_command_line() -> Iterator[tuple[str, str]]:
-    """What stands on the command line: the names of fields, and how they are spelled there."""
+    """Options present on the command line: field name and spelling."""
     context = click.get_current_context(silent=True)
-    for one in () if context is None else context.command.params:
-        name = one.name or ""
+    for parameter in () if context is None else context.command.params:
+        name = parameter.name or ""
         if context is not None and context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            yield name, one.opts[0] if isinstance(one, click.Option) else one.make_metavar(context).strip("[].")
+            is_option = isinstance(parameter, click.Option)
+            yield name, parameter.opts[0] if is_option else parameter.make_metavar(context).strip("[].")
 
 
 def make_command(cls: type[T], **settings: Any) -> Callable[[Callable[[T], int]], Command]:
-    """Make a command of a function that takes its options; ``settings`` are those of `click.Command`."""
+    """Make a command from a function of its options; ``settings`` go to `click.Command`."""
 
     def decorate(run: Callable[[T], int]) -> Command:
         def callback(**values: Any) -> int:

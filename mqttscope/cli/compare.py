@@ -24,26 +24,26 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
 
 if TYPE_CHECKING:
     from mqttscope.events import Event
-    from mqttscope.replay.verify.captures import Settings
+    from mqttscope.replay.verify.captures import ComparisonSettings
 
-# `replay.verify.captures` has the same, and takes a while to import.
+# Repeated from `replay.verify.captures`, which is slow to import.
 IGNORABLE = ("payload", "properties", "qos", "retain", "answers", "order", "close")
 COUNTABLE = ("packet-identifier", "topic-alias", "dup", "reason-string", "ping")
 FORMS_BY_NAME = {
     ".json": "json", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "text", ".log": "text", ".md": "text",
 }  # fmt: skip
-"""Formats by the names of outputs; the lines of text can be read as Markdown."""
+"""Formats by suffix of the output; text is also valid Markdown."""
 STDIN = "-"
 
 
 def _filters(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 
-    for one in value:
-        problem = topic_filter_problem(one)
+    for topic_filter in value:
+        problem = topic_filter_problem(topic_filter)
         if problem is not None:
-            told = FILTER_PROBLEMS[problem]
-            raise click.BadParameter(f"{one!r} is no Topic Filter: {told}", context, parameter)
+            reason = FILTER_PROBLEMS[problem]
+            raise click.BadParameter(f"{topic_filter!r} is not a Topic Filter: {reason}", context, parameter)
     return value
 
 
@@ -60,19 +60,19 @@ class CompareOptions:
     )
     ignored_topics: tuple[str, ...] = option(
         COMPARING, "--ignore-topic", multiple=True, metavar="FILTER", callback=_filters,
-        help="Leave out messages whose topic matches this Topic Filter; may be repeated.",
+        help="Ignore messages to topics that match this Topic Filter; may be repeated.",
     )  # fmt: skip
     ignore: tuple[str, ...] = option(
         COMPARING, "--ignore", multiple=True, metavar="WHAT", callback=shared.comma_words, listed=IGNORABLE,
-        help=f"Do not compare this: {', '.join(IGNORABLE)}.",
+        help=f"Do not compare these: {', '.join(IGNORABLE)}.",
     )  # fmt: skip
     count: tuple[str, ...] = option(
         COMPARING, "--count", multiple=True, metavar="WHAT", callback=shared.comma_words, listed=COUNTABLE,
-        help=f"Compare this as well: {', '.join(COUNTABLE)}.",
+        help=f"Also compare these: {', '.join(COUNTABLE)}.",
     )  # fmt: skip
     tolerance: float | None = option(
         COMPARING, "--timing", type=click.FloatRange(0), callback=shared.finite, metavar="SECONDS",
-        help="Compare times since the start of the connection, which may differ by this much.",
+        help="Also compare times since the start of the connection, with this tolerance.",
     )  # fmt: skip
     pairing: str = option(
         COMPARING, "--pair-by", type=click.Choice(("client", "topics")), default="client", show_default=True,
@@ -84,11 +84,11 @@ class CompareOptions:
     )  # fmt: skip
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE",
-        help="Write the report to this file; FILE.json and FILE.jsonl in these formats. [default: standard output]",
+        help="Write the report to this file; its suffix .json or .jsonl sets the format. [default: standard output]",
     )  # fmt: skip
     limit: int | None = option(
         OUTPUT, "--limit", type=click.IntRange(0), metavar="N",
-        help="Show at most N differences; the exit code counts all. [default: 200 lines of text, all as JSON]",
+        help="Show at most N differences; does not change the exit code. [default: 200 lines of text, all in JSON]",
     )  # fmt: skip
     show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
     colour: bool | None = shared.colour_option()
@@ -105,22 +105,22 @@ class CompareOptions:
             refuse_name(self.output, "--output", REPORT)
 
     def _form_of_output(self) -> str:
-        """The format that the name of the output says; a usage error for one that there is not."""
+        """Format according to the name of the output; a usage error for an unsupported format."""
         from mqttscope.cli.output import REPORT_NAMES
 
         suffix = os.path.splitext(self.output or "")[1].lower()
         if suffix in REPORT_NAMES and suffix not in FORMS_BY_NAME:
             raise click.UsageError(
-                f"--output: {self.output} is named like a format that compare does not write; it writes text, .json"
-                " and .jsonl"
+                f"--output: {self.output} has the suffix of an unsupported format; compare writes text, .json and"
+                " .jsonl"
             )
         return FORMS_BY_NAME.get(suffix, self.form)
 
-    def settings(self) -> Settings:
-        """What counts."""
-        from mqttscope.replay.verify.captures import Settings
+    def settings(self) -> ComparisonSettings:
+        """What to compare."""
+        from mqttscope.replay.verify.captures import ComparisonSettings
 
-        return Settings(
+        return ComparisonSettings(
             ignore=frozenset(self.ignore),
             count=frozenset(self.count),
             ignored_topics=self.ignored_topics,
@@ -141,30 +141,30 @@ Examples:
 Exit codes: 0 the captures mean the same, 1 they differ, 2 usage, 3 a capture cannot be read or holds no MQTT.
 """,
 )
-def command(given: CompareOptions) -> int:
-    """Compare two captures by meaning: what one has and the other lacks, by client, topic and packet.
+def command(args: CompareOptions) -> int:
+    """Compare two captures by meaning, and list their differences by client, topic and packet.
 
-    A and B are files, globs, directories, or - for standard input. Connections of one Client Identifier are compared in
-    their order. Times, packet identifiers, topic aliases and the cut into TCP segments do not count.
+    A and B are files, globs, directories, or - for standard input. Connections with the same Client Identifier are
+    paired in order. Times, packet identifiers, topic aliases and TCP segmentation are ignored.
     """
     from mqttscope.cli.output import FileSink, Output, make_view, warn, warn_all
     from mqttscope.mqtt.view import utf8
     from mqttscope.mqtt.wire import counted
-    from mqttscope.replay.verify.captures import Comparison, TooMuchKeptError
+    from mqttscope.replay.verify.captures import CaptureComparison, TooMuchKeptError
     from mqttscope.report.compare import CompareJson, CompareText
 
-    view = make_view(colour=given.colour, show_secrets=given.show_secrets)
-    if given.output is not None:
-        view.width, view.colour, view.unicode = 0, bool(given.colour), True
-    sink: Any = Output() if given.output is None else FileSink(given.output, (given.a, given.b))
+    view = make_view(colour=args.colour, show_secrets=args.show_secrets)
+    if args.output is not None:
+        view.width, view.colour, view.unicode = 0, bool(args.colour), True
+    sink: Any = Output() if args.output is None else FileSink(args.output, (args.a, args.b))
     report: CompareText | CompareJson
-    if given.form == "text":
-        report = CompareText(sink, view, most=given.limit)
+    if args.form == "text":
+        report = CompareText(sink, view, most=args.limit)
     else:
-        report = CompareJson(sink, view, document=given.form == "json", most=given.limit)
-    comparison = Comparison(given.settings())
-    first = _Side(given, given.a)
-    sides = [first, _Side(given, given.b, first)]
+        report = CompareJson(sink, view, document=args.form == "json", most=args.limit)
+    comparison = CaptureComparison(args.settings())
+    first = _ComparedCapture(args, args.a)
+    sides = [first, _ComparedCapture(args, args.b, first)]
     complete = True
     try:
         for side, event in _alternating(*sides):
@@ -176,61 +176,61 @@ def command(given: CompareOptions) -> int:
         complete = False
         warn(f"{error}; select clients with --client, or compare shorter captures")
     except KeyboardInterrupt:
-        report.close(comparison, (given.a, given.b), complete=False)
+        report.close(comparison, (args.a, args.b), complete=False)
         sink.flush()
         raise
-    advice = [one for side in sides for one in side.advice()]
+    advice = [sentence for side in sides for sentence in side.advice()]
     warn_all(advice)
     empty = [side.path for side in sides if not side.run.dissector.connections]
     counts = comparison.counts
     complete = complete and not any(side.run.watch.errors for side in sides)
     if empty:
         return EXIT_UNREADABLE
-    for one, readable in zip(sides, comparison.readable, strict=True):
+    for compared, readable in zip(sides, comparison.readable, strict=True):
         if not readable and complete:
-            found = counted(one.run.dissector.connections, "connection")
-            warn(f"{utf8(one.path)}: no packet can be read in {found}: they are encrypted, or empty")
+            connections = counted(compared.run.dissector.connections, "connection")
+            warn(f"{utf8(compared.path)}: no packet can be read in {connections}: they are encrypted, or empty")
             return EXIT_UNREADABLE
     if not sum(counts.connections):
-        warn(f"no connection of {' or '.join(given.clients) or 'any client'} can be compared")
+        warn(f"no connection of {' or '.join(args.clients) or 'any client'} can be compared")
         return EXIT_UNREADABLE
-    report.close(comparison, (given.a, given.b), complete=complete)
+    report.close(comparison, (args.a, args.b), complete=complete)
     sink.flush()
     if not complete:
         return EXIT_UNREADABLE
     return EXIT_FINDINGS if counts.differences else EXIT_CLEAN
 
 
-class _Side:
+class _ComparedCapture:
     """One of the captures."""
 
-    def __init__(self, given: CompareOptions, path: str, other: _Side | None = None) -> None:
+    def __init__(self, args: CompareOptions, path: str, other: _ComparedCapture | None = None) -> None:
         from mqttscope.cli.capture_run import CaptureRun
 
         self.path = path
         self.run: CaptureRun = CaptureRun(
-            (path,), given.files, given.protocol, progress=True if other is None else other.run.watch
+            (path,), args.files, args.protocol, progress=True if other is None else other.run.watch
         )
 
     def advice(self) -> Iterator[str]:
-        """The messages at the end, with the name of the capture."""
+        """Final messages, prefixed with the name of the capture."""
         from mqttscope.mqtt.view import utf8
 
         for sentence in filter(None, (self.run.nothing_found(), *self.run.of_captures())):
             yield f"{utf8(self.path)}: {sentence}"
 
 
-def _alternating(*sides: _Side) -> Iterator[tuple[int, Event]]:
-    """The events of both captures; the next one is of that which is less far from its beginning.
+def _alternating(*sides: _ComparedCapture) -> Iterator[tuple[int, Event]]:
+    """Merge the events of both captures by time since the start of each capture.
 
-    So connections that stand for each other end at about the same time, and need not be kept for long.
+    Paired connections then end at about the same time, and are kept in memory only briefly.
     """
     sources = [side.run.events() for side in sides]
     begun: list[int | None] = [None] * len(sides)
     passed = [0] * len(sides)
     running = set(range(len(sides)))
     while running:
-        side = min(running, key=lambda one: (passed[one], one))
+        side = min(running, key=lambda candidate: (passed[candidate], candidate))
         event = next(sources[side], None)
         if event is None:
             running.discard(side)

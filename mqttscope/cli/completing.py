@@ -1,8 +1,8 @@
-"""What could complete a word of the command line, beyond files and fixed choices.
+"""Completions of a word of the command line, beyond files and fixed choices.
 
-Rules, mutations and fields of filters come from their catalogues, interfaces from dumpcap, topics and Client
-Identifiers from the beginnings of the captures that are named before the word.  What fails gives no words: nobody
-reads messages there.
+Rules, mutations and filter fields come from their catalogues, interfaces from dumpcap, topics and Client Identifiers
+from the start of the captures earlier on the line.  Errors yield no words, because a shell shows no messages during
+completion.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from click import shell_completion
 from mqttscope.errors import MqttscopeError
 
 LOOKED_AT_S = 0.7
-"""How long captures are read."""
+"""Maximum time for reading captures."""
 MOST_PACKETS = 50_000
 MOST_BYTES = 4_000_000
-"""What is read of packets."""
+"""Maximum number of packets and bytes to read."""
 MOST_WORDS = 500
 MOST_CHARACTERS = 200
-"""Longer words are not offered: a topic may have 65,535 bytes, and a list of such topics shows nothing else."""
+"""Maximum length of a word: a topic may have 65,535 bytes, which would fill the screen."""
 _SAFE = re.compile(r"[\w./:=,+@%-]+")
-"""A word that no shell needs quotes for; others are offered inside of quotes alone."""
+"""A word that needs no quotes in a shell; other words are offered only inside quotes."""
 _QUOTED = {"'": re.compile(r"[^'\\*?\[\x00-\x1f\x7f]+"), '"': re.compile(r"[^\"$`!\\*?\[\x00-\x1f\x7f]+")}
-"""Words that mean themselves inside of quotes, also where the script of the shell looks for files of their names."""
+"""Words without special characters inside quotes, even when the completion script searches for files."""
 
 Words = Callable[[click.Context, str], Iterable[str]]
 
 
-class BashComplete(shell_completion.BashComplete):
-    """Completion for bash that offers files beside words; click's own drops the words where there are files."""
+class BashCompletion(shell_completion.BashComplete):
+    """Completion for bash that offers words and files; click's own drops the words if there are files."""
 
     source_template = shell_completion.BashComplete.source_template.replace(
         """\
@@ -55,21 +55,21 @@ class BashComplete(shell_completion.BashComplete):
 
 
 def words(context: click.Context, options: Iterable[str], incomplete: str) -> list[str] | None:
-    """Words for the value of an option by one of its names; ``None`` for an option that has none."""
+    """Words for the value of an option with one of these names; ``None`` for an option without words."""
     for name in options:
-        found = _BY_OPTION.get(name)
-        if found is not None:
-            return _guarded(found, context, incomplete)
+        complete = _BY_OPTION.get(name)
+        if complete is not None:
+            return _guarded(complete, context, incomplete)
     return None
 
 
 def words_of_list(context: click.Context, listed: tuple[str, ...], incomplete: str) -> list[str]:
-    """Words for the last entry of a value that is a list of these, with commas."""
+    """Words for the last item of a comma-separated value."""
     return _guarded(lambda _, word: _last(word, listed), context, incomplete)
 
 
 def rule_codes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Rules by their codes, or by slugs where a word begins in lower case."""
+    """Rules by code, or by slug for a word in lower case."""
     return _guarded(_rules, context, incomplete)
 
 
@@ -77,11 +77,11 @@ def interface_names(context: click.Context, parameter: click.Parameter, incomple
     return _guarded(_interfaces, context, incomplete)
 
 
-def _guarded(found: Words, context: click.Context, incomplete: str) -> list[str]:
+def _guarded(complete: Words, context: click.Context, incomplete: str) -> list[str]:
     listed: list[str] = []
     safe = _QUOTED.get(_quote(), _SAFE)
     with suppress(MqttscopeError, OSError, ValueError):
-        for word in found(context, incomplete):
+        for word in complete(context, incomplete):
             if len(word) - len(incomplete) > MOST_CHARACTERS:
                 continue
             if word.startswith(incomplete) and safe.fullmatch(word) is not None and word not in listed:
@@ -92,22 +92,22 @@ def _guarded(found: Words, context: click.Context, incomplete: str) -> list[str]
 
 
 def _quote() -> str:
-    """The quote that the word stands in, as the shell says what is on the line; empty where it stands in none."""
+    """Open quote before the word on the command line, or empty."""
     lexer = shlex.shlex(os.environ.get("COMP_WORDS", ""), posix=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         for _ in lexer:
             pass
     except ValueError:
-        # What it was in when the line ended; its type declares no attribute for that.
+        # State at the end of the line; the type declares no attribute for it.
         return str(vars(lexer)["state"])
     return ""
 
 
 def _last(incomplete: str, those: Iterable[str]) -> Iterator[str]:
-    """Words for the last entry of a list with commas."""
+    """Words for the last item of a comma-separated list."""
     before, comma, _ = incomplete.rpartition(",")
-    return (f"{before}{comma}{one}" for one in those)
+    return (f"{before}{comma}{choice}" for choice in those)
 
 
 def _rules(context: click.Context, incomplete: str) -> Iterator[str]:
@@ -123,8 +123,8 @@ def _mutations(context: click.Context, incomplete: str) -> Iterator[str]:
     from mqttscope.mutate.catalogue import catalogue
 
     entry = incomplete.rpartition(",")[2]
-    names = (one.name for one in catalogue())
-    # Thousands: first the packet types and fields, which are patterns by themselves.
+    names = (mutation.name for mutation in catalogue())
+    # Thousands of names: offer packet types and fields first, which are valid patterns.
     shown = names if ":" in entry or "." in entry else dict.fromkeys(name.partition(":")[0] for name in names)
     return _last(incomplete, shown)
 
@@ -132,14 +132,14 @@ def _mutations(context: click.Context, incomplete: str) -> Iterator[str]:
 def _filter_words(context: click.Context, incomplete: str) -> Iterator[str]:
     from mqttscope.filter.completion import complete
 
-    found = complete(incomplete)
-    return (incomplete[: found.start] + word for word in found.words)
+    completion = complete(incomplete)
+    return (incomplete[: completion.start] + word for word in completion.words)
 
 
 def _interfaces(context: click.Context, incomplete: str) -> Iterator[str]:
     from mqttscope.capture.live import interfaces
 
-    return (one.name for one in interfaces())
+    return (interface.name for interface in interfaces())
 
 
 def _clients(context: click.Context, incomplete: str) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _topics(context: click.Context, incomplete: str) -> Iterator[str]:
 
 
 def _names(context: click.Context) -> Iterator[tuple[str | None, str | None]]:
-    """Client Identifiers and topics of packets at the beginning of the captures on the line."""
+    """Client Identifiers and topics of packets at the start of the captures on the line."""
     import mqttscope
 
     named = _captures(context)
@@ -160,7 +160,7 @@ def _names(context: click.Context) -> Iterator[tuple[str | None, str | None]]:
     until, size = 0.0, 0
     with mqttscope.open(*named) as captures:
         for count, packet in enumerate(captures, 1):
-            # From the first packet on: loading modules takes what it takes.
+            # Start at the first packet, so that imports do not use up the time.
             until = until or time.monotonic() + LOOKED_AT_S
             yield packet.client_identifier, packet.topic
             size += len(packet.raw)
@@ -169,13 +169,13 @@ def _names(context: click.Context) -> Iterator[tuple[str | None, str | None]]:
 
 
 def _captures(context: click.Context) -> list[str]:
-    """Files that are named before the word; standard input is the terminal's."""
-    # An option without its value ends click's parsing, which leaves the words before it as they are.
+    """Captures earlier on the line; standard input belongs to the terminal."""
+    # An option without its value ends click's parsing and leaves the words before it unparsed.
     named = list(context.args)
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "") if isinstance(parameter, click.Argument) else None
-        named += [str(one) for one in (value if isinstance(value, tuple) else (value,)) if one is not None]
-    return [one for one in dict.fromkeys(named) if os.path.isfile(one)]
+        named += [str(name) for name in (value if isinstance(value, tuple) else (value,)) if name is not None]
+    return [path for path in dict.fromkeys(named) if os.path.isfile(path)]
 
 
 _BY_OPTION: dict[str, Words] = {
@@ -190,4 +190,4 @@ _BY_OPTION: dict[str, Words] = {
     "--message": _topics,
     "--ignore-topic": _topics,
 }
-"""Name of an option -> what could be its value."""
+"""Name of an option -> completions of its value."""

@@ -1,8 +1,8 @@
-"""Finds and reads the configuration file, and takes the decoders of payloads from it.
+"""Finds and reads the configuration file, and makes payload decoders from it.
 
-It is ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from the working directory upwards, unless
-``--config`` names one.  Every command that reads it refuses tables that it does not know; what ``[lint]`` and
-``[rules]`` say is checked by `linting_settings`.
+The file is ``mqttscope.toml``, or ``[tool.mqttscope]`` in ``pyproject.toml``, from the working directory upwards,
+unless ``--config`` names a file.  Every command that reads it refuses unknown tables; `linting_settings` checks the
+contents of ``[lint]`` and ``[rules]``.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ NAME = "mqttscope.toml"
 SHARED = "pyproject.toml"
 VARIABLE = "MQTTSCOPE_CONFIG"
 TABLES = ("lint", "rules", "payload", "secrets")
-"""What a configuration can hold."""
+"""Allowed tables of a configuration."""
 _WORD = re.compile("[A-Za-z]{3,40}")
 
 
 def find_configuration(start: Path) -> Path | None:
-    """The nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is passed over."""
+    """Nearest configuration file from a folder upwards; a ``pyproject.toml`` without our table is skipped."""
     for folder in (start, *start.parents):
         own, shared = folder / NAME, folder / SHARED
         if own.is_file():
             return own
         if own.is_dir():
-            raise click.UsageError(f"{own} is a folder; the configuration is a file of that name")
+            raise click.UsageError(f"{own} is a folder, but the configuration must be a file")
         if shared.is_file() and "mqttscope" in _tools(shared):
             return shared
     return None
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """What a configuration file holds; usage errors for what is no table of TOML, and for tables of other names."""
+    """Read a configuration file; usage errors for invalid TOML and for unknown tables."""
     document = _tools(path).get("mqttscope", {}) if path.name == SHARED else _load(path)
     if not isinstance(document, dict):
         raise click.UsageError(f"{path}: tool.mqttscope is not a table")
@@ -57,7 +57,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _tools(path: Path) -> dict[str, Any]:
-    """The table of tools of a ``pyproject.toml``; what it is good for is checked by others."""
+    """The ``[tool]`` table of a ``pyproject.toml``; callers check its contents."""
     tools = _load(path).get("tool")
     return tools if isinstance(tools, dict) else {}
 
@@ -76,9 +76,9 @@ def _load(path: Path) -> dict[str, Any]:
 
 
 def configured_payloads() -> Decoders | None:
-    """The decoders that the configuration of the running command names; ``None`` where it has none.
+    """Payload decoders in the configuration of the running command, or ``None``.
 
-    Commands with ``--config`` and ``--no-config`` go by these, others by the environment and the nearest file.
+    ``--config`` and ``--no-config`` take precedence over the environment and the nearest file.
     """
     path = _source()
     if path is None:
@@ -93,7 +93,7 @@ def configured_payloads() -> Decoders | None:
 
 
 def checked_payloads(document: dict[str, Any], path: Path) -> tuple[PayloadTable, ...]:
-    """The ``[[payload]]`` tables of a configuration file; usage errors for what is wrong in them."""
+    """The ``[[payload]]`` tables of a configuration file; usage errors for invalid tables."""
     if "payload" not in document:
         return ()
     from mqttscope.payloads.settings import PayloadConfigError, payload_tables
@@ -103,14 +103,14 @@ def checked_payloads(document: dict[str, Any], path: Path) -> tuple[PayloadTable
 
 
 def hide_configured() -> None:
-    """Hide the values of names that ``[secrets]`` of the configuration has, in whatever the running command shows."""
+    """Hide the values of names listed in ``[secrets]`` of the configuration in all output of the running command."""
     path = _source()
     if path is None or not path.is_file():
         return
     try:
         table = read_document(path).get("secrets")
     except click.UsageError:
-        return  # the command says it, or needs no configuration
+        return  # the command reports the error, or needs no configuration
     if table is None:
         return
     words = table.get("words") if isinstance(table, dict) and table.keys() == {"words"} else None
@@ -125,9 +125,9 @@ def hide_configured() -> None:
 
 
 def warn_of_configuration() -> None:
-    """Say what is wrong with a configuration file of which the running command uses nothing.
+    """Report errors of a configuration file that the running command does not use.
 
-    Whoever wrote the file expects it to have an effect, and these commands have no option that names another.
+    The author of the file expects it to have an effect, and these commands have no option for another file.
     """
     from mqttscope.cli.output import warn
 
@@ -139,8 +139,8 @@ def warn_of_configuration() -> None:
 
 def _source() -> Path | None:
     context = click.get_current_context(silent=True)
-    given = {} if context is None else context.params
-    if given.get("no_config"):
+    parameters = {} if context is None else context.params
+    if parameters.get("no_config"):
         return None
-    named = given.get("config") or os.environ.get(VARIABLE)
+    named = parameters.get("config") or os.environ.get(VARIABLE)
     return Path(named) if named else find_configuration(Path.cwd())

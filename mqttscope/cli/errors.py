@@ -1,4 +1,4 @@
-"""Errors of commands: a sentence and an exit code, mostly made of an error of the part below."""
+"""Errors of commands: a sentence and an exit code, mostly translated from errors of lower layers."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from mqttscope.errors import MqttscopeError
 
 
 class CommandFailedError(MqttscopeError, click.ClickException):
-    """What a command is for cannot be done; the text says why."""
+    """A command cannot do its work; the text gives the reason."""
 
     exit_code = EXIT_FAILED
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, without the name of the file that some repeat."""
+    """Message of an error, without the file name that some errors repeat."""
     return str(getattr(error, "strerror", None) or error)
 
 
 def printable_reason(error: BaseException) -> str:
-    """What an error says, with escapes for what a terminal would obey."""
+    """Message of an error, with control characters escaped."""
     return printable(reason(error))
 
 
 class ErrorTranslation:
-    """A context that raises errors of the parts below as an error of commands.
+    """A context that translates errors of lower layers to errors of commands.
 
-    ``before``: what the sentence begins with.  ``text``: makes the rest of it.
+    ``before``: start of the sentence.  ``text``: makes the rest of it.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""``inspect --write``: the frames of what was shown, as a new pcapng file."""
+"""``inspect --write``: the frames of the packets shown, as a new pcapng file."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from mqttscope.net.segment import FIN, RST, SYN, Fragment, NotSegment, Segment, 
 
 OPTION = "--write"
 MAX_FRAMES_OF_A_PACKET = 1_000_000
-"""Frames of one direction that are remembered while its packet is not complete; further ones are left out."""
+"""Maximum number of frames kept per direction for an incomplete packet; further frames are omitted."""
 MAX_FRAMES_AROUND = 256
-"""Frames of a connection's TCP handshake, and as many of its end, that are remembered as long as nothing of the
-connection was exported; further ones are left out."""
+"""Maximum number of frames kept for the TCP handshake of a connection, and for its end, before any of its packets is
+exported; further frames are omitted."""
 MAX_FRAMES_OF_A_CONNECT = 10_000
-"""The same of its CONNECT."""
+"""Maximum number of frames kept per CONNECT."""
 MAX_FRAMES_OF_A_DATAGRAM = 8_192
-"""As many IP fragments as a datagram can have; further ones are left out."""
+"""Maximum number of IP fragments kept per datagram; further fragments are omitted."""
 RECORDS_CHECKED = 20_000
-"""Records of flows are looked through for those that are over when there are so many, and whenever they doubled."""
+"""Number of records that triggers the first removal of ended flows; later whenever the number has doubled."""
 
 Place = tuple[str, int, tuple[tuple[str, int], ...]]
-"""Capture and number of a frame; those of the IP fragments before it that it completed, mostly none: the last one may
-have the number of fragments left out, below 0."""
+"""Capture and number of a frame, and the places of earlier IP fragments of its datagram, usually none. A negative
+number in the last place is the count of omitted fragments."""
 
 _turned = lru_cache(8192)(reverse_key)
 
@@ -51,87 +51,87 @@ class _Track:
     """One direction of a flow."""
 
     pending: list[Place] = field(default_factory=list)
-    """Frames that brought bytes since the last time nothing was held of them."""
+    """Frames with data since the last time when no packet was incomplete."""
     left_out: int = 0
-    """Further ones, beyond the limit."""
+    """Number of omitted frames beyond the limit."""
     done: bool = False
-    """A packet of this direction was completed by the segment at hand."""
+    """Whether the current segment completed a packet of this direction."""
     tangled: bool = False
-    """Segments came out of order, so that the last frame alone need not hold what has begun."""
+    """Whether segments arrived out of order, so that an incomplete packet may start before the last frame."""
 
 
 @dataclass(slots=True)
 class _Record:
-    """One TCP connection, as long as the flow table knows it."""
+    """One TCP connection that the flow table contains."""
 
     flow: Flow
     tracks: tuple[_Track, _Track] = field(default_factory=lambda: (_Track(), _Track()))
-    """From the initiator, to the initiator."""
+    """Half of the initiator, half of the other side."""
     connection: int = -1
-    """Number of the MQTT connection on it; -1 while there is none."""
+    """Number of its MQTT connection; -1 without one."""
     exported: bool = False
-    """Something of it was shown, so that its beginning and its end are written."""
-    kept: bool = False
-    """Its latest event was shown, so that segments after it that bring nothing new are written."""
+    """Whether any of its packets was shown, so that its start and end are written too."""
+    is_shown: bool = False
+    """Whether its latest event was shown, so that following segments without new data are written too."""
     speaking: bool = False
     """A segment with data was seen."""
     ending: bool = False
     """A FIN or RST was seen."""
     begin: list[Place] = field(default_factory=list)
-    """The handshake: what came before any data."""
+    """Frames before any data: the handshake."""
     connect: list[Place] = field(default_factory=list)
     """Frames of the CONNECT."""
     end: list[Place] = field(default_factory=list)
-    """FIN, RST, and what came after them without bringing an event."""
+    """Frames with FIN or RST, and later frames without an event."""
     doubtful: list[Place] = field(default_factory=list)
-    """Frames of segments of which it is not known yet whether they are of the next connection."""
+    """Frames that may belong to the next connection on these ports."""
     deferred: list[Place] = field(default_factory=list)
-    """Those of them that are of this one's beginning or end if they are not."""
+    """Doubtful frames that belong to the start or end of this connection if they do not belong to the next one."""
     latest: dict[bool, Place] = field(default_factory=dict)
-    """The latest frame with data of each direction: its numbers show what continues the connection."""
+    """Latest frame with data by direction; its sequence numbers show which segments continue the connection."""
     before: _Record | None = None
-    """The connection before on the same ports, which this one may continue after a reset that both sides ignored."""
+    """Previous connection on these ports, which this one may continue after a reset that both sides ignored."""
     left_out: int = 0
-    """Frames of beginning, CONNECT and end beyond their limits."""
+    """Number of omitted frames of handshake, CONNECT and end beyond their limits."""
 
 
 class Export:
-    """Notes frames while packets are shown, then reads the captures again and writes those frames.
+    """Notes frames while packets are shown, then reads the captures again and writes these frames.
 
-    A packet's frames are all that carried data of its direction since its first byte, so that captures in which
-    segments came out of order stay complete, and the segments without data that followed it, which acknowledge it.  For
-    each connection with a packet shown, the TCP handshake, the CONNECT and the end are written as well: without them
-    the client, the version, how it ended and, on other ports, even that it is MQTT would be unknown.
-    A WebSocket is kept from its beginning up to the packet: upgrade and compression are needed to read it again; so is
-    TLS that was decrypted, with both directions, since keys alone do not open a record.
-    Standard input cannot be read twice: what is read is kept in a temporary file meanwhile.
+    The frames of a packet are all frames with data of its direction since its first byte, so that captures with
+    segments out of order stay complete, and the following segments without data, which acknowledge it.  For each
+    connection with a shown packet, the TCP handshake, the CONNECT and the end are written as well: without them the
+    client, the version, the end and, on other ports, even the protocol would be unknown.
+    A WebSocket connection is written from its start to the packet, because reading it needs the upgrade and the
+    compression state; decrypted TLS too, in both directions, because keys alone do not decrypt a record.
+    Standard input cannot be read twice, so a temporary file keeps a copy of it.
     """
 
     def __init__(self, captures: Sequence[str], target: str, *, deduplicate: bool = False) -> None:
-        """``deduplicate``: the captures are read as those of several taps, and their frames written by time."""
+        """``deduplicate``: read the captures as several taps, and write their frames by time."""
         self.target = target
         self.captures = tuple(captures)
         self.deduplicate = deduplicate
-        self.fragments = _Parts()
-        """The table of IP fragments to read the captures with."""
+        self.fragments = _TrackedFragments()
+        """Fragment table for reading the captures."""
         self.left_out = 0
-        """Frames of what was shown that are missing in the export, since a limit was hit."""
+        """Number of frames missing in the export because of a limit."""
         self.frames = 0
-        """Frames written."""
+        """Number of frames written."""
         self._wanted: dict[str, bytearray] = {}
         self._records: dict[bytes, _Record] = {}
         self._numbers: dict[int, _Record] = {}
         self._check_at = RECORDS_CHECKED
         self._noted = False
         self._now: Place = ("", 0, ())
-        """The segment at hand."""
+        """Current segment."""
         self._check_target()
         self._spool: BinaryIO | None = None
         self.stdin: BinaryIO | None = None
-        """What to read as standard input."""
+        """Replacement for standard input."""
         if "-" in captures and sys.stdin is not None:
             self._spool = cast(BinaryIO, tempfile.TemporaryFile(prefix="mqttscope-"))  # noqa: SIM115 (closed by write)
-            self.stdin = cast(BinaryIO, _Copied(sys.stdin.buffer, self._spool))
+            self.stdin = cast(BinaryIO, _CopiedInput(sys.stdin.buffer, self._spool))
 
     def _check_target(self) -> None:
         refuse_name(self.target, OPTION, CAPTURE)
@@ -146,7 +146,7 @@ class Export:
         refuse_inputs(self.target, self.captures, option=OPTION)
 
     def events(self, source: Iterable[SegmentItem | Decrypted], dissector: Dissector) -> Iterator[Event]:
-        """Events as `dissect_segments` gives them, keeping track of which frames they are made of."""
+        """Yield events like `dissect_segments`, and track the frames of each."""
         for segment in source:
             if not isinstance(segment, Segment):
                 yield from self._watched(dissector.take(segment), None, dissector)
@@ -160,7 +160,7 @@ class Export:
         yield from self._watched(dissector.close(), None, dissector)
 
     def note(self, event: Event) -> None:
-        """Remember the frames of one event that was shown."""
+        """Note the frames of a shown event."""
         connection = getattr(event, "connection", None)
         record = None if connection is None else self._numbers.get(connection.number)
         if connection is None or record is None:
@@ -173,7 +173,7 @@ class Export:
                 self._want(*place)
             record.before = None
         direction = getattr(event, "direction", None)
-        if direction is None and (isinstance(event, ConnectionOpened) or not record.kept):
+        if direction is None and (isinstance(event, ConnectionOpened) or not record.is_shown):
             return
         if direction is not None:
             capture, frame = event.capture, event.frame  # type: ignore[union-attr]
@@ -183,11 +183,11 @@ class Export:
             for place in track.pending:
                 self._want(*place)
             self.left_out += track.left_out
-            # What is wanted need not be remembered twice.
+            # Wanted frames are already noted.
             track.pending, track.left_out = [], 0
 
     def _export(self, record: _Record) -> None:
-        """Want what a connection needs of which something was shown."""
+        """Want the handshake, CONNECT and end of a connection with a shown packet."""
         if not record.exported:
             record.exported = True
             self.left_out += record.left_out
@@ -199,14 +199,14 @@ class Export:
         record.connect = []
 
     def _watched(self, events: Iterator[Event], place: Place | None, dissector: Dissector) -> Iterator[Event]:
-        """Pass events on, and see which of them are shown."""
+        """Pass events on, and detect which of them are shown."""
         for event in events:
             connection = getattr(event, "connection", None)
             if connection is None:
                 yield event
                 continue
             if isinstance(event, ConnectionOpened):
-                # The segment at hand may have ended this flow, or begun it on the ports of another.
+                # The current segment may have ended this flow, or started it on the ports of another.
                 opened = self._records.get(connection.flow_key)
                 begun = connection.frame, connection.opened_ns, connection.capture
                 flow = None if opened is None else opened.flow
@@ -228,7 +228,7 @@ class Export:
             yield event
             if record is None:
                 continue
-            record.kept = self._noted
+            record.is_shown = self._noted
             if isinstance(event, ConnectionClosed) and record.flow.closed:
                 record.ending = True
             elif isinstance(event, DiscardedEvent) and not self._noted:
@@ -239,49 +239,49 @@ class Export:
                     _add(record, record.end, place)
 
     def _record(self, key: bytes, dissector: Dissector) -> _Record | None:
-        """The record of the flow that a direction key belongs to now."""
+        """Record of the flow that a direction key now belongs to."""
         entry = dissector.flows.entry(key)
         if entry is None:
             return self._records.get(key)
-        # Not by the key given: a second tap shows the segments of a flow with other tags.
+        # Use the key of the flow: a second tap shows its segments with other VLAN tags.
         key = entry[0].key
         record = self._records.get(key)
         if record is not None and record.flow is entry[0]:
             return record
         if len(self._records) >= self._check_at:
             self._forget(dissector)
-        made = _Record(entry[0], before=record)
+        current = _Record(entry[0], before=record)
         if record is not None:
             record.before = None
             begin = entry[0].capture, entry[0].first_frame
-            made.begin = [place for place in record.doubtful if place[:2] >= begin]
+            current.begin = [place for place in record.doubtful if place[:2] >= begin]
             self._around(record, *(place for place in record.deferred if place[:2] < begin))
-        self._records[key] = self._records[_turned(key)] = made
-        return made
+        self._records[key] = self._records[_turned(key)] = current
+        return current
 
     def _forget(self, dissector: Dissector) -> None:
-        """Leave the flows that the table has forgotten; it is bounded, and so are these."""
+        """Drop records of flows that are no longer in the flow table, so that both stay bounded."""
         for key, record in list(self._records.items()):
             entry = dissector.flows.entry(key)
             if entry is None or entry[0] is not record.flow:
                 del self._records[key]
         known = {record.connection: record for record in self._records.values()}
-        self._numbers = {number: one for number, one in self._numbers.items() if known.get(number) is one}
+        self._numbers = {number: record for number, record in self._numbers.items() if known.get(number) is record}
         self._check_at = max(RECORDS_CHECKED, 2 * len(self._records))
 
     def _take(self, record: _Record, segment: Segment, place: Place, dissector: Dissector) -> None:
-        """Find out what a segment is to its connection, once its events were shown or not."""
+        """Classify a segment within its connection, after its events were passed on."""
         filled = bool(segment.payload or segment.missing)
-        if record.flow.kept:
+        if record.flow.undecided:
             if len(record.doubtful) < MAX_FRAMES_AROUND:
                 record.doubtful.append(place)
             if record.ending or not filled:
-                # It may begin another connection.
+                # It may start another connection.
                 if len(record.deferred) < MAX_FRAMES_AROUND:
                     record.deferred.append(place)
                 return
         elif record.doubtful:
-            # They are of this connection after all.
+            # They belong to this connection after all.
             self._around(record, *record.deferred)
             record.doubtful, record.deferred = [], []
         flags = segment.flags
@@ -308,18 +308,18 @@ class Export:
                         track.pending, track.left_out = [], 0
                     _remember(track, place)
             elif state == "rest":
-                # What came before: it belongs to no packet, or is a part of one that came again.
+                # Earlier frames belong to no packet, or repeat a part of one.
                 track.pending, track.left_out, track.tangled = [], 0, False
-                if record.kept:
+                if record.is_shown:
                     self._want(*place)
             else:
                 if state == "unclear":
                     track.tangled = True
                 _remember(track, place)
-        elif record.kept:
+        elif record.is_shown:
             self._want(*place)
         elif record.speaking and not record.ending:
-            # An acknowledgment of what the other side has sent of its packet so far.
+            # An acknowledgment of the part of a packet that the other side has sent.
             own, other = record.tracks if from_initiator else record.tracks[::-1]
             if other.pending or own.pending:
                 _remember(other if other.pending else own, place)
@@ -331,7 +331,7 @@ class Export:
             self._around(record, place)
 
     def _around(self, record: _Record, *places: Place) -> None:
-        """Remember frames of the beginning or the end of a connection."""
+        """Note frames of the start or the end of a connection."""
         if record.exported:
             for place in places:
                 self._want(*place)
@@ -339,7 +339,7 @@ class Export:
             _add(record, record.end if record.ending else record.begin, *places)
 
     def _state(self, key: bytes, dissector: Dissector) -> str:
-        """What a direction waits for: nothing (``rest``), the next packet's end (``next``), or what is unclear."""
+        """State of a direction: ``rest`` (between packets), ``next`` (within a packet), or ``unclear``."""
         entry = dissector.flows.entry(key)
         if entry is None:
             return "rest"
@@ -378,7 +378,7 @@ class Export:
         return at < len(bits) and bool(bits[at] >> (frame.number & 7) & 1)
 
     def write(self) -> None:
-        """Write the frames noted, in the order of the captures."""
+        """Write the noted frames in the order of the captures."""
         if self._spool is not None:
             self._spool.seek(0)
         progress, name = Progress(), os.path.basename(self.target)
@@ -407,51 +407,51 @@ class Export:
         return open_taps(self.captures, Taps(), stdin=self._spool)
 
     def advice(self) -> str | None:
-        """The message at the end where a limit kept frames from being written."""
+        """Final message if a limit prevented frames from being written."""
         if not self.left_out:
             return None
-        return f"{self.target} lacks {counted(self.left_out, 'frame')} of what is shown: more than can be remembered"
+        return f"limit: {self.target} lacks {counted(self.left_out, 'frame')} of the packets shown"
 
 
-class _Parts(FragmentTable):
-    """A table of IP fragments that remembers which frames a datagram came in."""
+class _TrackedFragments(FragmentTable):
+    """A table of IP fragments that notes the frames of each datagram."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts: dict[tuple[str, int], tuple[tuple[str, int], ...]] = {}
-        """The frames before the last one of datagrams that became segments, by the place of that."""
+        """Places of earlier frames of reassembled datagrams, by the place of their last frame."""
         self._places: dict[bytes, list[tuple[str, int]]] = {}
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
-        """As `FragmentTable.feed`."""
-        found = super().feed(fragment)
-        if found is None:
+        """Like `FragmentTable.feed`."""
+        result = super().feed(fragment)
+        if result is None:
             if fragment.key in self.datagrams:
                 places = self._places.setdefault(fragment.key, [])
                 if len(places) < MAX_FRAMES_OF_A_DATAGRAM:
                     places.append((fragment.capture, fragment.frame))
                 else:
-                    # How many are left out, as a number below 0.
+                    # The number of omitted fragments, as a negative number.
                     left_out = places[MAX_FRAMES_OF_A_DATAGRAM:] or [("", 0)]
                     places[MAX_FRAMES_OF_A_DATAGRAM:] = [("", left_out[0][1] - 1)]
             if len(self._places) > 2 * self.max_datagrams:
                 self._places = {key: places for key, places in self._places.items() if key in self.datagrams}
             return None
         parts = self._places.pop(fragment.key, None)
-        if parts and isinstance(found, Segment):
-            self.parts[found.capture, found.frame] = tuple(parts)
-        return found
+        if parts and isinstance(result, Segment):
+            self.parts[result.capture, result.frame] = tuple(parts)
+        return result
 
 
-class _Copied:
-    """A binary input that keeps what is read from it."""
+class _CopiedInput:
+    """A binary input that copies all bytes read."""
 
     def __init__(self, source: BinaryIO, copy: BinaryIO) -> None:
         self._read = getattr(source, "read1", source.read)
         self._copy = copy
 
     def read1(self, size: int = -1) -> bytes:
-        """Read what there is, at most ``size`` bytes."""
+        """Read available bytes, at most ``size``."""
         data: bytes = self._read(size)
         self._copy.write(data)
         return data
@@ -460,7 +460,7 @@ class _Copied:
 
 
 def _track(record: _Record, client: str, direction: Direction | None) -> _Track:
-    """The direction of a record that an event is about."""
+    """Direction of an event in a record."""
     from_client = direction is Direction.CLIENT_TO_SERVER
     return record.tracks[0 if from_client is _client_initiates(record.flow.key, client) else 1]
 
@@ -471,7 +471,7 @@ def _client_initiates(key: bytes, client: str) -> bool:
 
 
 def _add(record: _Record, places: list[Place], *more: Place, limit: int | None = None) -> None:
-    """Remember places of the beginning or the end of a connection of which nothing was exported yet."""
+    """Note places of the start or end of a connection before any packet of it is exported."""
     room = max(0, (MAX_FRAMES_AROUND if limit is None else limit) - len(places))
     places += more[:room]
     record.left_out += len(more[room:])

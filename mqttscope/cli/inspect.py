@@ -11,18 +11,14 @@ from mqttscope.cli import options as shared
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, on_command_line, option, options
 
 if TYPE_CHECKING:
-    from mqttscope.cli.output import Watch
-    from mqttscope.cli.reading import Reading
-    from mqttscope.dissect import Dissector
+    from mqttscope.cli.capture_run import CaptureRun
     from mqttscope.events import Event
-    from mqttscope.parallel.counts import Counts
-    from mqttscope.parallel.crew import Outlet
-    from mqttscope.parallel.walk import Share
     from mqttscope.report.base import Reporter, View
-    from mqttscope.report.html.packets import Packets
+    from mqttscope.report.html.packets import PacketPage
+    from mqttscope.report.kernel_lines import KernelLines
 
 REPRODUCERS = (".sh", ".json", ".py")
-"""How files end that hold one connection as something that can be run."""
+"""Suffixes of files that reproduce one connection."""
 
 
 @options
@@ -35,7 +31,7 @@ class InspectOptions:
     selection: shared.SelectionOptions = group(shared.SelectionOptions)
     limit: int | None = option(
         SELECTION, "--limit", type=click.IntRange(1), metavar="N",
-        help="Stop after this many packets. With --format html, 50,000 are listed unless it says more.",
+        help="Stop after this many packets. Without it an HTML page lists some of many.",
     )  # fmt: skip
     form: str = option(
         OUTPUT, "--format", type=click.Choice((*shared.PACKET_FORMATS, "html")), default="text", show_default=True,
@@ -44,19 +40,18 @@ class InspectOptions:
     view: shared.ViewOptions = group(shared.ViewOptions)
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE",
-        help="Write the report to this file, FILE.html as a page; or one connection as FILE.sh, as FILE.json for "
-        "replay, as FILE.py for pytest. [default: standard output]",
+        help="Write the report to this file; FILE.html is a page; FILE.sh, FILE.json (replay) and FILE.py (pytest) "
+        "reproduce one connection. [default: standard output]",
     )  # fmt: skip
     write: str | None = option(
         OUTPUT, "--write", "-w", metavar="FILE", help="Write the frames of the packets shown to this pcapng file."
     )
     spreadsheet: bool = option(
         OUTPUT, "--spreadsheet", is_flag=True,
-        help="With --format csv: put ' before text that a spreadsheet would take for a formula.",
+        help="With --format csv: put ' before text that a spreadsheet would read as a formula.",
     )  # fmt: skip
     colour: bool | None = shared.colour_option()
     configuration: shared.ConfigurationOptions = group(shared.ConfigurationOptions)
-    jobs: int | None = shared.jobs_option()
 
     def __post_init__(self) -> None:
         from mqttscope.cli.output import HTML, is_page, refuse_report, same_file
@@ -67,23 +62,23 @@ class InspectOptions:
             self._check_page()
         refuse_report(self.form, self.output, self.captures)
         if self.spreadsheet and self.form != "csv":
-            raise click.UsageError("--spreadsheet goes with --format csv")
+            raise click.UsageError("--spreadsheet needs --format csv")
         if self.output is not None and self.write is not None and same_file(self.output, self.write):
             raise click.UsageError("--output and --write name the same file")
 
     def _check_page(self) -> None:
-        """A usage error for views that a page does not have."""
-        given, payload = dict(on_command_line()), self.view.payload
-        if "time_format" in given:
+        """Raise a usage error for views that a page does not support."""
+        typed, payload = dict(on_command_line()), self.view.payload
+        if "time_format" in typed:
             raise click.UsageError("--time is for text, tree and ladder: a page shows times in UTC")
-        if "payload" in given and payload not in ("auto", "protobuf", "sparkplug-b"):
+        if "payload" in typed and payload not in ("auto", "protobuf", "sparkplug-b"):
             raise click.UsageError(
                 f"--payload {payload} is for text, tree and ladder: a page shows payloads by their content, or decoded"
-                " (protobuf, sparkplug-b)"
+                " by protobuf or sparkplug-b"
             )
 
     def reproducer(self) -> str | None:
-        """The suffix of the reproducer that the output is; a format makes a report of it."""
+        """Suffix of the output if it is a reproducer; with --format it is a report."""
         suffix = os.path.splitext(self.output or "")[1].lower()
         return suffix if suffix in REPRODUCERS and "form" not in dict(on_command_line()) else None
 
@@ -99,7 +94,7 @@ Examples:
   tcpdump -i eth0 -U -w - port 1883 | mqttscope inspect - --format ladder
 """,
 )
-def command(given: InspectOptions) -> int:
+def command(args: InspectOptions) -> int:
     """Show the MQTT packets of captures.
 
     CAPTURE is a file, a glob, a directory, or - for standard input. Files are pcap or pcapng, also compressed with
@@ -108,90 +103,86 @@ def command(given: InspectOptions) -> int:
     from mqttscope.api.reading import select
     from mqttscope.cli.capture_run import CaptureRun
     from mqttscope.cli.output import HTML, is_terminal
-    from mqttscope.cli.sharing import ShareFailedError
     from mqttscope.dissect import FastPath
     from mqttscope.filter import ACKNOWLEDGED
     from mqttscope.report.formats import make_reporter
 
-    suffix = given.reproducer()
-    if suffix is not None and given.output is not None:
+    suffix = args.reproducer()
+    if suffix is not None and args.output is not None:
         from mqttscope.cli.inspecting import reproduce
 
         return reproduce(
-            given.captures, given.output, suffix, given.files, given.protocol, given.selection,
-            show_secrets=given.view.show_secrets,
+            args.captures, args.output, suffix, args.files, args.protocol, args.selection,
+            show_secrets=args.view.show_secrets,
         )  # fmt: skip
-    captures, output, human = given.captures, given.output, given.form in (*shared.HUMAN_FORMATS, HTML)
-    wanted = shared.compile_filter(given.selection.expression, acknowledged=True)
+    captures, output, human = args.captures, args.output, args.form in (*shared.HUMAN_FORMATS, HTML)
+    wanted = shared.compile_filter(args.selection.expression, acknowledged=True)
     asks_acknowledged = wanted is not None and ACKNOWLEDGED in wanted.asked
     export = None
-    if given.write is not None:
+    if args.write is not None:
         from mqttscope.cli.export import Export
 
-        export = Export(captures, given.write, deduplicate=given.files.deduplicate)
-    view = given.view.view(colour=given.colour)
-    view.spreadsheet, view.acknowledged = given.spreadsheet, asks_acknowledged
+        export = Export(captures, args.write, deduplicate=args.files.deduplicate)
+    view = args.view.view(colour=args.colour)
+    view.spreadsheet, view.acknowledged = args.spreadsheet, asks_acknowledged
     decoders = view.payloads = view.decoders()
     stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
     run = CaptureRun(
-        captures, given.files, given.protocol, progress=output is not None or not is_terminal(),
+        captures, args.files, args.protocol, progress=output is not None or not is_terminal(),
         shown=output is None and human, stdin=stdin, fragments=fragments,
     )  # fmt: skip
-    file = run.file(view, output, colour=given.colour)
+    file = run.file(view, output, colour=args.colour)
     sink = run.sink(file)
     reading, watch, dissector = run.reading, run.watch, run.dissector
-    divided = DividedWork(given, reading, watch, view, wanted)
+    shown = 0
     reporter: Reporter | None = None
-    page: Packets | None = None
+    page: PacketPage | None = None
     try:
-        shown = divided.run(sink, dissector)
-        if shown is None:
-            sink = divided.rest(sink)
-            reporter = make_reporter(given.form, sink, view)
-            if given.form == HTML:
-                from mqttscope.report.html.packets import Packets
-                from mqttscope.stats.as_html import Measured
+        reading.kernel = _kernel(args, run, sink, view) if export is None and wanted is None else None
+        reporter = make_reporter(args.form, sink, view) if reading.kernel is None else reading.kernel.reporter
+        if args.form == HTML:
+            from mqttscope.report.html.packets import PacketPage
+            from mqttscope.stats.as_html import MeasuredPage
 
-                assert isinstance(reporter, Packets)
-                page = reporter
-                page.limit, reporter = given.limit, Measured(page)
-            fast_path = None
-            if export is None and wanted is None and not given.selection.connection and given.limit is None:
-                passing = given.form == "jsonl"
-                # Decoders know a packet by its identity.
-                fast_path = FastPath(
-                    dissector, reporter.feed, order=reading.order, passing=passing, reusing=passing and decoders is None
-                )
-            source = run.segments(fast_path=fast_path)
-            events = run.events(source) if export is None else watch.events(export.events(source, dissector))
-            if asks_acknowledged or given.form in ("tree", "ladder"):
-                events = run.with_acknowledgments(events, asked=asks_acknowledged)
-            if wanted is not None and decoders is not None and decoders.remembers:
-                events = decoders.observed(events)
-            shown = 0
-            # A page begins with its first event, and is none before something could be read.
-            early: list[Event] = []
-            for event in select(events, wanted, given.selection.connection, given.limit):
-                if export is not None:
-                    export.note(event)
-                shown += 1
-                if page is not None and shown == watch.errors:
-                    early.append(event)
-                    continue
-                for one in early:
-                    reporter.feed(one)
-                early.clear()
-                reporter.feed(event)
-            if page is not None and file is not None and run.read_nothing:
-                file.leave()
-            else:
-                for one in early:
-                    reporter.feed(one)
-                reporter.close()
+            assert isinstance(reporter, PacketPage)
+            page = reporter
+            page.limit, reporter = args.limit, MeasuredPage(page)
+        fast_path = None
+        if export is None and wanted is None and not args.selection.connection and args.limit is None:
+            passing = args.form == "jsonl"
+            # Decoders identify a packet by its object.
+            fast_path = FastPath(
+                dissector, reporter.feed, order=reading.order, passing=passing, reusing=passing and decoders is None
+            )
+        source = run.segments(fast_path=fast_path)
+        events = run.events(source) if export is None else watch.events(export.events(source, dissector))
+        if asks_acknowledged or args.form in ("tree", "ladder"):
+            events = run.with_acknowledgments(events, asked=asks_acknowledged)
+        if wanted is not None and decoders is not None and decoders.remembers:
+            events = decoders.observed(events)
+        # A page starts with the first packet: errors before it are held back, so that a failed run leaves no page.
+        early: list[Event] = []
+        for event in select(events, wanted, args.selection.connection, args.limit):
+            if export is not None:
+                export.note(event)
+            shown += 1
+            if page is not None and shown == watch.errors:
+                early.append(event)
+                continue
+            for error in early:
+                reporter.feed(error)
+            early.clear()
+            reporter.feed(event)
+        if page is not None and file is not None and run.read_nothing:
+            file.leave()
+        else:
+            for error in early:
+                reporter.feed(error)
+            reporter.close()
         if file is None or not file.file.closed:
             sink.flush()
-    except (KeyboardInterrupt, ShareFailedError):
-        # What was found so far is worth more than nothing: a second Ctrl-C ends it.
+    except KeyboardInterrupt:
+        # Write the partial results; a second Ctrl-C ends the program.
         if reporter is not None:
             reporter.close()
         sink.flush()
@@ -203,76 +194,22 @@ def command(given: InspectOptions) -> int:
             export.write()
     return run.end(
         (None if page is None else page.cut(), None if export is None else export.advice()),
-        connections=given.selection.connection, filtered=human and wanted is not None, matched=shown > watch.errors,
-        whole=given.limit is None,
+        connections=args.selection.connection, filtered=human and wanted is not None, matched=shown > watch.errors,
+        whole=args.limit is None,
     )  # fmt: skip
 
 
-class DividedWork:
-    """The same by several processes, where what is asked for can be shared out.
+def _kernel(args: InspectOptions, run: CaptureRun, sink: Any, view: View) -> KernelLines | None:
+    """The native kernel, if it can read these captures for this report."""
+    if args.form != "jsonl" or args.limit is not None or args.selection.connection:
+        return None
+    if not run.reading.takes_fast_path:
+        return None
+    from mqttscope.kernel import native
 
-    One process shows what only it can number or measure: a limit, connections by number, filters by numbers of the run,
-    frames that are written, reports whose lines depend on all lines before them.
-    """
+    if native() is None:
+        return None
+    from mqttscope.report.formats import make_reporter
+    from mqttscope.report.kernel_lines import attempt
 
-    def __init__(self, given: InspectOptions, reading: Reading, watch: Watch, view: View, wanted: Any) -> None:
-        self.given, self.reading, self.watch, self.view, self.wanted = given, reading, watch, view, wanted
-        self.written = 0
-        """Bytes that were written before one process had to take over."""
-
-    def divisible(self) -> bool:
-        """Whether what is asked for can be shared out, as far as the options tell."""
-        given, view, wanted = self.given, self.view, self.wanted
-        decoders = view.decoders()
-        if decoders is not None and (decoders.remembers or given.form == "jsonl"):
-            return False
-        if given.write is not None or given.limit is not None or given.selection.connection:
-            return False
-        if wanted is not None and wanted.is_of_the_run:
-            return False
-        # A terminal's lines are cut to its columns by what came before; these times count from other events.
-        lines = view.width <= 0 and view.time in ("iso", "local", "epoch")
-        return given.form == "jsonl" or (given.form == "text" and lines)
-
-    def run(self, sink: Any, dissector: Dissector) -> int | None:
-        """Write everything; returns how many events were shown, ``None`` where one process has to do it.
-
-        ``dissector``: gets what was counted.
-        """
-        from mqttscope.api.reading import select
-        from mqttscope.cli.sharing import Sources, processes, share_out
-
-        given, watch = self.given, self.watch
-        sources = Sources(self.reading)
-        count = processes(given.jobs, sources, divisible=self.divisible())
-        if count == 1:
-            return None
-        from functools import partial
-
-        from mqttscope.dissect import Dissector
-        from mqttscope.parallel.lines import MAX_LIMITED, WRITERS, make_lines
-
-        options, wanted = dissector.options, self.wanted
-        chosen = None if wanted is None else partial(select, wanted=wanted, connections=(), limit=None)
-        writer = WRITERS[given.form](sink, count, watch.note)
-
-        def work(share: Share, outlet: Outlet) -> Counts:
-            return make_lines(
-                share, outlet, sources.frames, Dissector(options), given.form, self.view, chosen, timed=sources.several
-            )
-
-        done = share_out(
-            sources, count, work, writer.write, watch, dissector, counts_of=lambda counts: counts,
-            max_limited=MAX_LIMITED if given.form == "text" else None,
-        )  # fmt: skip
-        if done is None:
-            self.written = writer.bytes
-            return None
-        counts: list[Counts] = done[0]
-        return sum(one.shown for one in counts)
-
-    def rest(self, sink: Any) -> Any:
-        """The sink of one process, which leaves out what was written before."""
-        from mqttscope.cli.sharing import Rest
-
-        return Rest(sink, self.written) if self.written else sink
+    return attempt(args.captures, run.dissector, make_reporter(args.form, sink, view))

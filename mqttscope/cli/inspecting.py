@@ -1,4 +1,4 @@
-"""The reproducer that ``inspect --output reproduce.sh`` writes: one connection as something that can be run."""
+"""The reproducer of ``inspect --output reproduce.sh``: one connection as a script, a recording or a test."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mqttscope.secrets.credentials import starred_name
 
 WRITERS: dict[str, Callable[[ScriptFile], bytes]] = {".sh": shell_script, ".json": json_script, ".py": pytest_file}
 MAX_NAMED = 10
-"""Connections that are named where several are meant."""
+"""Maximum number of connections listed if several are selected."""
 MAX_KEPT_BYTES = 256 << 20
-"""Bytes of packets that are kept until it is known which connections are meant."""
+"""Maximum bytes of packets kept until the selected connections are known."""
 PACKET_COST = 1_000
-"""What each packet counts beside its bytes."""
+"""Overhead counted for each packet, in bytes."""
 _TAKEN = {"captures", "output", "expression", "connection", "show_secrets", "ports", "mqtt_version", "keylog", "via",
-          "deduplicate", "colour", "jobs", "config", "no_config"}  # fmt: skip
-"""Options that a reproducer goes by."""
+          "deduplicate", "colour", "config", "no_config"}  # fmt: skip
+"""Options that affect a reproducer."""
 
 
 def reproduce(
@@ -45,21 +45,20 @@ def reproduce(
     *,
     show_secrets: bool,
 ) -> int:
-    """Write the connection that the options select to a file; returns the exit code.
+    """Write the selected connection to a file; returns the exit code.
 
-    ``suffix``: one of `WRITERS`.  A usage error where several connections are selected, `CommandFailedError` where
-    there is none, or where the capture does not have what its client sent.
+    ``suffix``: one of `WRITERS`.  A usage error if several connections are selected, `CommandFailedError` if none is,
+    or if the capture lacks the packets of its client.
     """
     idle = next((spelled for name, spelled in on_command_line() if name not in _TAKEN), None)
     if idle is not None:
         raise click.UsageError(
-            f"--output {output} is a reproducer of a connection: {idle} changes nothing there; with --format it is a"
-            " report"
+            f"--output {output} is a reproducer of a connection: {idle} has no effect on it; --format makes it a report"
         )
     if len(set(selection.connection)) > 1:
         numbers = ", ".join(map(str, dict.fromkeys(selection.connection)))
         raise click.UsageError(
-            f"--output {output} is a reproducer of one connection, and --connection names {numbers}; name one of them"
+            f"--output {output} is a reproducer of one connection, not of {numbers}; select one of them"
         )
     wanted = compile_filter(selection.expression)
     run = CaptureRun(captures, files, protocol)
@@ -80,25 +79,25 @@ def reproduce(
     script = chosen[0]
     before = f"connection {script.connection.number} cannot be reproduced: "
     with ErrorTranslation(CommandFailedError, ScriptFileError, before=before):
-        made = script_file(script, show_secrets=show_secrets)
-    _tell(script, made, suffix)
+        reproducer = script_file(script, show_secrets=show_secrets)
+    _warn_changes(script, reproducer, suffix)
     sink = FileSink(output, captures)
-    sink.write(WRITERS[suffix](made))
+    sink.write(WRITERS[suffix](reproducer))
     sink.flush()
     sink.close()
     if suffix == ".sh" and os.path.isfile(output):
-        # For whom it may be read, it may be run.
+        # Make it executable for everyone who can read it.
         mode = os.stat(output).st_mode
         os.chmod(output, mode | (mode & 0o444) >> 2)
     return EXIT_UNREADABLE if watch.errors else EXIT_CLEAN
 
 
 def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) -> list[Script]:
-    """The connections that are selected: by number, and with a packet that matches.
+    """Select connections by number, and by a packet that matches.
 
-    Where numbers are given, nothing is read after the end of the last of them.
+    With numbers, reading stops after the end of the last selected connection.
     """
-    reader, matched, kept = ScriptReader(), set[int](), 0
+    reader, matched, size = ScriptReader(), set[int](), 0
     left = set(connections)
     for event in events:
         connection = getattr(event, "connection", None)
@@ -106,10 +105,10 @@ def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) 
             continue
         if isinstance(event, PacketEvent | MalformedEvent):
             packet = event.packet if isinstance(event, PacketEvent) else event.malformed
-            kept += PACKET_COST + len(packet.raw) + len(getattr(packet, "payload", b""))
-            if kept > MAX_KEPT_BYTES:
+            size += PACKET_COST + len(packet.raw) + len(getattr(packet, "payload", b""))
+            if size > MAX_KEPT_BYTES:
                 raise CommandFailedError(
-                    f"more than {MAX_KEPT_BYTES >> 20} MiB of packets would have to be kept: name the connection with"
+                    f"the selection needs more than {MAX_KEPT_BYTES >> 20} MiB of packets: select a connection with"
                     " --connection N"
                 )
         if wanted is None or wanted.matches(event):
@@ -119,28 +118,26 @@ def _choose(events: Iterable[Event], wanted: Any, connections: tuple[int, ...]) 
             left.discard(connection.number)
             if not left:
                 break
-    return [one for one in reader.finish() if one.entries and one.connection.number in matched]
+    return [script for script in reader.finish() if script.entries and script.connection.number in matched]
 
 
 def _several(chosen: list[Script]) -> str:
     lines = []
-    for one in chosen[:MAX_NAMED]:
-        packets = counted(len(one.entries), "packet")
-        lines.append(f"{one.connection.number:>6}  {utf8(starred_name(one.name))}, {packets}")
+    for script in chosen[:MAX_NAMED]:
+        packets = counted(len(script.entries), "packet")
+        lines.append(f"{script.connection.number:>6}  {utf8(starred_name(script.name))}, {packets}")
     if len(chosen) > MAX_NAMED:
         lines.append(f"and {len(chosen) - MAX_NAMED:,} more")
-    told = "\n".join(lines)
-    return (
-        f"a reproducer holds one connection, and {len(chosen):,} are selected: choose one with --connection N\n{told}"
-    )
+    rows = "\n".join(lines)
+    return f"a reproducer contains one connection, and {len(chosen):,} are selected: choose with --connection N\n{rows}"
 
 
-def _tell(script: Script, made: ScriptFile, suffix: str) -> None:
+def _warn_changes(script: Script, reproducer: ScriptFile, suffix: str) -> None:
     if script.connection.transport == "websocket" and suffix != ".json":
         warn("the connection was recorded over WebSocket; the file sends the same packets over TCP")
-    if made.lost:
-        warn(f"{counted(made.lost, 'byte')} of the client are not in the capture, and not in the file")
-    fields = sum(len(names) for index, names in made.hidden if made.steps[index].from_client)
+    if reproducer.lost:
+        warn(f"{counted(reproducer.lost, 'byte')} of the client are missing in the capture, and in the file")
+    fields = sum(len(names) for index, names in reproducer.hidden if reproducer.steps[index].from_client)
     if fields:
         hidden = "1 field is" if fields == 1 else f"{fields} fields are"
-        warn(f"{hidden} hidden in the file, which says what to do about that; --show-secrets shows everything")
+        warn(f"{hidden} hidden in the file, which explains what to do; --show-secrets shows everything")

@@ -1,6 +1,6 @@
 """Resolves the settings of a lint run: the command line first, then the environment, then the configuration file.
 
-`read_configuration` checks what the file says, `resolve` merges it with the options into `Settings`.
+`read_configuration` checks the file, `resolve` merges it with the options into `LintSettings`.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ SHOWN = doc.record({
         "rule": doc.TEXT.at("code"), "slug": doc.TEXT, **JUDGED, "settings": SETTINGS.at("set"),
     })),
 })  # fmt: skip
-"""The settings by name, for ``--show-settings``."""
+"""Document of ``--show-settings``."""
 
 
 @dataclass(slots=True)
-class Settings:
-    """Everything resolved."""
+class LintSettings:
+    """Resolved settings of a lint run."""
 
     rules: list[Rule]
     fail_on: Severity = Severity.ERROR
@@ -72,13 +72,12 @@ class Settings:
     min_confidence: Confidence = Confidence.HEURISTIC
     min_severity: Severity = Severity.INFO
     require_packets: int | None = None
-    """Fewer packets in a capture than these are too few to judge; ``None``: at least one, unless something is found
-    anyway."""
+    """Minimum number of packets in a capture; ``None``: one, unless a finding fails the run."""
     require_quality: QualityLevel | None = None
-    """Captures that are not as good as this are no basis for a verdict."""
+    """Minimum quality of captures."""
     format: str = "full"
     output: str | None = None
-    """Where the format goes; ``None`` is standard output."""
+    """File of the main report; ``None`` is standard output."""
     more: list[tuple[str, str]] = field(default_factory=list)
     """Further formats and their files."""
     baseline: Path | None = None
@@ -87,29 +86,29 @@ class Settings:
     options: Options = field(default_factory=Options)
     suppressions: Suppressions = field(default_factory=Suppressions)
     complete: frozenset[str] = frozenset()
-    """Servers of which the captures hold every connection."""
+    """Servers with every connection in the captures."""
     every: bool = False
-    """Show each of several findings of one cause."""
+    """Whether to show every finding of a cause."""
     source: Path | None = None
     """The configuration file."""
     profile_file: Path | None = None
-    """Where the profile was read, if it is none of those that come with the program."""
+    """File of the profile, unless it is built in."""
     timing: Timing = Timing.NORMAL
-    """How long rules wait."""
+    """Timeouts of rules."""
     no_rule: str = ""
-    """When no rule is left, the sentence that names the options and keys which leave none."""
+    """If no rule is selected, the sentence with the options and keys that cause it."""
 
     @property
     def secret_length(self) -> int:
-        """Characters from which on random text in a finding is a secret."""
+        """Minimum length of random text in a finding that counts as a secret."""
         return secret_length(self.rules)
 
     def policy(self) -> Policy:
-        """What counts and what is shown, for the gate."""
+        """Policy of the gate: what fails the run, and what is shown."""
         return Policy(self.fail_on, self.fail_confidence, self.min_confidence, self.min_severity, self.suppressions)
 
     def inputs(self) -> dict[str, Path | None]:
-        """Files that are read in addition to the captures, by what they are."""
+        """Input files other than captures, by role."""
         return {
             "the baseline": self.baseline,
             "the configuration file": self.source,
@@ -117,7 +116,7 @@ class Settings:
         }
 
     def shown(self) -> bytes:
-        """The settings for ``--show-settings``: JSON where that is the format, else text."""
+        """Settings for ``--show-settings``: JSON if that is the format, else text."""
         if self.format in ("json", "jsonl"):
             return line(SHOWN.view(self)) + b"\n"
         return self.describe().encode("utf-8", "backslashreplace")
@@ -138,7 +137,7 @@ class Settings:
             f"profile: {self.profile or 'none'}",
             f"timing: {self.timing}",
             f"exit-zero: {str(self.exit_zero).lower()}",
-            *(f"complete: {one}" for one in sorted(self.complete)),
+            *(f"complete: {server}" for server in sorted(self.complete)),
             *(f"port: {port}:{protocol}" for port, protocol in sorted(self.options.ports.items())),
             f"mqtt-version: {self.options.version.text if self.options.version else 'auto'}",
         ]
@@ -153,84 +152,68 @@ class Settings:
 
 
 def resolve(
-    given: JudgingOptions,
-    *,
-    form: str | None = None,
-    outputs: tuple[str, ...] = (),
-    require_packets: int | None = None,
-    require_quality: str | None = None,
-    protocol: ProtocolOptions | None = None,
-    start: Path | None = None,
-    beside: Mapping[str, type[Rule]] | None = None,
-    may_be_none: bool = False,
-) -> Settings:
-    """Settings from the options of a command and the configuration; usage errors for what cannot be.
+    judging: JudgingOptions, *, form: str | None = None, outputs: tuple[str, ...] = (),
+    require_packets: int | None = None, require_quality: str | None = None, protocol: ProtocolOptions | None = None,
+    start: Path | None = None, beside: Mapping[str, type[Rule]] | None = None, may_be_none: bool = False
+) -> LintSettings:  # fmt: skip
+    """Merge the options of a command with the configuration; usage errors for invalid settings.
 
-    The configuration is searched from ``start`` upwards, which is the working directory unless given.  ``form``,
-    ``outputs``, ``require_packets`` and ``require_quality`` are the options of these names.  ``beside``: rules by code
-    that the caller adds, so that their names are known; they are not among the rules of the settings.
-    ``may_be_none``: there need not be a rule, which is a usage error else.
+    The configuration is searched from ``start`` upwards, by default the working directory.  ``form``, ``outputs``,
+    ``require_packets`` and ``require_quality`` are options of the command.  ``beside``: rules by code that the caller
+    adds: options may name these rules, but the settings do not include them.  ``may_be_none``: allow an empty
+    selection of rules, otherwise a usage error.
     """
-    source, search = _source(given.configuration, start), not given.configuration.no_config
+    source, search = _source(judging.configuration, start), not judging.configuration.no_config
     read = read_configuration(source, own=search)
-    rules, profile = _rules(given, read, source, beside or {})
-    no_rule = "" if rules else _no_rule(given, read, source)
+    rules, profile = _rules(judging, read, source, beside or {})
+    no_rule = "" if rules else _no_rule(judging, read, source)
     if no_rule and not may_be_none:
         raise click.UsageError(no_rule)
     output, more = read_outputs(outputs)
-    for one, path in ((form, output), *more):
-        if one is not None:
-            refuse_form(one, path)
+    for format_name, path in ((form, output), *more):
+        if format_name is not None:
+            refuse_form(format_name, path)
     form = form or read.format or (HTML if is_page(output) else "full")
     if form not in FINDING_FORMATS:
         raise click.UsageError(f"{source}: lint.format is {form!r}, not one of {', '.join(FINDING_FORMATS)}")
-    baseline = Path(given.baseline) if given.baseline else None
+    baseline = Path(judging.baseline) if judging.baseline else None
     if baseline is None and read.baseline is not None and source is not None:
         baseline = source.parent / read.baseline
     protocol = protocol or ProtocolOptions()
-    named = dict(_port(one, source) for one in read.port)
+    named = dict(_port(port, source) for port in read.port)
     version = protocol.mqtt_version or (_version(read.mqtt_version, source) if read.mqtt_version else None)
-    return Settings(
-        rules,
-        Severity(given.fail_on or read.fail_on or "error"),
-        Confidence(given.fail_confidence or read.fail_confidence or "certain"),
-        Confidence(given.min_confidence or read.min_confidence or "heuristic"),
-        Severity(given.min_severity or read.min_severity or "info"),
+    return LintSettings(
+        rules, Severity(judging.fail_on or read.fail_on or "error"),
+        Confidence(judging.fail_confidence or read.fail_confidence or "certain"),
+        Confidence(judging.min_confidence or read.min_confidence or "heuristic"),
+        Severity(judging.min_severity or read.min_severity or "info"),
         read.require_packets if require_packets is None else require_packets,
-        None if (level := require_quality or read.require_quality) is None else QualityLevel(level),
-        form,
-        output,
-        more,
-        baseline,
-        None if profile is None else profile.title,
-        bool(read.exit_zero if given.exit_zero is None else given.exit_zero),
+        None if (level := require_quality or read.require_quality) is None else QualityLevel(level), form, output, more,
+        baseline, None if profile is None else profile.title,
+        bool(read.exit_zero if judging.exit_zero is None else judging.exit_zero),
         replace(protocol.dissection(), ports={**named, **dict(protocol.ports)}, version=version),
         Suppressions(read.patterns, datetime.datetime.now(datetime.UTC).date()),
-        frozenset(given.complete or read.complete),
-        given.every,
-        source,
-        None if profile is None else profile.path,
-        _timing(given, read),
-        no_rule,
-    )
+        frozenset(judging.complete or read.complete), judging.every, source, None if profile is None else profile.path,
+        _timing(judging, read), no_rule,
+    )  # fmt: skip
 
 
-def load_own(given: ConfigurationOptions) -> None:
-    """Load the user's own rules, as a run with this configuration would."""
-    read_configuration(_source(given, None), own=not given.no_config)
+def load_own(configuration: ConfigurationOptions) -> None:
+    """Load the user's own rules of this configuration."""
+    read_configuration(_source(configuration, None), own=not configuration.no_config)
 
 
-def _source(given: ConfigurationOptions, start: Path | None) -> Path | None:
-    if given.no_config:
+def _source(configuration: ConfigurationOptions, start: Path | None) -> Path | None:
+    if configuration.no_config:
         return None
-    return Path(given.config) if given.config is not None else find_configuration(start or Path.cwd())
+    return Path(configuration.config) if configuration.config is not None else find_configuration(start or Path.cwd())
 
 
 def _rules(
-    given: JudgingOptions, read: Config, source: Path | None, beside: Mapping[str, type[Rule]]
+    judging: JudgingOptions, read: Config, source: Path | None, beside: Mapping[str, type[Rule]]
 ) -> tuple[list[Rule], Profile | None]:
-    """The selected rules with their settings, those of a profile among them, and the profile."""
-    asked, profile_name = given.rules, given.profile or read.profile
+    """Selected rules with their settings, including the rules of a profile, and the profile."""
+    asked, profile_name = judging.rules, judging.profile or read.profile
     with ErrorTranslation(click.UsageError, UnknownRuleError):
         chosen = select(
             asked.select or read.select,
@@ -238,52 +221,52 @@ def _rules(
             (*(() if asked.select else read.ignore), *asked.ignore),
             beside=beside,
         )
-    timing = _timing(given, read)
+    timing = _timing(judging, read)
     rules = [rule(read.settings.get(code), timing) for code, rule in chosen.items() if code not in beside]
     if profile_name is None:
         return rules, None
     from mqttscope.lint.profile import ProfileError, load, rules_of
 
     with ErrorTranslation(click.UsageError, ProfileError):
-        profile = load(profile_name, source.parent if source is not None and not given.profile else Path.cwd())
+        profile = load(profile_name, source.parent if source is not None and not judging.profile else Path.cwd())
     return [*rules, *rules_of(profile)], profile
 
 
-def _timing(given: JudgingOptions, read: Config) -> Timing:
-    return Timing(given.timing or read.timing or Timing.NORMAL)
+def _timing(judging: JudgingOptions, read: Config) -> Timing:
+    return Timing(judging.timing or read.timing or Timing.NORMAL)
 
 
-def _no_rule(given: JudgingOptions, read: Config, source: Path | None) -> str:
-    """The sentence about the options and keys that leave no rule."""
-    asked, names = given.rules, ("select", "extend_select", "ignore")
+def _no_rule(judging: JudgingOptions, read: Config, source: Path | None) -> str:
+    """Sentence about the options and keys that leave no rule."""
+    asked, names = judging.rules, ("select", "extend_select", "ignore")
     causes = [f"--{name.replace('_', '-')} {','.join(codes)}" for name in names if (codes := getattr(asked, name))]
-    if not asked.select:  # which takes the place of all three keys
+    if not asked.select:  # --select replaces all three keys
         keys = [(name.replace("_", "-"), list(getattr(read, name))) for name in names]
         causes += [f"{key} = {codes} of {source}" for key, codes in keys if codes]
     return f"{' and '.join(causes)}: no rule is left to check with"
 
 
-def read_outputs(given: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]:
-    """The values of ``--output``: the file of the format itself, and further formats with their files.
+def read_outputs(values: tuple[str, ...]) -> tuple[str | None, list[tuple[str, str]]]:
+    """Parse the values of ``--output``: the file of the main report, and further formats with their files.
 
-    What stands before a ``=`` is a format, unless there is a slash in it.
+    The text before ``=`` is a format, unless it contains a slash.
     """
     main: str | None = None
     more: list[tuple[str, str]] = []
-    for one in given:
-        name, equals, path = one.partition("=")
-        if not one:
+    for value in values:
+        name, equals, path = value.partition("=")
+        if not value:
             raise click.UsageError("--output: the name of the file is empty")
         if equals and "/" not in name:
             if name not in FINDING_FORMATS:
-                raise click.UsageError(f"--output {one}: {_unknown_format(name)} A file of that name is ./{one}.")
+                raise click.UsageError(f"--output {value}: {_unknown_format(name)} A file of that name is ./{value}.")
             if not path:
-                raise click.UsageError(f"--output {one}: no file after the =")
+                raise click.UsageError(f"--output {value}: no file after the =")
             more.append((name, path))
         elif main is not None:
             raise click.UsageError("--output FILE is given twice; write FORMAT=FILE for a further format")
         else:
-            main = one
+            main = value
     paths = [path for _, path in more] + ([main] if main else [])
     if any(same_file(*pair) for pair in combinations(paths, 2)):
         raise click.UsageError("two outputs go to the same file")
@@ -296,20 +279,20 @@ def _unknown_format(name: str) -> str:
     return f"unknown format {name!r}{hint}"
 
 
-def _port(given: str, source: Path | None) -> tuple[int, str]:
+def _port(text: str, source: Path | None) -> tuple[int, str]:
     with ErrorTranslation(click.UsageError, ValueError, before=f"{source}: lint.port: "):
-        return Port().parse(given)
+        return Port().parse(text)
 
 
-def _version(given: str, source: Path | None) -> ProtocolVersion | None:
+def _version(text: str, source: Path | None) -> ProtocolVersion | None:
     with ErrorTranslation(click.UsageError, ValueError, before=f"{source}: lint.mqtt-version: "):
-        return Version().parse(given)
+        return Version().parse(text)
 
 
 def read_configuration(path: Path | None, *, own: bool = True) -> Config:
-    """The configuration in a file, or the one of no file; usage errors for what is wrong in it.
+    """Read the configuration in a file, or the default without a file; usage errors for errors in it.
 
-    With ``own`` the rules of one's own are loaded that it names, and those of packages that are installed.
+    ``own``: load the rule files that it names, and the rules of installed packages.
     """
     from mqttscope.cli.own_rules import use_own_rules
     from mqttscope.lint.config import Config, ConfigError, parse, rule_files
@@ -319,8 +302,8 @@ def read_configuration(path: Path | None, *, own: bool = True) -> Config:
         return Config()
     document = read_document(path)
     with ErrorTranslation(click.UsageError, ConfigError, before=f"{path}: "):
-        use_own_rules([path.parent / one for one in rule_files(document)], packages=own)
-        made = parse(document)
-    # Decoders have no effect on findings; a file that other commands refuse is not sound all the same.
+        use_own_rules([path.parent / name for name in rule_files(document)], packages=own)
+        configuration = parse(document)
+    # Decoders do not affect findings, but a file that other commands refuse is invalid.
     checked_payloads(document, path)
-    return made
+    return configuration

@@ -1,4 +1,4 @@
-"""Options of commands that take part in traffic: those of each, and the groups that they share."""
+"""Options of commands that take part in traffic, and the groups of options that they share."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from mqttscope.cli.command import (
     options,
 )
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
+from mqttscope.cli.metrics import MetricsOptions
 from mqttscope.errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -34,22 +35,22 @@ if TYPE_CHECKING:
     from mqttscope.mqtt.constants import ProtocolVersion
     from mqttscope.replay.drivers.run import Pace
     from mqttscope.report.base import View
-    from mqttscope.transport.target import Target
+    from mqttscope.transport.target import BrokerUrl
 
 PACES = ("recorded", "asap", "causal")
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
 
 
 def refuse_capture_name(write: str | None) -> None:
-    """A usage error where ``--write`` names a file that is not called like pcapng."""
+    """Raise a usage error if the file of ``--write`` is not named like a pcapng file."""
     if write not in (None, "-"):
         from mqttscope.cli.output import CAPTURE, refuse_name
 
         refuse_name(write, "--write", CAPTURE)
 
 
-def target_of(url: str, label: str) -> Target:
-    """The broker of a URL; a usage error that begins with ``label`` where it is none."""
+def target_of(url: str, label: str) -> BrokerUrl:
+    """Parse the URL of a broker; a usage error begins with ``label``."""
     from mqttscope.transport.target import AddressError, parse_broker
 
     with ErrorTranslation(click.UsageError, AddressError, before=f"{label}: "):
@@ -58,31 +59,31 @@ def target_of(url: str, label: str) -> Target:
 
 @options
 class TlsOptions:
-    """How to speak TLS with a broker."""
+    """TLS options for connecting to a broker."""
 
     ca: str | None = option(
-        TLS, "--ca", metavar="FILE", help="CA certificates to check the broker with. [default: the system's]"
+        TLS, "--ca", metavar="FILE", help="CA certificates to verify the broker. [default: the system's]"
     )
-    cert: str | None = option(TLS, "--cert", metavar="FILE", help="Client certificate to show to the broker (PEM).")
+    cert: str | None = option(TLS, "--cert", metavar="FILE", help="Client certificate for the broker (PEM).")
     key: str | None = option(
-        TLS, "--key", metavar="FILE", help="Key of the client certificate, where it is in another file."
+        TLS, "--key", metavar="FILE", help="Key of the client certificate, if it is in a separate file."
     )
     insecure: bool = option(
-        TLS, "--insecure", is_flag=True, help="Check neither the broker's certificate nor its host name."
+        TLS, "--insecure", is_flag=True, help="Do not verify the broker's certificate and host name."
     )
 
     def __post_init__(self) -> None:
         with ErrorTranslation(click.UsageError, ArgumentError):
             arguments.tls_pair("--cert", "--key", (self.cert, self.key))
 
-    def refuse_plain(self, target: Target, what: str, server_name: str | None = None) -> None:
-        """A usage error for options that need TLS if the target has none."""
-        given = {"--ca": self.ca, "--cert": self.cert, "--insecure": self.insecure, "--server-name": server_name}
+    def refuse_plain(self, target: BrokerUrl, what: str, server_name: str | None = None) -> None:
+        """Raise a usage error for options that need TLS if the target does not use TLS."""
+        tls_values = {"--ca": self.ca, "--cert": self.cert, "--insecure": self.insecure, "--server-name": server_name}
         with ErrorTranslation(click.UsageError, ArgumentError):
-            arguments.only_with_tls(target, what, given, tls=target.tls)
+            arguments.only_with_tls(target, what, tls_values, tls=target.tls)
 
-    def context(self, target: Target) -> ssl.SSLContext | None:
-        """How to speak TLS with a target; none without TLS."""
+    def context(self, target: BrokerUrl) -> ssl.SSLContext | None:
+        """TLS context for connecting to a target; ``None`` without TLS."""
         from mqttscope.cli.output import warn
         from mqttscope.transport.tls import TlsError, upstream_context
 
@@ -91,17 +92,17 @@ class TlsOptions:
         with ErrorTranslation(click.UsageError, TlsError):
             context = upstream_context(self.ca, self.cert, self.key, insecure=self.insecure)
         if self.insecure:
-            warn(f"--insecure: the certificate of {target} is not checked")
+            warn(f"--insecure: the certificate of {target} is not verified")
         return context
 
 
 @options
 class ConnectOptions:
-    """How to reach a broker, and as whom."""
+    """Credentials, timeout and TLS for connecting to a broker."""
 
     user: str | None = option(
         BROKER, "--user", metavar="NAME", envvar="MQTTSCOPE_USER",
-        help="User name to send instead of the recorded ones.",
+        help="User name to send instead of the recorded names.",
     )  # fmt: skip
     password_file: str | None = option(
         BROKER, "--password-file", metavar="FILE",
@@ -112,11 +113,11 @@ class ConnectOptions:
     )
     tls: TlsOptions = group(TlsOptions)
     server_name: str | None = option(
-        TLS, "--server-name", metavar="NAME", help="Host name for SNI and in the certificate. [default: the host]"
+        TLS, "--server-name", metavar="NAME", help="Host name for SNI and certificate verification. [default: the host]"
     )
 
     def password(self) -> bytes | None:
-        """The password from the file, else from the environment; one line end after it is not part of it."""
+        """Password from the file or the environment, without a final line end."""
         path = self.password_file
         if path is None:
             return os.environb.get(PASSWORD_VARIABLE.encode()) or None
@@ -128,7 +129,7 @@ class ConnectOptions:
 
 @options
 class ListenOptions:
-    """Where to wait for connections."""
+    """Address to listen on, and its TLS certificate."""
 
     listen: str = option(
         LISTENING, "--listen", metavar="HOST:PORT", default="127.0.0.1:1884", show_default=True,
@@ -141,7 +142,7 @@ class ListenOptions:
         TLS, "--listen-cert", metavar="FILE", help="Speak TLS with clients, with this certificate (PEM)."
     )
     listen_key: str | None = option(
-        TLS, "--listen-key", metavar="FILE", help="Key of this certificate, where it is in another file."
+        TLS, "--listen-key", metavar="FILE", help="Key of this certificate, if it is in a separate file."
     )
 
     def __post_init__(self) -> None:
@@ -156,7 +157,7 @@ class ListenOptions:
             return parse_listen(self.listen)
 
     def refusing(self) -> ErrorTranslation:
-        """A context that says why this address cannot be listened on, and what may help."""
+        """A context that reports why listening on this address failed, and what may help."""
         import errno
 
         from mqttscope.transport.link import reason
@@ -175,7 +176,7 @@ class ListenOptions:
         return ErrorTranslation(CommandFailedError, OSError, before=f"cannot listen on {self.listen}: ", text=why)
 
     def write_address(self, address: str) -> None:
-        """Write where clients connect to the file that others wait for, with all that is in it at once."""
+        """Write the listening address to the ready file atomically."""
         from mqttscope.capture.write import write_file
 
         if self.ready_file is not None:
@@ -183,7 +184,7 @@ class ListenOptions:
                 write_file(self.ready_file, f"{address}\n".encode())
 
     def context(self) -> ssl.SSLContext | None:
-        """How to speak TLS with clients; none without a certificate."""
+        """TLS context for clients; ``None`` without a certificate."""
         from mqttscope.transport.tls import TlsError, listen_context
 
         if not self.listen_cert:
@@ -193,12 +194,12 @@ class ListenOptions:
 
 
 class PaceType(shared.Word):
-    """``recorded``, ``asap``, ``causal``, or how many times as fast: ``2x``."""
+    """``recorded``, ``asap``, ``causal``, or a speed factor such as ``2x``."""
 
     name = "recorded|Nx|asap|causal"
 
     def parse(self, text: str) -> str | float:
-        """A word, or a number above 0."""
+        """Parse a word, or a factor above 0."""
         if text in PACES:
             return text
         number = text.removesuffix("x").removesuffix("X")
@@ -213,11 +214,11 @@ class PaceType(shared.Word):
 
 @options
 class PaceOptions:
-    """How fast a recording is played."""
+    """Speed of a replay."""
 
     pace: str | float = option(
         PLAYING, "--pace", type=PaceType(), default="recorded", show_default=True, metavar="PACE",
-        help="Speed: as recorded, 2x (any factor), asap, or causal: each packet after those it depends on.",
+        help="Speed: recorded, a factor such as 2x, asap, or causal (each packet after the packets it depends on).",
     )  # fmt: skip
 
     def read(self) -> Pace:
@@ -228,18 +229,18 @@ class PaceOptions:
 
 @options
 class RecordedOptions:
-    """Which part of a recording is played, and under which names."""
+    """Part of a recording to play, and names to change in it."""
 
     clients: tuple[str, ...] = option(
         SELECTION, "--client", multiple=True, metavar="ID", help="Play only these clients (* for any characters)."
     )
     expression: str | None = option(
         SELECTION, "--filter", "-f", metavar="EXPR",
-        help="Play only packets that match (docs/filters.md), and what they need.",
+        help="Play only packets that match (docs/filters.md), and packets that these need.",
     )  # fmt: skip
     start: str | None = option(
         SELECTION, "--start", metavar="TIME",
-        help="Begin at this time of the recording: 2026-01-02T03:04:05Z, or 90s after its beginning.",
+        help="Start at this time of the recording: 2026-01-02T03:04:05Z, or 90s from its start.",
     )  # fmt: skip
     end: str | None = option(SELECTION, "--end", metavar="TIME", help="End at this time of the recording.")
     topics: tuple[str, ...] = option(
@@ -252,7 +253,7 @@ class RecordedOptions:
 
 @options
 class ChangeOptions:
-    """What else a recording is made into."""
+    """Further changes to a recording."""
 
     settings: tuple[str, ...] = option(
         CHANGES, "--set", multiple=True, metavar="PATH=VALUE", help="Change a field: connect.keep_alive=30."
@@ -262,32 +263,32 @@ class ChangeOptions:
     )
     convert: ProtocolVersion | None = option(
         CHANGES, "--convert", type=shared.Version(), metavar="3.1.1|5.0",
-        help="Convert to this version of MQTT, if nothing is lost by that.",
+        help="Convert to this version of MQTT, if that is possible without loss.",
     )  # fmt: skip
     lossy: bool = option(
-        CHANGES, "--lossy", is_flag=True, help="With --convert 3.1.1: leave out what 3.1.1 cannot express."
+        CHANGES, "--lossy", is_flag=True, help="With --convert 3.1.1: drop whatever 3.1.1 cannot express."
     )
     copies: int = option(
         CHANGES, "--clients", type=click.IntRange(1, 100_000), default=1, show_default=True, metavar="K",
         help="Play each recorded client K times in parallel.",
     )  # fmt: skip
     topic_template: str | None = option(
-        CHANGES, "--topic-template", metavar="TEXT", help="Topics of the copies. [default: {topic}]"
+        CHANGES, "--topic-template", metavar="TEXT", help="Topic template for the copies. [default: {topic}]"
     )
 
     def __post_init__(self) -> None:
         if self.lossy and (self.convert is None or self.convert.text != "3.1.1"):
-            raise click.UsageError("--lossy is for --convert 3.1.1: nothing else loses anything")
+            raise click.UsageError("--lossy needs --convert 3.1.1; no other conversion loses anything")
 
 
 @options
 class RunOptions:
-    """What is made of a live run: a recording, findings, a report."""
+    """Outputs of a live run: a recording, findings, a report."""
 
     lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Lint the live traffic, with the options of lint.")
     judging: shared.JudgingOptions = group(
         shared.JudgingOptions,
-        shown={"exit_zero": "Exit with code 0 in spite of differences and findings; errors still count."},
+        shown={"exit_zero": "Exit with code 0 despite differences and findings; errors still fail the run."},
     )
     write: str | None = option(
         OUTPUT, "--write", "-w", metavar="FILE", help="Record the live traffic in this pcapng file."
@@ -304,18 +305,18 @@ class RunOptions:
     def __post_init__(self) -> None:
         for name, path in (("output", self.output), ("write", self.write)):
             if path == "":
-                raise click.UsageError(f"--{name} needs the name of a file")
+                raise click.UsageError(f"--{name} needs a file name")
         refuse_capture_name(self.write)
 
     def refuse_inputs(self, captures: tuple[str, ...]) -> None:
-        """A usage error where the report would replace a capture that is read, or the recording."""
+        """Raise a usage error if the report would overwrite an input capture or the recording."""
         from mqttscope.cli.output import refuse_inputs
 
         if self.output is not None:
             refuse_inputs(self.output, captures, {"the file of --write": self.write})
 
     def view(self) -> View:
-        """How the report looks."""
+        """View for the report."""
         from mqttscope.cli.output import make_view
 
         colour = self.colour if self.output is None else False
@@ -328,9 +329,11 @@ class MappedPort(shared.Word):
     name = "RECORDED=LIVE"
 
     def parse(self, text: str) -> tuple[int, int]:
-        """Two ports."""
+        """Parse two ports."""
         numbers = text.split("=")
-        if len(numbers) != 2 or not all(one.isascii() and one.isdigit() and 0 < int(one) < 65_536 for one in numbers):
+        if len(numbers) != 2 or not all(
+            port.isascii() and port.isdigit() and 0 < int(port) < 65_536 for port in numbers
+        ):
             raise ValueError(f"{text!r} is not RECORDED=LIVE, such as 1883=1884")
         return int(numbers[0]), int(numbers[1])
 
@@ -342,11 +345,11 @@ class ReplayOptions:
     captures: tuple[str, ...] = shared.captures_argument()
     broker: str = option(
         BROKER, "--broker", metavar="URL", required=True, envvar="MQTTSCOPE_BROKER",
-        help="Broker to play against: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
+        help="Broker to connect to: mqtt://, mqtts://, ws://, wss://[USER@]HOST[:PORT].",
     )  # fmt: skip
     ports_map: tuple[tuple[int, int], ...] = option(
         BROKER, "--map-port", type=MappedPort(), multiple=True,
-        help="Play connections that were recorded at port RECORDED against port LIVE.",
+        help="Play connections recorded on port RECORDED against port LIVE.",
     )  # fmt: skip
     connect: ConnectOptions = group(ConnectOptions)
     ports: tuple[tuple[int, str], ...] = shared.ports_option()
@@ -354,19 +357,19 @@ class ReplayOptions:
     recorded: RecordedOptions = group(RecordedOptions)
     changes: ChangeOptions = group(ChangeOptions)
     timing: PaceOptions = group(PaceOptions)
-    max_gap: float | None = shared.positive_option(PLAYING, "--max-gap", "Shorten recorded silences to this length.")
+    max_gap: float | None = shared.positive_option(PLAYING, "--max-gap", "Maximum length of recorded silences.")
     rate: float | None = shared.positive_option(PLAYING, "--rate", "Send at most N messages per second.", metavar="N")
     patience: float = shared.positive_option(
-        PLAYING, "--wait", "Wait this long for each answer of the broker.", default=5.0, show_default=True
+        PLAYING, "--wait", "Timeout for each answer of the broker.", default=5.0, show_default=True
     )
     faithful: bool = option(
         PLAYING, "--faithful", is_flag=True,
         help="Send the recorded bytes in recorded order, whatever the broker answers.",
     )  # fmt: skip
-    dry_run: bool = option(PLAYING, "--dry-run", is_flag=True, help="Print what would be done, and send nothing.")
+    dry_run: bool = option(PLAYING, "--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
     yes: bool = option(PLAYING, "--yes", "-y", is_flag=True, help="Do not ask before sending to another host.")
     verify: bool = option(
-        OUTPUT, "--verify", is_flag=True, help="Compare with the recording; exit code 1 where the live run differs."
+        OUTPUT, "--verify", is_flag=True, help="Compare with the recording; exit code 1 if the live run differs."
     )
     run: RunOptions = group(RunOptions)
 
@@ -387,22 +390,22 @@ class ServeOptions:
     recorded: RecordedOptions = group(RecordedOptions)
     timing: PaceOptions = group(PaceOptions)
     patience: float = shared.positive_option(
-        PLAYING, "--wait", "Wait this long for a late device before the next delivery.", default=5.0, show_default=True
+        PLAYING, "--wait", "Maximum wait for a late device before a delivery.", default=5.0, show_default=True
     )
     repeat: bool = option(
         PLAYING, "--repeat", is_flag=True,
-        help="Start over when all connections of a client have been played, and do not end by itself.",
+        help="Start over when all connections of a client have been played; run until stopped.",
     )  # fmt: skip
     duration: float | None = shared.positive_option(END, "--duration", "Stop after this time.")
     verify: bool = option(
         OUTPUT, "--verify", is_flag=True,
-        help="Compare what the device does with the recording; exit code 1 where it differs.",
+        help="Compare the device with the recording; exit code 1 if it differs.",
     )  # fmt: skip
     run: RunOptions = group(RunOptions)
 
     def __post_init__(self) -> None:
         if self.run.write == "-":
-            raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+            raise click.UsageError("--write needs a file name; /dev/stdout is standard output")
         self.run.refuse_inputs(self.captures)
 
 
@@ -413,11 +416,11 @@ class ProxyOptions:
     listening: ListenOptions = group(ListenOptions)
     max_connections: int = option(
         LISTENING, "--max-connections", type=click.IntRange(1), default=1000, show_default=True, metavar="N",
-        help="Serve at most N clients at the same time.",
+        help="Maximum number of clients at the same time.",
     )  # fmt: skip
     max_packet: int = option(
         LISTENING, "--max-packet", type=shared.PacketSize(), default=1 << 20, metavar="BYTES",
-        help="Forward larger packets, but do not judge them. [default: 1M]",
+        help="Maximum size of packets to lint; larger packets are only forwarded. [default: 1M]",
     )  # fmt: skip
     upstream: str = option(
         BROKER, "--upstream", metavar="URL", required=True,
@@ -425,26 +428,25 @@ class ProxyOptions:
     )  # fmt: skip
     connect_timeout: float | None = option(
         BROKER, "--connect-timeout", type=click.FloatRange(0), callback=shared.finite, metavar="SECONDS",
-        help="Wait this long for the broker [default: 10] and for a CONNECT [default: 30]; 0: no limit.",
+        help="Timeout for the broker [default: 10] and for a client's CONNECT [default: 30]; 0: no timeout.",
     )  # fmt: skip
     tls: TlsOptions = group(TlsOptions)
     lint: bool = option(OUTPUT, "--lint/--no-lint", default=True, show_default=True, help="Lint the traffic.")
     judging: shared.JudgingOptions = group(shared.JudgingOptions)
     form: str | None = shared.format_option()
     outputs: tuple[str, ...] = shared.outputs_option()
+    metrics: MetricsOptions = group(MetricsOptions)
     write: str | None = option(OUTPUT, "--write", "-w", metavar="FILE", help="Record the traffic in this pcapng file.")
-    show: bool = option(
-        OUTPUT, "--show/--quiet", default=False, help="Show packets as they pass, or not. [default: quiet]"
-    )
+    show: bool = option(OUTPUT, "--show/--quiet", default=False, help="Show packets as they pass. [default: quiet]")
     colour: bool | None = shared.colour_option()
     stop_on_finding: bool = option(
-        END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that counts."
+        END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that fails the run."
     )
     duration: float | None = shared.positive_option(END, "--duration", "Stop after this time.")
 
     def __post_init__(self) -> None:
         if self.write in ("", "-"):
-            raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+            raise click.UsageError("--write needs a file name; /dev/stdout is standard output")
         refuse_capture_name(self.write)
         if self.stop_on_finding and not self.lint:
             raise click.UsageError("--stop-on-finding needs the linter")
@@ -466,7 +468,7 @@ class MutateOptions:
         BROKER, "--spawn", metavar="COMMAND", help="Start the broker with this command, and again after a crash."
     )
     pid: int | None = option(
-        BROKER, "--broker-pid", type=click.IntRange(1), metavar="PID", help="Process of the broker, to watch."
+        BROKER, "--broker-pid", type=click.IntRange(1), metavar="PID", help="Process ID of the broker to monitor."
     )
     connect: ConnectOptions = group(ConnectOptions, shown={})
     ports: tuple[tuple[int, str], ...] = shared.ports_option()
@@ -484,18 +486,18 @@ class MutateOptions:
         help="Seed of all random choices.",
     )  # fmt: skip
     limit: int | None = option(
-        CASES, "--cases", type=click.IntRange(1), metavar="N", help="Play N cases. [default: one for each mutation]"
+        CASES, "--cases", type=click.IntRange(1), metavar="N", help="Play N cases. [default: one per mutation]"
     )
     number: int | None = option(
         CASES, "--case", type=click.IntRange(0), metavar="K", help="Play only the case with this number."
     )
     side: str | None = option(
         CASES, "--side", type=click.Choice(("client", "server")),
-        help="Side whose packets are mutated, with --list and --write. [default: client]",
+        help="Sender of the mutated packets, with --list and --write. [default: client]",
     )  # fmt: skip
     seconds: float | None = shared.positive_option(CASES, "--duration", "Start no case after this time.")
     patience: float = shared.positive_option(
-        CASES, "--wait", "Wait this long for the broker to react.", default=1.0, show_default=True
+        CASES, "--wait", "Timeout for a reaction of the broker.", default=1.0, show_default=True
     )
     longest: float = shared.positive_option(
         CASES, "--longest", "Skip cases that need a pause longer than this.", default=10.0, show_default=True
@@ -503,17 +505,17 @@ class MutateOptions:
     rate: float | None = shared.positive_option(CASES, "--rate", "Start at most N cases per second.", metavar="N")
     jobs: int = option(
         CASES, "--jobs", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N",
-        help="Play N cases at the same time; what seems to deviate is played again alone.",
+        help="Play N cases at the same time; cases that seem to deviate are repeated alone.",
     )  # fmt: skip
     listing: bool = option(
-        OUTPUT, "--list", is_flag=True, help="List the mutations and the statements that they break, and stop."
+        OUTPUT, "--list", is_flag=True, help="List the mutations and the statements that they break, then exit."
     )
     write: str | None = option(
         OUTPUT, "--write", "-w", metavar="FILE", help="Write the mutated flows to this pcapng file; test no broker."
     )
     folder: str | None = option(
         OUTPUT, "--reduce", metavar="FOLDER",
-        help="Reduce failing cases, and write them to this folder; for one broker.",
+        help="Reduce failing cases and write them to this folder; needs a single broker.",
     )  # fmt: skip
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json", "jsonl", "junit", "sarif", "markdown", "html")),
@@ -526,12 +528,12 @@ class MutateOptions:
     colour: bool | None = shared.colour_option()
 
     def __post_init__(self) -> None:
-        """Refuse options that exclude each other: none is taken and then ignored."""
+        """Refuse options that exclude each other; no option is silently ignored."""
         if not self.listing and not self.captures:
             raise click.UsageError("Missing argument 'CAPTURE...'.")
         for name, path in (("write", self.write), ("output", self.output), ("reduce", self.folder)):
             if path == "":
-                raise click.UsageError(f"--{name} needs the name of a file or folder")
+                raise click.UsageError(f"--{name} needs a file or folder name")
         self._check_pattern()
         if self.listing:
             self._check_list()
@@ -539,7 +541,7 @@ class MutateOptions:
         if self.number is not None and self.limit is not None:
             raise click.UsageError("--case plays one case, --cases plays N: give one of them")
         if bool(self.brokers()) == (self.write is not None):
-            raise click.UsageError("either --broker URL, or --write FILE, or --list")
+            raise click.UsageError("use one of --broker URL, --write FILE and --list")
         if self.write is None:
             self._check_brokers()
         else:
@@ -550,7 +552,7 @@ class MutateOptions:
             refuse_inputs(self.output, self.captures, {"the file of --write": self.write})
 
     def brokers(self) -> tuple[str, ...]:
-        """The brokers to test; those that only the environment names are not meant where flows are written."""
+        """Brokers to test; with ``--write``, a broker from the environment is ignored."""
         return self.broker if self.write is None or "broker" in dict(on_command_line()) else ()
 
     def _check_pattern(self) -> None:
@@ -565,7 +567,7 @@ class MutateOptions:
         of_list = {"listing", "pattern", "side", "form", "output", "colour"}
         idle = next((spelled for name, spelled in on_command_line() if name not in of_list), None)
         if idle is not None:
-            raise click.UsageError(f"--list shows mutations and plays none: {idle} changes nothing there")
+            raise click.UsageError(f"--list only shows mutations: {idle} has no effect there")
         if self.form not in PROGRAMS and self.form != "text":
             raise click.UsageError(f"--list has the formats text, json and jsonl, not {self.form}")
 
@@ -573,13 +575,13 @@ class MutateOptions:
         from mqttscope.cli.output import refuse_inputs
 
         if target == "-":
-            raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+            raise click.UsageError("--write needs a file name; /dev/stdout is standard output")
         idle = next((spelled for name, spelled in on_command_line() if name in _OF_BROKERS), None)
         if idle is not None:
-            raise click.UsageError(f"{idle} is for brokers: --write has none")
+            raise click.UsageError(f"{idle} needs a broker, and --write does not use one")
         if self.form not in PROGRAMS and self.form != "text":
             raise click.UsageError(
-                f"--format {self.form} is for brokers; with --write, json and jsonl list what the file holds"
+                f"--format {self.form} is for results of brokers; with --write, json and jsonl list the written flows"
             )
         if self.output is not None and self.form == "text":
             raise click.UsageError("--output with --write is for the list of flows: add --format json or jsonl")
@@ -588,11 +590,11 @@ class MutateOptions:
 
     def _check_brokers(self) -> None:
         if self.side == "server":
-            raise click.UsageError("--side server is for --list and --write: a broker gets what clients send")
+            raise click.UsageError("--side server needs --list or --write: a broker receives packets of clients")
         if self.spawn is not None:
             _check_command(self.spawn)
         if self.spawn and self.pid:
-            raise click.UsageError("--spawn starts the broker, --broker-pid names one that runs: one of them")
+            raise click.UsageError("--spawn starts a broker, --broker-pid names a running one: use one of them")
         if len(self.broker) > 1 and (self.spawn or self.pid or self.folder):
             raise click.UsageError("--spawn, --broker-pid and --reduce are for one broker: give one --broker")
         if self.folder is not None and os.path.lexists(self.folder) and not os.path.isdir(self.folder):
@@ -600,7 +602,7 @@ class MutateOptions:
 
 
 PROGRAMS = ("json", "jsonl")
-"""Formats of the list of mutations, and of what was written."""
+"""Formats for programs: lists of mutations and of written flows."""
 _OF_BROKERS = frozenset(
     {"spawn", "pid", "folder", "patience", "longest", "rate", "jobs", "allowed", "show_secrets"}
     | {"ca", "cert", "key", "server_name", "insecure", "user", "password_file", "connect_timeout"}

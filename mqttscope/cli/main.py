@@ -1,4 +1,4 @@
-"""The command group and what holds for every command: lazy loading, exit codes, and ends in time after a signal."""
+"""The command group and the behaviour of every command: lazy loading, exit codes, a bounded end after a signal."""
 
 from __future__ import annotations
 
@@ -22,60 +22,60 @@ from mqttscope import __version__
 from mqttscope.system import signals
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "triage": ("mqttscope.cli.triage:command", "Show what a capture holds, what broke, and what to type next."),
+    "triage": ("mqttscope.cli.triage:command", "Show what a capture contains, what broke, and what to run next."),
     "inspect": ("mqttscope.cli.inspect:command", "Show the MQTT packets of captures."),
     "browse": ("mqttscope.cli.browse:command", "Look through captures in an interactive screen."),
-    "sniff": ("mqttscope.cli.sniff:command", "Show the MQTT packets of interfaces as they come."),
-    "decode": ("mqttscope.cli.decode:command", "Decode bytes given in hexadecimal."),
+    "sniff": ("mqttscope.cli.sniff:command", "Capture from network interfaces and show the MQTT packets."),
+    "decode": ("mqttscope.cli.decode:command", "Decode hexadecimal bytes from a log or a bug report."),
     "lint": ("mqttscope.cli.lint:command", "Find violations of the MQTT specification in captures."),
-    "rules": ("mqttscope.cli.rules:command", "List and explain the rules of lint, and what they cover."),
+    "rules": ("mqttscope.cli.rules:command", "List and explain the rules of the linter."),
     "explain": ("mqttscope.cli.explain:command", "Explain why connections ended, and why messages did not arrive."),
     "stats": ("mqttscope.cli.stats:command", "Count and measure the traffic of captures."),
-    "redact": ("mqttscope.cli.redact:command", "Write a capture without what is private in it."),
+    "redact": ("mqttscope.cli.redact:command", "Write a copy of captures that can be shared safely."),
     "compare": ("mqttscope.cli.compare:command", "Compare two captures by meaning."),
     "replay": ("mqttscope.cli.live:replay", "Play recorded connections against a broker."),
-    "serve": ("mqttscope.cli.live:serve", "Play the broker of recorded connections to devices."),
+    "serve": ("mqttscope.cli.live:serve", "Stand in for the recorded broker."),
     "mutate": ("mqttscope.cli.live:mutate", "Send mutated flows to a broker, and judge its answers."),
-    "proxy": ("mqttscope.cli.live:proxy", "Forward MQTT connections, record and lint them."),
+    "proxy": ("mqttscope.cli.live:proxy", "Forward MQTT connections, and record and lint them."),
     "pipeline": ("mqttscope.cli.pipeline:command", "Build tables from collections of captures."),
 }
-"""Command name -> its place in the notation of entry points, and its line in the overview."""
+"""Command name -> entry point and line in the overview."""
 
 DEFAULT = "triage"
 """The command for a command line that begins with a capture."""
 _CAPTURE = re.compile(r"\.(?:pcap|pcapng|cap|dmp|ntar)[-_.\w]*\Z", re.IGNORECASE)
-"""How captures are called, rotated and compressed ones too."""
+"""File names of captures, including rotated and compressed ones."""
 
 COMPLETE = "_MQTTSCOPE_COMPLETE"
-"""Set by the shell when it asks what could complete a command line."""
+"""Environment variable that the shell sets to request completions."""
 
 EXIT_CLEAN = 0
 EXIT_FINDINGS = 1
 EXIT_USAGE = 2
 EXIT_UNREADABLE = 3
 EXIT_FAILED = 3
-"""The same number for commands that read no captures: what they are for could not be done."""
+"""Exit code of commands without captures when they could not do their work."""
 EXIT_INTERRUPTED = 130
 LIMIT_S = 1.8
-"""What a command has for its reports after a signal; then the process ends, whatever holds it up."""
+"""Maximum time for reports after a signal; then the process ends in any case."""
 UNWRITTEN = "ended by the signal before everything was written"
 """Message on standard error when `LIMIT_S` ends the process."""
 ENDINGS = tuple(signals("SIGINT", "SIGTERM", "SIGHUP"))
-"""Ctrl-C, what a service manager sends, and the end of the terminal."""
+"""Signals of Ctrl-C, of a service manager and of a closed terminal."""
 _limits: list[threading.Timer] = []
 _leaving: list[Callable[[], str | None]] = []
 _whole_process = False
-"""The process is this program alone, and may be ended; a test that runs a command is not."""
+"""Whether this program may end the process; false in a test that runs a command."""
 
 
 class LazyGroup(click.Group):
-    """Imports a command's module when the command is used; the overview needs none of them.
+    """Imports a command's module only when the command is used; the overview does not need it.
 
-    ``table`` is of the form of `COMMANDS`.
+    ``table`` has the form of `COMMANDS`.
     """
 
     unknown = "No such command '{}'"
-    """What is said of a word that is not a command."""
+    """Message for a word that is not a command."""
 
     def __init__(self, *arguments: Any, table: Mapping[str, tuple[str, str]], **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -85,21 +85,21 @@ class LazyGroup(click.Group):
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of this name, loaded now."""
+        """Import and return the command with this name."""
         row = self.table.get(cmd_name)
         if row is None:
             return None
         module, _, name = row[0].partition(":")
-        found = getattr(importlib.import_module(module), name)
-        assert isinstance(found, click.Command)
-        # As below the group: click keeps the help option that it makes first, also for a command on its own.
-        found.context_settings = {**self.context_settings, **found.context_settings}
-        return found
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        # click reuses the first help option that it creates, so it needs the settings of the group.
+        command.context_settings = {**self.context_settings, **command.context_settings}
+        return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, but a name that is not known brings those to mind that are like it."""
+        """Resolve a command like click, and suggest similar names for an unknown one."""
         if args and args[0] not in self.table and not args[0].startswith("-") and not ctx.resilient_parsing:
             from difflib import get_close_matches
 
@@ -115,12 +115,12 @@ class LazyGroup(click.Group):
 
 
 class CaptureGroup(LazyGroup):
-    """The program: a capture in the place of a command is looked at by `DEFAULT`."""
+    """The program; a capture in place of a command runs `DEFAULT`."""
 
     unknown = "'{}' is neither a command nor a file"
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options that only `DEFAULT` has may come before the capture."""
+        """Accept options of `DEFAULT` before the capture."""
         name = args[0].partition("=")[0] if args else ""
         if name.startswith("-") and name not in ("-", "--") and not _is_option(self, ctx, name):
             command = self.get_command(ctx, DEFAULT)
@@ -131,9 +131,9 @@ class CaptureGroup(LazyGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command; a command goes before a file of its name."""
+        """Resolve a command, or run `DEFAULT` on a capture; a command precedes a file with its name."""
         if args and args[0] not in self.table and is_capture(args[0]):
-            # What begins like an option came after `--`.
+            # A name that starts like an option followed `--`.
             return super().resolve_command(ctx, [DEFAULT, *(["--"] if args[0][0] == "-" != args[0] else []), *args])
         return super().resolve_command(ctx, args)
 
@@ -150,7 +150,7 @@ def _is_option(command: click.Command, context: click.Context, name: str) -> boo
 
 
 def is_capture(word: str) -> bool:
-    """Whether a word means a capture: standard input, what exists, a pattern that matches, or a name like one."""
+    """Whether a word means a capture: ``-``, an existing path, a matching pattern, or the name of a capture."""
     if word == "-" or (word and os.path.lexists(word)):
         return True
     if any(mark in word for mark in "*?["):
@@ -158,6 +158,14 @@ def is_capture(word: str) -> bool:
 
         return bool(glob(word)) or bool(_CAPTURE.search(word))
     return any(sep in word for sep in (os.sep, os.altsep) if sep) or bool(_CAPTURE.search(word))
+
+
+def _show_version(context: click.Context, option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from mqttscope.kernel import status
+
+        click.echo(f"mqttscope {__version__}\n{status()}")
+        context.exit()
 
 
 @click.group(
@@ -171,35 +179,38 @@ Examples:
   mqttscope inspect capture.pcapng
   mqttscope decode 32 07 00 03 61 2f 62 00 0a
 
-Exit codes: 0 clean, 1 findings, 2 usage or output that cannot be written, 3 input unreadable or truncated (results
-so far are printed).
+Exit codes: 0 clean, 1 findings, 2 wrong usage or unwritable output, 3 unreadable or truncated input (partial results
+are printed).
 """,
 )
-@click.version_option(__version__, "-V", "--version", message="mqttscope %(version)s")
+@click.option(
+    "-V", "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version,
+    help="Show the version and exit.",
+)  # fmt: skip
 def group() -> None:
     """See, check and replay MQTT traffic as it really crossed the wire.
 
-    Begin with mqttscope CAPTURE: what a capture holds, what broke in it, and what to type next.
+    Start with mqttscope CAPTURE: it shows what the capture contains, what broke, and what to run next.
     """
 
 
 def main() -> None:
-    """Run the group; ends quietly on a broken pipe, on Ctrl-C and on SIGTERM."""
-    # Millions of small objects die young and in order: collecting cycles often only costs time.
+    """Run the group; a broken pipe, Ctrl-C and SIGTERM end it without a traceback."""
+    # Millions of small objects die young without cycles: frequent collections only cost time.
     gc.set_threshold(500_000, 20, 50)
     gc.freeze()
     try:
         code = _run()
         if sys.stdout is not None:
             sys.stdout.flush()
-        gc.freeze()  # what is left ends with the process: nobody has to look for cycles in it
+        gc.freeze()  # remaining objects end with the process: no search for cycles at exit
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
         _complain(shown.getvalue().rstrip("\n"))
         code = error.exit_code
     except click.Abort:
-        # Ctrl-C or the end of input where a question was asked.
+        # Ctrl-C or end of input at a prompt.
         code = EXIT_INTERRUPTED
     except BrokenPipeError:
         code = EXIT_CLEAN
@@ -212,47 +223,47 @@ def main() -> None:
         code = _interrupted(interrupt)
     except Exception as error:
         if isinstance(error.__cause__, KeyboardInterrupt):
-            # Python packs it when it comes while a class is made (`__set_name__`), as it does during imports.
+            # Python wraps an interrupt during class creation (`__set_name__`), which happens during imports.
             sys.exit(_interrupted(error.__cause__))
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
         _complain(
             f"mqttscope: internal error: {type(error).__name__}: {error}\n"
-            "This is a bug in mqttscope. MQTTSCOPE_TRACEBACK=1 shows where it happened; please report it with that."
+            "This is a bug in mqttscope. Please report it with the traceback that MQTTSCOPE_TRACEBACK=1 shows."
         )
         code = EXIT_UNREADABLE
     sys.exit(code if isinstance(code, int) else EXIT_CLEAN)
 
 
 def _failed(error: OSError) -> int:
-    """Report what could not be read or written; returns the exit code."""
+    """Report the file that could not be read or written; returns the exit code."""
     name, code = error.filename, EXIT_USAGE
     if name is None and (_stdout_fails() or _was_echoed(error)):
         name = "standard output"
         _silence_stdout()
     elif name is None:
-        # Of an open file that says nothing of itself: only who opened it could name it.
+        # The error names no file; only its opener could.
         code = EXIT_FAILED
-    told = error.strerror or str(error)
-    plain = told if name is None else f"{os.fsdecode(name) if isinstance(name, bytes) else name}: {told}"
+    reason = error.strerror or str(error)
+    plain = reason if name is None else f"{os.fsdecode(name) if isinstance(name, bytes) else name}: {reason}"
     _complain(f"mqttscope: {plain}")
     return code
 
 
-def _complain(told: str) -> None:
-    """Lines on standard error, escaped: values of options and paths may be untrusted text."""
+def _complain(text: str) -> None:
+    """Print lines on standard error, escaped: option values and paths may be untrusted text."""
     from mqttscope.secrets.addresses import without_secrets
 
-    click.echo("\n".join(printable(without_secrets(line)) for line in told.split("\n")), err=True)
+    click.echo("\n".join(printable(without_secrets(line)) for line in text.split("\n")), err=True)
 
 
-def printable(told: str) -> str:
-    """A text with escapes for what a terminal does not show, or would obey."""
-    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in told)
+def printable(text: str) -> str:
+    """A text with escapes for control characters and other unprintable ones."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def _stdout_fails() -> bool:
-    """Whether standard output takes nothing: what it did not take waits to be written, and fails again."""
+    """Whether standard output fails: its buffered rest fails again when flushed."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -262,7 +273,7 @@ def _stdout_fails() -> bool:
 
 
 def _was_echoed(error: OSError) -> bool:
-    """Whether click was writing to standard output: where Python does not buffer that, nothing waits."""
+    """Whether click was writing to standard output, which matters when that is unbuffered."""
     place = error.__traceback__
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -273,7 +284,7 @@ def _interrupted(interrupt: KeyboardInterrupt) -> int:
     if isinstance(interrupt, Terminated):
         return interrupt.exit_code
     if sys.stderr is not None and sys.stderr.isatty():
-        # The terminal shows ^C, and the prompt is to come below it.
+        # The terminal shows ^C; the prompt belongs below it.
         sys.stderr.write("\n")
     return EXIT_INTERRUPTED
 
@@ -282,11 +293,11 @@ def _run() -> object:
     if COMPLETE in os.environ:
         from click.shell_completion import add_completion_class
 
-        from mqttscope.cli.completing import BashComplete
+        from mqttscope.cli.completing import BashCompletion
 
-        add_completion_class(BashComplete)
+        add_completion_class(BashCompletion)
         group.main(prog_name="mqttscope", complete_var=COMPLETE)
-    # Not `group.main`: that turns a broken pipe into exit code 1, which stands for findings here.
+    # Not `group.main`: it turns a broken pipe into exit code 1, which means findings here.
     try:
         with group.make_context("mqttscope", sys.argv[1:]) as context:
             return group.invoke(context)
@@ -295,14 +306,14 @@ def _run() -> object:
 
 
 def _silence_stdout() -> None:
-    # Python flushes stdout once more at exit; with the reader gone that would print an error.
+    # Python flushes stdout again at exit, which would print an error without a reader.
     if sys.stdout is None:
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Terminated(KeyboardInterrupt):
-    """A service manager or the end of the terminal asks the command to end: it does so as with Ctrl-C."""
+    """A service manager or a closed terminal ended the command, which reacts as to Ctrl-C."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -310,10 +321,10 @@ class Terminated(KeyboardInterrupt):
 
 
 def limit_ending(number: int, code: int | None = None) -> None:
-    """Have the process end in `LIMIT_S`: the reader of its output may not read, a packet may take a rule minutes.
+    """End the process after `LIMIT_S`: the reader of its output may be blocked, a rule may take minutes for a packet.
 
-    ``code``: exit code of that end; 128 + ``number`` by default.  Commands that a signal ends in the usual way, with a
-    report, pass `EXIT_FAILED`: their report is incomplete.
+    ``code``: exit code in that case; 128 + ``number`` by default.  Commands that normally end with a report after a
+    signal pass `EXIT_FAILED`: the report is incomplete.
     """
     if _limits or not _whole_process:
         return
@@ -325,7 +336,7 @@ def limit_ending(number: int, code: int | None = None) -> None:
 
 @contextmanager
 def reporting() -> Iterator[None]:
-    """While a report is made and written, a first signal limits the time for it (`LIMIT_S`); a second one raises."""
+    """While a report is written, the first signal limits its time to `LIMIT_S`; the second signal raises."""
     if not _whole_process or threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -341,9 +352,9 @@ def reporting() -> Iterator[None]:
 
 @contextmanager
 def leaving(do: Callable[[], str | None]) -> Iterator[None]:
-    """Have something done where `limit_ending` ends the process: what it started ends with it.
+    """Run a cleanup if `limit_ending` ends the process, such as ending child processes.
 
-    ``do`` is called in another thread and must not wait; it may return what is said in place of the usual sentence.
+    ``do`` is called in another thread and must not block; it may return a message that replaces `UNWRITTEN`.
     """
     _leaving.append(do)
     try:
@@ -357,14 +368,14 @@ def interruption(number: int) -> KeyboardInterrupt:
 
 
 def install() -> None:
-    """Let signals that end a program raise, and limit the time that is left; for the start of the process.
+    """Make ending signals raise and limit the remaining time; called when the process starts.
 
-    Commands may have handlers of their own, with `limit_ending` in them.
+    Handlers of commands call `limit_ending` themselves.
     """
     global _whole_process
     _whole_process = True
     for number in ENDINGS[1:]:
-        # nohup has said that the end of the terminal is none of the program's business.
+        # nohup ignores SIGHUP on purpose.
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _raise)
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -373,25 +384,25 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Give the signals back to the system, which ends the process at once."""
+    """Restore the default handlers, which end the process at once."""
     for number in ENDINGS:
         if not _is_ignored(number):
             signal.signal(number, signal.SIG_DFL)
 
 
 def _is_ignored(number: int) -> bool:
-    """Whether the program was started to ignore a signal, as nohup does with the end of the terminal.
+    """Whether the program was started with a signal ignored, as nohup does with SIGHUP.
 
-    SIGINT counts all the same: shells make background jobs of scripts ignore it, but whoever sends it to one means it.
+    SIGINT is never ignored: shells make background jobs ignore it, but a SIGINT sent to one is meant for it.
     """
     return number not in (signal.SIGINT, signal.SIGTERM) and signal.getsignal(number) is signal.SIG_IGN
 
 
 @contextmanager
 def handling(handler: Callable[[int, Any], None], numbers: Iterable[int] = ENDINGS) -> Iterator[dict[int, Any]]:
-    """Give signals to a handler meanwhile; gives the handlers before.
+    """Install a handler for signals for the duration of the context; yields the previous handlers.
 
-    Only the main thread gets signals: in others nothing happens.
+    Python handles signals only in the main thread: in other threads this has no effect.
     """
     before: dict[int, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -405,9 +416,9 @@ def handling(handler: Callable[[int, Any], None], numbers: Iterable[int] = ENDIN
 
 @contextmanager
 def endings(call: Callable[[int], None], times: int = 1) -> Iterator[None]:
-    """Have the running event loop call this for the first ``times`` signals that end a program; the next one raises.
+    """Have the running event loop call a function for the first ``times`` ending signals; the next one raises.
 
-    A signal that comes later, after the run has ended by itself, leaves `LIMIT_S` for what is reported of it.
+    A signal after the end of the run leaves `LIMIT_S` for the report.
     """
     import asyncio
 
@@ -422,7 +433,7 @@ def endings(call: Callable[[int], None], times: int = 1) -> Iterator[None]:
         else:
             _raise(number, frame)
 
-    # Not the loop's own handlers: it sets those of Python when it closes, and half a report would be all there is.
+    # Not the loop's own handlers: closing the loop restores Python's, and a signal would cut the report in half.
     before = {number: signal.getsignal(number) for number in ENDINGS}
     for number in before:
         if not _is_ignored(number):
@@ -436,9 +447,9 @@ def endings(call: Callable[[int], None], times: int = 1) -> Iterator[None]:
 
 
 def leave(code: object) -> None:
-    """End the process where a signal asked for it, with all that is to be written written.
+    """Flush all output and end the process if a signal arrived.
 
-    Python would first take apart all that is in memory, which takes seconds where that is much.
+    A normal exit would first free all memory, which can take seconds.
     """
     if not _limits:
         return
@@ -456,7 +467,7 @@ def installed(number: int) -> bool:
 
 
 def limited(number: int) -> bool:
-    """Whether a signal only limits the time of a report, because of `reporting`."""
+    """Whether a signal only limits the time for a report (`reporting`)."""
     return signal.getsignal(number) is _limit
 
 
@@ -471,17 +482,17 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 
 def _leave(code: int) -> None:
-    said = UNWRITTEN
+    message = UNWRITTEN
     for do in _leaving[::-1]:
         with suppress(Exception):
-            said = do() or said
+            message = do() or message
     with suppress(OSError):
-        os.write(2, f"mqttscope: {said}\n".encode())
+        os.write(2, f"mqttscope: {message}\n".encode())
     os._exit(code)
 
 
 def _raise_again(lost: sys.UnraisableHookArgs) -> None:
-    """Raise a signal's exception again that Python discarded, as it does in destructors and weakref callbacks.
+    """Raise a signal's exception again if Python discarded it in a destructor or weakref callback.
 
     The import system has such callbacks, and commands import modules late.
     """
@@ -495,5 +506,5 @@ def _raise_again(lost: sys.UnraisableHookArgs) -> None:
             sys.setprofile(None)
             raise error
 
-    # Python calls this at the next call or return, which is the end of this function or later.
+    # Python calls this at the next call or return: at the end of this function or later.
     sys.setprofile(raise_outside)

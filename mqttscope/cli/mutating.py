@@ -1,7 +1,7 @@
-"""Runs ``mutate``: reads captures, tries their cases on brokers, and reports the results with an exit code.
+"""Runs ``mutate``: reads captures, plays cases against brokers, and reports the results with an exit code.
 
-`brokers` resolves the brokers that the command names and refuses those on another host that the user did not allow.
-With ``--write`` no broker is involved: the mutated flows become a capture that names the mutation of each connection.
+`brokers` resolves the named brokers and refuses brokers on other hosts, unless the user allowed them.  With
+``--write`` no broker is involved: the mutated flows become a capture that names the mutation of each connection.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mqttscope.broker_test.drivers.health import NoBrokerError, Process, StartEr
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess, RefusedError
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, longest_s
 from mqttscope.broker_test.export import case_frames
-from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
+from mqttscope.broker_test.fit import CaseNumbering, NumberedCase, capture_hash, fit_script, flow_of
 from mqttscope.capture.write import PcapngWriter, open_alone
 from mqttscope.cli.capture_run import CaptureRun
 from mqttscope.cli.errors import CommandFailedError, ErrorTranslation
 from mqttscope.cli.live_options import PROGRAMS, MutateOptions, target_of
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE, endings, reporting
-from mqttscope.cli.mutating_found import Found, ProgressLine
+from mqttscope.cli.mutating_found import ProgressLine, ReproducerFolder
 from mqttscope.cli.options import ProtocolOptions, compile_filter
 from mqttscope.cli.output import CannotWriteError, FileSink, Output, make_view, warn, warn_all
 from mqttscope.errors import ArgumentError
@@ -44,31 +44,31 @@ from mqttscope.report.base import View
 from mqttscope.report.broker_test import listing
 from mqttscope.report.broker_test.ci_reports import sarif_log, write_junit
 from mqttscope.report.broker_test.listing import WrittenCase, comment, written_line
-from mqttscope.report.broker_test.outcome import Tried, case_line, document, summary_lines
+from mqttscope.report.broker_test.outcome import BrokerRun, case_line, document, summary_lines
 from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.findings.json import line
 from mqttscope.report.page import Page
 from mqttscope.secrets.addresses import public_name
 from mqttscope.transport.client import resolve
 from mqttscope.transport.link import LinkError
-from mqttscope.transport.target import Target, loopback
+from mqttscope.transport.target import BrokerUrl, loopback
 
 CAREFUL_RATE = 5.0
-"""Cases per second against a broker that is not this host, unless --rate says otherwise."""
+"""Default maximum of cases per second for a broker on another host."""
 TURNS = 1_000_000
-"""With --duration the catalogue is gone through again and again."""
+"""Maximum number of passes over the catalogue with --duration or --cases."""
 LAST_CASE_S = 0.3
-"""How long the case that is being played may continue after a signal."""
-Each = Callable[[CaseResult, Tried], None]
-"""What is done with every case that was played."""
+"""Time for the current case to finish after a signal."""
+Each = Callable[[CaseResult, BrokerRun], None]
+"""Callback for every played case."""
 
 
 @dataclass(slots=True)
-class Broker:
+class TestedBroker:
     """One broker of a run."""
 
     name: str
-    """What it is called in reports: its URL unless the user has named it."""
+    """Name in reports: from the user, else the URL."""
     access: BrokerAccess
     local: bool
     """Whether it is on this host."""
@@ -81,140 +81,142 @@ class Broker:
         return {(address.ip, target.port, target.path) for address in self.access.addresses or ()}
 
 
-def brokers(given: MutateOptions) -> list[Broker]:
-    """The brokers that the command names; a usage error for those that may not be tested."""
-    targets = [(name, target_of(url, "--broker")) for name, url in map(_named, given.brokers())]
-    found = [_broker(name or str(target), target, given) for name, target in targets]
-    for place, one in enumerate(found):
-        for other in found[:place]:
-            if one.places() & other.places():
-                raise click.UsageError(f"--broker: {one.access.target} is the same broker as {other.access.target}")
-            if one.name == other.name:
-                raise click.UsageError(f"--broker: two brokers are called {one.name}")
-    return found
+def brokers(args: MutateOptions) -> list[TestedBroker]:
+    """Resolve the named brokers; a usage error for brokers that may not be tested."""
+    targets = [(name, target_of(url, "--broker")) for name, url in map(_named, args.brokers())]
+    resolved = [_broker(name or str(target), target, args) for name, target in targets]
+    for place, broker in enumerate(resolved):
+        for other in resolved[:place]:
+            if broker.places() & other.places():
+                raise click.UsageError(f"--broker: {broker.access.target} is the same broker as {other.access.target}")
+            if broker.name == other.name:
+                raise click.UsageError(f"--broker: two brokers are called {broker.name}")
+    return resolved
 
 
 def _named(text: str) -> tuple[str, str]:
-    """Name and URL of ``NAME=URL``; the name is empty where there is none."""
+    """Name and URL of ``NAME=URL``; the name is empty for a plain URL."""
     name, equals, url = text.partition("=")
     if equals and not name:
         raise click.UsageError(f"{text}: NAME=URL needs a name")
     return (name, url) if equals and "://" not in name else ("", text)
 
 
-def _broker(name: str, target: Target, given: MutateOptions) -> Broker:
+def _broker(name: str, target: BrokerUrl, args: MutateOptions) -> TestedBroker:
     with ErrorTranslation(CommandFailedError, LinkError):
         addresses = asyncio.run(resolve(target))
     local = loopback(address.ip for address in addresses)
-    if not local and target.host not in given.allowed:
+    if not local and target.host not in args.allowed:
         raise click.UsageError(
-            f"{target} is not this host: a broker may not survive this; if it is yours to test, "
-            f"say --yes-i-may-test {target.host}"
+            f"{target} is not this host, and the test may crash the broker; if you are allowed to test it, "
+            f"add --yes-i-may-test {target.host}"
         )
-    connect = given.connect
+    connect = args.connect
     credentials = connect.user or target.user_name, connect.password()
     with ErrorTranslation(click.UsageError, ArgumentError):
         arguments.credentials(*credentials)
     context, timeout_s = connect.tls.context(target), connect.connect_timeout
-    access = BrokerAccess(target, context, connect.server_name, addresses, *credentials, timeout_s)
-    return Broker(name, access, local)
+    access = BrokerAccess(target, context, connect.server_name, timeout_s, addresses, *credentials)
+    return TestedBroker(name, access, local)
 
 
-def process_of(given: MutateOptions, broker: Broker) -> Process | None:
-    """The broker's process, where the command names it; a usage error for one that can be no broker."""
-    pid = given.pid
+def process_of(args: MutateOptions, broker: TestedBroker) -> Process | None:
+    """Process of the broker, if known; a usage error for a process that cannot be a broker."""
+    pid = args.pid
     if not pid:
-        return Process(command=given.spawn) if given.spawn else None
+        return Process(command=args.spawn) if args.spawn else None
     process = Process(pid)
     if system.is_running(pid) is None:
-        raise click.UsageError("--broker-pid: this system does not show what a process does; --spawn starts the broker")
+        raise click.UsageError("--broker-pid: this system does not show the state of processes; use --spawn")
     if not process.alive():
-        raise click.UsageError(f"--broker-pid {pid}: there is no such process")
+        raise click.UsageError(f"--broker-pid {pid}: no such process")
     ports = listening_ports(pid) if broker.local else None
     port = broker.access.target.port
     if ports is not None and not ports:
-        raise click.UsageError(f"--broker-pid {pid}: this process listens on no TCP port, so it is no broker")
+        raise click.UsageError(f"--broker-pid {pid}: this process listens on no TCP port, so it is not a broker")
     if ports is None and broker.local:
-        warn(f"--broker-pid {pid}: on which ports this process listens cannot be seen; it may be another one")
+        warn(f"--broker-pid {pid}: the ports of this process are not visible; it may not be the broker")
     if ports is not None and port not in ports:
         others = ", ".join(map(str, sorted(ports)))
         warn(
             f"--broker-pid {pid}: this process does not listen on port {port} but on {others}; "
-            "whether it belongs to the broker at that port cannot be seen"
+            "it may not belong to the broker at that port"
         )
     return process
 
 
-def run(given: MutateOptions) -> int:
+def run(args: MutateOptions) -> int:
     """Run with the options of the command; returns the exit code."""
-    if given.listing:
-        return _list(given)
-    if given.write is not None:
-        return _write(given, given.write, _read_flows(given), _sink(given) if given.form in PROGRAMS else None)
-    return _try(given, brokers(given))
+    if args.listing:
+        return _list(args)
+    if args.write is not None:
+        return _write(args, args.write, _read_flows(args), _sink(args) if args.form in PROGRAMS else None)
+    return _try(args, brokers(args))
 
 
-def _page(given: MutateOptions) -> Page:
-    colour = given.colour if given.output is None else False
+def _page(args: MutateOptions) -> Page:
+    colour = args.colour if args.output is None else False
     return Page(make_view(colour=colour, time_format="relative", payload_limit=0))
 
 
-def _sink(given: MutateOptions) -> Any:
-    if given.output is None:
+def _sink(args: MutateOptions) -> Any:
+    if args.output is None:
         return Output()
-    return FileSink(given.output, given.captures, private=given.show_secrets)
+    return FileSink(args.output, args.captures, private=args.show_secrets)
 
 
-def _list(given: MutateOptions) -> int:
-    side = given.side or CLIENT
-    found = select(given.pattern, sender=side)
-    if given.form in PROGRAMS:
-        rows = [listing.listing_json(one, side) for one in found]
-        data = line(rows) + b"\n" if given.form == "json" else b"".join(line(row) + b"\n" for row in rows)
+def _list(args: MutateOptions) -> int:
+    side = args.side or CLIENT
+    mutations = select(args.pattern, sender=side)
+    if args.form in PROGRAMS:
+        rows = [listing.listing_json(mutation, side) for mutation in mutations]
+        data = line(rows) + b"\n" if args.form == "json" else b"".join(line(row) + b"\n" for row in rows)
     else:
-        page = _page(given)
-        listing.write_listing(page, found, side)
+        page = _page(args)
+        listing.write_listing(page, mutations, side)
         data = page.encoded()
-    sink = _sink(given)
+    sink = _sink(args)
     sink.write(data)
     sink.flush()
     return EXIT_CLEAN
 
 
-def _try(given: MutateOptions, found: list[Broker]) -> int:
-    keep = Found(given.folder) if given.folder is not None else None
-    flows = _read_flows(given)
-    sink = _sink(given)
-    about = ", ".join(map(public_name, given.captures)), flows.capture_hash, given.seed
-    alone = given.number is not None
-    runs = [Tried(one.name, *about, show_secrets=given.show_secrets, alone=alone) for one in found]
+def _try(args: MutateOptions, brokers: list[TestedBroker]) -> int:
+    keep = ReproducerFolder(args.folder) if args.folder is not None else None
+    flows = _read_flows(args)
+    sink = _sink(args)
+    about = ", ".join(map(public_name, args.captures)), flows.capture_hash, args.seed
+    alone = args.number is not None
+    runs = [BrokerRun(broker.name, *about, show_secrets=args.show_secrets, alone=alone) for broker in brokers]
 
-    def each(result: CaseResult, tried: Tried) -> None:
-        """Cases as lines are written when they are known: a run may take hours."""
-        if given.form == "jsonl" and result.ruling is not None:
+    def each(result: CaseResult, tried: BrokerRun) -> None:
+        """Write a case as a JSON line at once, because a run may take hours."""
+        if args.form == "jsonl" and result.ruling is not None:
             sink.write(case_line(result, tried))
             sink.flush()
 
-    tests = [BrokerTest(one.access, given.patience, process_of(given, one), one.rate(given.rate)) for one in found]
+    tests = [
+        BrokerTest(broker.access, args.patience, process_of(args, broker), broker.rate(args.rate)) for broker in brokers
+    ]
     try:
-        asyncio.run(_all(given, flows, list(zip(tests, runs, strict=True)), keep, each))
+        asyncio.run(_all(args, flows, list(zip(tests, runs, strict=True)), keep, each))
     except BrokenPipeError:
         raise
     except BaseException as error:
-        # What was found so far is not lost with the rest.
-        if any(one.results for one in runs):
-            for one in runs:
-                if not one.results:
-                    one.stopped = one.stopped or _why(error)
-            _finish(given, runs, sink)
+        # Report partial results.
+        if any(run_.results for run_ in runs):
+            for run_ in runs:
+                if not run_.results:
+                    run_.stopped = run_.stopped or _why(error)
+            _finish(args, runs, sink)
             if isinstance(error, KeyboardInterrupt) and all(test.stopped for test in tests):
-                # One more, when the run had ended already for the one before.
+                # A further signal after the run had already ended.
                 return EXIT_UNREADABLE
         raise
-    _finish(given, runs, sink)
-    if flows.truncated or any(one.stopped or not one.results for one in runs):
+    _finish(args, runs, sink)
+    if flows.truncated or any(run_.stopped or not run_.results for run_ in runs):
         return EXIT_UNREADABLE
-    return EXIT_FINDINGS if any(one.deviations for one in runs) else EXIT_CLEAN
+    return EXIT_FINDINGS if any(run_.deviations for run_ in runs) else EXIT_CLEAN
 
 
 def _why(error: BaseException) -> str:
@@ -223,34 +225,38 @@ def _why(error: BaseException) -> str:
     return error.message if isinstance(error, click.ClickException) else f"{type(error).__name__}: {error}"
 
 
-def _finish(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
-    """Report; where that cannot be done, the results go to standard error before it is said why."""
+def _finish(args: MutateOptions, runs: list[BrokerRun], sink: Any) -> None:
+    """Write the report; if that fails, the results go to standard error before the error."""
     try:
         with reporting():
-            _report(given, runs, sink)
+            _report(args, runs, sink)
     except BrokenPipeError:
         raise
     except Exception:
-        for one in runs:
+        for run_ in runs:
             page = Page(View(width=100))
-            write(page, one)
+            write(page, run_)
             click.echo(page.encoded(), err=True, nl=False)
         raise
 
 
 async def _all(
-    given: MutateOptions, flows: Flows, pairs: list[tuple[BrokerTest, Tried]], keep: Found | None, each: Each
+    args: MutateOptions,
+    flows: Flows,
+    pairs: list[tuple[BrokerTest, BrokerRun]],
+    keep: ReproducerFolder | None,
+    each: Each,
 ) -> None:
-    """Try the cases on all brokers, one after the other, since two URLs may lead to one."""
+    """Play the cases against all brokers, one after the other, because two URLs may lead to one broker."""
     tasks: list[asyncio.Task[None]] = []
     with endings(lambda _: _stop([test for test, _ in pairs], tasks), times=2):
         for pair in pairs:
-            tasks.append(asyncio.create_task(_one(given, flows, *pair, keep, each)))
+            tasks.append(asyncio.create_task(_play_case(args, flows, *pair, keep, each)))
             await tasks[-1]
 
 
-async def _one(
-    given: MutateOptions, flows: Flows, test: BrokerTest, tried: Tried, keep: Found | None, each: Each
+async def _play_case(
+    args: MutateOptions, flows: Flows, test: BrokerTest, tried: BrokerRun, keep: ReproducerFolder | None, each: Each
 ) -> None:
     started = time.monotonic()
     if test.stopped:
@@ -258,27 +264,27 @@ async def _one(
         return
     try:
         await test.begin()
-        await _cases(given, flows, test, tried, keep, each)
+        await _cases(args, flows, test, tried, keep, each)
     except (NoBrokerError, StartError) as error:
         tried.stopped = str(error)
         if not tried.results:
             raise CommandFailedError(str(error)) from None
     except asyncio.CancelledError:
-        # A second signal: what was found so far is still reported, and what may be left as well.
+        # A second signal: report the results so far.
         test.stopped = True
     except BaseException as error:
         tried.stopped = _why(error)
         raise
     finally:
         await _to_the_end(test.end())
-        warn_all(test.told)
+        warn_all(test.notices)
         tried.seconds = time.monotonic() - started
     if test.stopped:
         tried.stopped = "interrupted"
 
 
 async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
-    """Finish what takes a bounded time, also when signals come meanwhile."""
+    """Finish work of bounded duration despite signals."""
     task = asyncio.create_task(ending)
     while not task.done():
         with suppress(asyncio.CancelledError):
@@ -287,7 +293,7 @@ async def _to_the_end(ending: Coroutine[Any, Any, None]) -> None:
 
 
 async def _cases(
-    given: MutateOptions, flows: Flows, test: BrokerTest, tried: Tried, keep: Found | None, each: Each
+    args: MutateOptions, flows: Flows, test: BrokerTest, tried: BrokerRun, keep: ReproducerFolder | None, each: Each
 ) -> None:
     started = time.monotonic()
     spoken = await _spoken(flows, test, tried)
@@ -295,23 +301,23 @@ async def _cases(
     for result in baselines:
         tried.add(result)
         each(result, tried)
-    numbering = Numbering(flows.flows(scripts), given.seed, CLIENT)
+    numbering = CaseNumbering(flows.flows(scripts), args.seed, CLIENT)
 
-    def plays(one: Numbered) -> bool:
-        long = longest_s(one.case) > given.longest
+    def plays(case: NumberedCase) -> bool:
+        long = longest_s(case.case) > args.longest
         tried.too_long += long
-        return not long and flows.scripts[one.index].version.text not in tried.unspoken
+        return not long and flows.scripts[case.index].version.text not in tried.unspoken
 
-    def wanted() -> Iterator[tuple[Script, Numbered]]:
-        for one in _numbered(given, numbering, flows, spoken, plays):
-            yield scripts[one.index], one
+    def wanted() -> Iterator[tuple[Script, NumberedCase]]:
+        for case in _numbered(args, numbering, flows, spoken, plays):
+            yield scripts[case.index], case
 
-    left = None if given.seconds is None else given.seconds - (time.monotonic() - started)
-    progress = ProgressLine(1 if given.number is not None else given.limit, left)
-    progress.count(_numbered(given, numbering, flows, spoken, lambda one: longest_s(one.case) <= given.longest))
+    left = None if args.seconds is None else args.seconds - (time.monotonic() - started)
+    progress = ProgressLine(1 if args.number is not None else args.limit, left)
+    progress.count(_numbered(args, numbering, flows, spoken, lambda case: longest_s(case.case) <= args.longest))
     crowd = None
-    if given.jobs > 1:
-        crowd = Crowd(test, given.jobs, lambda more: progress.tell(len(tried.results) + more, len(tried.deviations)))
+    if args.jobs > 1:
+        crowd = Crowd(test, args.jobs, lambda more: progress.update(len(tried.results) + more, len(tried.deviations)))
     playing = True
     try:
         async with aclosing((crowd or test).run(wanted(), left)) as results:
@@ -325,7 +331,7 @@ async def _cases(
                             warn(f"case {result.number} was not reduced: interrupted")
                 finally:
                     each(result, tried)
-                progress.tell(len(tried.results), len(tried.deviations))
+                progress.update(len(tried.results), len(tried.deviations))
                 playing = True
     except asyncio.CancelledError:
         left_over = [] if crowd is None else list(crowd.interrupted())
@@ -339,45 +345,45 @@ async def _cases(
         progress.end()
 
 
-async def _spoken(flows: Flows, test: BrokerTest, tried: Tried) -> list[int]:
-    """The chosen connections whose version the broker speaks; the others are reported."""
+async def _spoken(flows: Flows, test: BrokerTest, tried: BrokerRun) -> list[int]:
+    """Chosen connections with a version that the broker supports; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
     with ErrorTranslation(NoBrokerError, LinkError):
         tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.speaks(version)])
     for version, count in sorted(counts.items()):
         if version.text in tried.unspoken:
             left = counted(count, "connection")
-            warn(f"{test.access.target} does not speak MQTT {version.text}: {left} of the captures left out")
+            warn(f"{test.access.target} does not support MQTT {version.text}: {left} of the captures omitted")
     return [place for place in flows.chosen if flows.scripts[place].version.text not in tried.unspoken]
 
 
 async def _fitted(flows: Flows, spoken: list[int], test: BrokerTest) -> tuple[list[Script], list[CaseResult]]:
-    """The chosen connections made to fit the broker: what is legal depends on what it announces.
+    """Chosen connections adapted to the limits that the broker announces.
 
-    Beside them what the broker does wrong when they are played without a mutation.
+    Also returns the results of playing them without a mutation, if the broker deviates.
     """
-    made = list(flows.scripts)
+    scripts = list(flows.scripts)
     deviating: list[CaseResult] = []
     access = test.access
     for place in spoken:
         if test.stopped:
             break
-        own = fitted(flows.scripts[place], None, user_name=access.user_name, password=access.password)
+        own = fit_script(flows.scripts[place], None, user_name=access.user_name, password=access.password)
         with ErrorTranslation(NoBrokerError, LinkError, RefusedError):
             connack = await test.connack(own)
         if connack is None:
-            warn(f"{own.name}: {access.target} does not accept its CONNECT, so only the CONNECT is tried")
-        made[place] = fitted(flows.scripts[place], connack, user_name=access.user_name, password=access.password)
-        played = await test.run_baseline(made[place])
+            warn(f"{own.name}: {access.target} refuses its CONNECT, so only the CONNECT is tested")
+        scripts[place] = fit_script(flows.scripts[place], connack, user_name=access.user_name, password=access.password)
+        played = await test.run_baseline(scripts[place])
         if played.deviates:
             deviating.append(played)
-        if (lacks := test.baselines[own.connection.number].told()) and connack is not None:
-            warn(f"{own.name}: without any mutation {access.target} {lacks}; its cases do not report that again")
-    return made, deviating
+        if (lacks := test.baselines[own.connection.number].summary()) and connack is not None:
+            warn(f"{own.name}: without any mutation {access.target} {lacks}; its cases do not repeat that")
+    return scripts, deviating
 
 
 def _stop(tests: list[BrokerTest], tasks: list[asyncio.Task[None]]) -> None:
-    """Let the cases that are being played end, if they do soon; a second signal does not wait, a third one kills."""
+    """Let current cases finish within `LAST_CASE_S`; a second signal does not wait, a third one kills."""
     if not all(test.stopped for test in tests):
         for test in tests:
             test.stopped = True
@@ -388,8 +394,8 @@ def _stop(tests: list[BrokerTest], tasks: list[asyncio.Task[None]]) -> None:
         task.cancel()
 
 
-def _report(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
-    kind = given.form
+def _report(args: MutateOptions, runs: list[BrokerRun], sink: Any) -> None:
+    kind = args.form
     if kind == "junit":
         write_junit(sink, runs)
     elif kind == "sarif":
@@ -402,7 +408,7 @@ def _report(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
         sink.write(summary_lines(runs))
     else:
         for place, run_ in enumerate(runs):
-            page = _page(given)
+            page = _page(args)
             if place:
                 page.line([""])
             write(page, run_)
@@ -412,28 +418,28 @@ def _report(given: MutateOptions, runs: list[Tried], sink: Any) -> None:
 
 @dataclass(slots=True)
 class Flows:
-    """What the captures hold."""
+    """Connections of the captures."""
 
     scripts: list[Script]
-    """Connections from their CONNECT on."""
+    """Connections captured from their CONNECT."""
     capture_hash: str
     chosen: list[int] = field(default_factory=list)
-    """Indexes of those that the filter wants."""
+    """Indexes of the connections that match the filter."""
     truncated: bool = False
-    """A capture could not be read to its end."""
+    """Whether a capture could not be read to its end."""
 
     def flows(self, scripts: list[Script] | None = None) -> list[RecordedFlow]:
-        """The connections, or fitted copies of them, in the form that is mutated."""
+        """Connections, or adapted copies of them, as flows to mutate."""
         return [
-            flow_of(one, self.capture_hash, one.connection.number)
-            for one in (self.scripts if scripts is None else scripts)
+            flow_of(script, self.capture_hash, script.connection.number)
+            for script in (self.scripts if scripts is None else scripts)
         ]
 
 
-def _read_flows(given: MutateOptions) -> Flows:
-    """Read the captures; `CommandFailedError` where they hold no connection from its beginning."""
-    wanted = compile_filter(given.expression)
-    run = CaptureRun(given.captures, given.files, ProtocolOptions(ports=given.ports))
+def _read_flows(args: MutateOptions) -> Flows:
+    """Read the captures; `CommandFailedError` if they contain no connection from its start."""
+    wanted = compile_filter(args.expression)
+    run = CaptureRun(args.captures, args.files, ProtocolOptions(ports=args.ports))
     reader = ScriptReader()
     matching: set[int] = set()
     for event in run.events():
@@ -441,72 +447,73 @@ def _read_flows(given: MutateOptions) -> Flows:
             matching.add(event.connection.number)
         reader.feed(event)
     run.tell_captures()
-    scripts = [one for one in reader.finish() if one.begins and one.connect is not None and not one.lost_from_client]
+    scripts = [
+        script
+        for script in reader.finish()
+        if script.begins and script.connect is not None and not script.lost_from_client
+    ]
     if not scripts:
-        raise CommandFailedError("no connection can be mutated: none is captured from its CONNECT on")
-    chosen = [place for place, one in enumerate(scripts) if wanted is None or one.connection.number in matching]
+        raise CommandFailedError("no connection can be mutated: no CONNECT was captured")
+    chosen = [place for place, script in enumerate(scripts) if wanted is None or script.connection.number in matching]
     if not chosen:
         raise CommandFailedError("no connection has a packet that matches the filter")
     return Flows(scripts, capture_hash(scripts), chosen, bool(run.watch.errors))
 
 
 def _numbered(
-    given: MutateOptions,
-    numbering: Numbering,
-    flows: Flows,
-    played: list[int],
-    plays: Callable[[Numbered], bool] = lambda one: True,
-) -> Iterator[Numbered]:
-    """The cases that are asked for, of the connections that are ``played``; what ``plays`` refuses is not counted."""
-    if given.number is not None:
-        yield from filter(plays, [_single(given, numbering, flows)])
+    args: MutateOptions, numbering: CaseNumbering, flows: Flows, played: list[int],
+    plays: Callable[[NumberedCase], bool] = lambda case: True
+) -> Iterator[NumberedCase]:  # fmt: skip
+    """Selected cases of the connections in ``played``; cases that ``plays`` refuses are not counted."""
+    if args.number is not None:
+        yield from filter(plays, [_single(args, numbering, flows)])
         return
-    turns = TURNS if given.seconds is not None or given.limit is not None else 1
-    made = 0
+    turns = TURNS if args.seconds is not None or args.limit is not None else 1
+    played_cases = 0
     for turn in range(turns):
-        before = made
-        for one in numbering.cases(given.pattern, played, begin=turn):
-            if made == given.limit:
+        before = played_cases
+        for case in numbering.cases(args.pattern, played, begin=turn):
+            if played_cases == args.limit:
                 return
-            if plays(one):
-                made += 1
-                yield one
-        if made == before:
-            # Another turn has nothing either.
+            if plays(case):
+                played_cases += 1
+                yield case
+        if played_cases == before:
+            # Another pass would find nothing either.
             return
 
 
-def _single(given: MutateOptions, numbering: Numbering, flows: Flows) -> Numbered:
-    """The case of ``--case``; a usage error where there is none, or where other options leave it out."""
-    number, pattern = given.number, given.pattern
+def _single(args: MutateOptions, numbering: CaseNumbering, flows: Flows) -> NumberedCase:
+    """The case of ``--case``; a usage error if it does not exist, or if other options exclude it."""
+    number, pattern = args.number, args.pattern
     assert number is not None
     with ErrorTranslation(click.UsageError, NotApplicableError, before=f"--case {number}: "):
-        found = numbering.of(number)
-    name = found.case.mutation.name
+        case = numbering.of(number)
+    name = case.case.mutation.name
     if not matches(name, pattern):
-        raise click.UsageError(f"--case {number} is {name}, which --mutation {pattern!r} leaves out")
-    if found.index not in flows.chosen:
-        raise click.UsageError(f"--case {number} is of a connection that --filter leaves out")
-    return found
+        raise click.UsageError(f"--case {number} is {name}, which --mutation {pattern!r} excludes")
+    if case.index not in flows.chosen:
+        raise click.UsageError(f"--case {number} is of a connection that --filter excludes")
+    return case
 
 
 START_NS = 1_767_323_045_000_000_000
-"""2026-01-02T03:04:05Z: written flows do not depend on when they are written."""
+"""2026-01-02T03:04:05Z: a fixed start time, so that the written file is reproducible."""
 BETWEEN_NS = 1_000_000_000
 
 
-def _write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
-    """Write the file, and what is where in it to ``sink``, unless that is ``None``; returns the exit code."""
-    side = given.side or CLIENT
-    numbering = Numbering(flows.flows(), given.seed, side)
-    cases = _numbered(given, numbering, flows, flows.chosen)
-    # What is wrong with --case is reported before the file is emptied.
+def _write(args: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
+    """Write the file, and its contents as a list to ``sink``, if any; returns the exit code."""
+    side = args.side or CLIENT
+    numbering = CaseNumbering(flows.flows(), args.seed, side)
+    cases = _numbered(args, numbering, flows, flows.chosen)
+    # Report errors of --case before the file is truncated.
     first = list(islice(cases, 1))
     rows: list[WrittenCase] = []
     try:
-        about = f"mqttscope mutate: flows of capture {flows.capture_hash} with mutated {side}s, seed {given.seed}"
+        about = f"mqttscope mutate: flows of capture {flows.capture_hash} with mutated {side}s, seed {args.seed}"
         with open(open_alone(target), "wb") as file, PcapngWriter(file, comment=about) as writer:
-            deadline = time.monotonic() + (given.seconds or float("inf"))
+            deadline = time.monotonic() + (args.seconds or float("inf"))
             in_time = takewhile(lambda _: time.monotonic() <= deadline, chain(first, cases))
             rows += _flows(in_time, writer)
     except BrokenPipeError:
@@ -517,9 +524,9 @@ def _write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
     click.echo(f"{counted(len(rows), 'mutated flow')} written to {utf8(target)}", err=True)
     if sink is not None:
         whole = listing.summary(
-            target, ", ".join(map(public_name, given.captures)), flows.capture_hash, given.seed, len(rows)
+            target, ", ".join(map(public_name, args.captures)), flows.capture_hash, args.seed, len(rows)
         )
-        if given.form == "json":
+        if args.form == "json":
             sink.write(listing.document(whole, rows))
         else:
             sink.write(b"".join(map(written_line, [*map(listing.MUTATED_FLOW.view, rows), whole])))
@@ -527,8 +534,8 @@ def _write(given: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
     return EXIT_UNREADABLE if flows.truncated else EXIT_CLEAN
 
 
-def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[WrittenCase]:
-    """Write the cases one after the other, each as a connection."""
+def _flows(cases: Iterator[NumberedCase], writer: PcapngWriter) -> Iterator[WrittenCase]:
+    """Write each case as a connection."""
     frame, start_ns = 0, START_NS
 
     def next_number() -> int:
@@ -536,11 +543,11 @@ def _flows(cases: Iterator[Numbered], writer: PcapngWriter) -> Iterator[WrittenC
         frame += 1
         return frame
 
-    for index, one in enumerate(cases):
-        row = WrittenCase(index, frame + 1, one)
-        told, last_ns = comment(row), start_ns
-        for made in case_frames(one.case, index, start_ns, next_number):
-            writer.write(made.frame, told)
-            told, last_ns = "", made.frame.timestamp_ns
+    for index, case in enumerate(cases):
+        row = WrittenCase(index, frame + 1, case)
+        about, last_ns = comment(row), start_ns
+        for case_frame in case_frames(case.case, index, start_ns, next_number):
+            writer.write(case_frame.frame, about)
+            about, last_ns = "", case_frame.frame.timestamp_ns
         start_ns = last_ns + BETWEEN_NS
         yield row

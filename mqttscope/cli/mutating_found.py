@@ -1,7 +1,7 @@
-"""Shows how far a run of ``mutate`` is, and keeps what it finds.
+"""Progress and results of ``mutate``.
 
-`ProgressLine` shows the cases done, the deviations and the time left.  `Found` reduces failing cases and writes them to
-files from which anybody can play them again.
+`ProgressLine` shows the number of cases, the deviations and the time left.  `ReproducerFolder` reduces failing cases
+and writes them to files that can be played again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import orjson
 
 from mqttscope.broker_test.conversation import SERVER, frames
 from mqttscope.broker_test.drivers.health import NoBrokerError
-from mqttscope.broker_test.drivers.minimize import Minimized, Progress, minimized
+from mqttscope.broker_test.drivers.minimize import MinimizedCase, Progress, minimize_case
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
 from mqttscope.broker_test.export import shell_line
@@ -27,16 +27,16 @@ from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.output import CannotWriteError
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.base import View
-from mqttscope.report.broker_test.outcome import CASE, Reduced, Tried, result_json
+from mqttscope.report.broker_test.outcome import CASE, BrokerRun, ReducedCase, result_json
 from mqttscope.report.broker_test.text import write_deviation
 from mqttscope.report.page import Page
 from mqttscope.transport.wire import Endpoint
 
 
-class Found:
+class ReproducerFolder:
     """A folder with four files for each kind of deviation: ``.txt``, ``.json``, ``.pcapng`` and ``.sh``.
 
-    They hold what was sent as it was, passwords included, to be played again; so they are for their owner alone.
+    They contain the original bytes, including passwords, to be played again; only their owner can read them.
     """
 
     def __init__(self, path: str) -> None:
@@ -45,34 +45,36 @@ class Found:
         with ErrorTranslation(CannotWriteError, OSError, ValueError, before=f"cannot write into {path}: "):
             make_folder(self.folder)
 
-    async def take(self, result: CaseResult, test: BrokerTest, tried: Tried, progress: Progress | None = None) -> None:
-        """Reduce a failing case, the first of its mutation, version and verdict, and write it down."""
+    async def take(
+        self, result: CaseResult, test: BrokerTest, tried: BrokerRun, progress: Progress | None = None
+    ) -> None:
+        """Reduce and write the first failing case of each mutation, version and verdict."""
         ruling, script = result.ruling, result.script
         assert ruling is not None
         key = result.case.mutation.name, result.case.version.text, str(ruling.verdict)
         if key in self._known or script is None or result.played is None:
             return
         self._known.add(key)
-        found = None
+        reduced = None
         worse: list[CaseResult] = []
         try:
             with suppress(NoBrokerError):
-                found = await minimized(test, script, result, progress=progress, worse=worse)
+                reduced = await minimize_case(test, script, result, progress=progress, worse=worse)
         except asyncio.CancelledError:
-            # Whoever stops the run loses nothing that was found.
+            # Keep the result even if the user stops the run.
             self._write(_name(key), result, None, server_of(test.access))
             raise
-        if found is not None:
-            tried.reduced[result.number] = _reduced(found, test.access)
+        if reduced is not None:
+            tried.reduced[result.number] = _reduced(reduced, test.access)
         elif not worse and not test.stopped:
-            told = f"case {result.number} is written down as it was played"
-            test.told.append(f"{told}: it was not {ruling.verdict} when its bytes were sent as they are")
+            sentence = f"case {result.number} is not reduced"
+            test.notices.append(f"{sentence}: the verdict {ruling.verdict} did not recur when only its bytes were sent")
         self._write(_name(key), result, tried.reduced.get(result.number), server_of(test.access))
-        for one in worse:
-            await self._take_worse(one, test, progress)
+        for worse_result in worse:
+            await self._take_worse(worse_result, test, progress)
 
     async def _take_worse(self, result: CaseResult, test: BrokerTest, progress: Progress | None) -> None:
-        """Write down what brought the broker down while another case was reduced: it may never be seen again."""
+        """Write a case that crashed the broker during the reduction of another case; it may never recur."""
         ruling, script = result.ruling, result.script
         assert ruling is not None
         assert script is not None
@@ -80,17 +82,17 @@ class Found:
         if key in self._known:
             return
         self._known.add(key)
-        found = None
+        reduced = None
         with suppress(NoBrokerError):
-            found = await minimized(test, script, result, progress=progress, raw=True)
-        if found is None:
-            found = Minimized.of(result.case, ruling.verdict)
-            found.result, found.unfinished = result, "the broker did not come back"
-        self._write(_name(key), result, _reduced(found, test.access), server_of(test.access))
-        told = f"case {result.number}: {ruling.verdict} when less of it was sent ({ruling.why})"
-        test.told.append(f"{told}; {self.folder / _name(key)}.sh does it again")
+            reduced = await minimize_case(test, script, result, progress=progress, raw=True)
+        if reduced is None:
+            reduced = MinimizedCase.of(result.case, ruling.verdict)
+            reduced.result, reduced.unfinished = result, "the broker did not come back"
+        self._write(_name(key), result, _reduced(reduced, test.access), server_of(test.access))
+        sentence = f"case {result.number}: {ruling.verdict} when a part of it was sent ({ruling.why})"
+        test.notices.append(f"{sentence}; {self.folder / _name(key)}.sh repeats it")
 
-    def _write(self, name: str, result: CaseResult, reduced: Reduced | None, server: Endpoint) -> None:
+    def _write(self, name: str, result: CaseResult, reduced: ReducedCase | None, server: Endpoint) -> None:
         page = Page(View(width=100))
         write_deviation(page, result, reduced, show_secrets=True)
         document = result_json(result, reduced, show_secrets=True)
@@ -104,29 +106,30 @@ class Found:
             self._capture(self.folder / f"{name}.pcapng", result, reduced, server)
 
     @staticmethod
-    def _capture(path: Path, result: CaseResult, reduced: Reduced | None, server: Endpoint) -> None:
-        """The conversation of the case as it was played: of the reduced one, where there is one."""
+    def _capture(path: Path, result: CaseResult, reduced: ReducedCase | None, server: Endpoint) -> None:
+        """Write the conversation of the case, or of its reduced version."""
         last = result if reduced is None or reduced.minimized.result is None else reduced.minimized.result
         played = last.played or result.played
         assert played is not None
         with open(open_alone(path), "wb") as file, PcapngWriter(file) as writer:
-            for made in frames(played.conversation, server=server):
-                writer.write(made.frame)
+            for captured in frames(played.conversation, server=server):
+                writer.write(captured.frame)
 
 
 def _name(key: tuple[str, str, str]) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", part) for part in key)
 
 
-def _reduced(found: Minimized, access: BrokerAccess) -> Reduced:
-    last = None if found.result is None else found.result.played
-    return Reduced(
-        found, shell_line(found.case.flow, access.target, fenced=last is not None and bool(last.seen.fenced))
+def _reduced(reduced: MinimizedCase, access: BrokerAccess) -> ReducedCase:
+    last = None if reduced.result is None else reduced.result.played
+    return ReducedCase(
+        reduced,
+        shell_line(reduced.case.flow, access.target, with_ping=last is not None and bool(last.seen.ping_answered)),
     )
 
 
 def server_of(access: BrokerAccess) -> Endpoint:
-    """The broker's address in a capture of the conversation, which holds neither TLS nor WebSocket."""
+    """Address of the broker in a capture of the conversation, which contains no TLS or WebSocket."""
     if access.target.tls or access.target.websocket or not access.addresses:
         return SERVER
     return Endpoint.of(access.addresses[0].name)
@@ -138,25 +141,25 @@ def _private(path: Path, data: bytes) -> None:
 
 
 COUNTED_S = 0.002
-"""Cases are counted while they are played, with so much time between two of them for the broker."""
+"""Pause between two counted cases, so that counting does not slow down the broker test."""
 SURE_AFTER = 5
-"""Cases that are played before a time is shown."""
+"""Minimum number of played cases before a remaining time is shown."""
 
 
 class ProgressLine(output.Progress):
-    """A line on standard error; nothing where that is no terminal."""
+    """Progress line of a run; only on a terminal."""
 
     def __init__(self, limit: int | None = None, seconds: float | None = None) -> None:
         super().__init__()
         self.total: int | None = None
-        """Cases in all, where that is known already."""
+        """Total number of cases, once known."""
         self._limit = limit
         self._until = None if seconds is None else time.monotonic() + seconds
         self._began = time.monotonic()
         self._counting: asyncio.Task[None] | None = None
 
     def count(self, cases: Iterable[object]) -> None:
-        """Count in the background; with a limit of time there is no number."""
+        """Count the cases in the background, unless the run has a time limit."""
         if self.enabled and self._limit is not None:
             self.total = self._limit
         elif self.enabled and self._until is None:
@@ -168,11 +171,11 @@ class ProgressLine(output.Progress):
             await asyncio.sleep(COUNTED_S)
         self.total = number
 
-    def tell(self, played: int, deviations: int) -> None:
-        self.say(self.line(played, deviations))
+    def update(self, played: int, deviations: int) -> None:
+        self.show_now(self.line(played, deviations))
 
     def reducing(self, tries: int) -> None:
-        self.say(f"reducing a case, {tries:,} tries")
+        self.show_now(f"reducing a case, {tries:,} tries")
 
     def end(self) -> None:
         if self._counting is not None:

@@ -1,6 +1,6 @@
-"""Options that several commands share, and how their values are read.
+"""Options that several commands share, and the parsing of their values.
 
-Those of every command that lints among them: which rules, what counts, and where settings come from.
+They include the options of every command that lints: rules, what fails the run, configuration.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 
 LEAST_MAX_PACKET_BYTES = 1024
-"""Less makes no sense: a CONNECT has names, a will and a password."""
+"""Minimum of ``--max-packet``: a CONNECT contains names, a will and a password."""
 PAYLOAD_VIEWS = ("auto", "text", "hex", "json", "cbor", "msgpack", "protobuf", "sparkplug-b", "none")
 HUMAN_FORMATS = ("text", "tree", "ladder")
 PACKET_FORMATS = (*HUMAN_FORMATS, "jsonl", "csv")
 """Formats of commands that show packets."""
 FINDING_FORMATS = ("full", "concise", "json", "jsonl", "sarif", "junit", "github", "gitlab", "markdown", "html")
 COUNTED = ("full", "concise", "json", "jsonl")
-"""Formats that ``--statistics`` has; the first two are the same table."""
+"""Formats of ``--statistics``; the first two print the same table."""
 SEVERITIES = ("error", "warning", "info")
 CONFIDENCES = ("certain", "likely", "heuristic")
 
@@ -51,13 +51,13 @@ else:
 
 
 class Word(_ParamType):
-    """A word of the command line that `parse` reads; what that refuses with a ValueError is a usage error."""
+    """A word of the command line that `parse` reads; its ValueError becomes a usage error."""
 
     def parse(self, text: str) -> Any:
         raise NotImplementedError
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """What the word stands for; other values are read already."""
+        """Parse a word; other values are parsed already."""
         try:
             return self.parse(value) if isinstance(value, str) else value
         except ValueError as error:
@@ -87,7 +87,7 @@ class Version(Word):
 
 
 class PacketSize(Word):
-    """A number of bytes that a packet may have: ``1048576``, ``1024K`` or ``1M``."""
+    """Maximum size of a packet: ``1048576``, ``1024K`` or ``1M``."""
 
     name = "bytes"
 
@@ -95,24 +95,24 @@ class PacketSize(Word):
         """Read a number and its unit."""
         from mqttscope.mqtt.stream import MAX_PACKET_BYTES
 
-        found = re.fullmatch(r"([0-9]{1,12})([KM]?)(?:iB|B)?", text, re.IGNORECASE)
-        if found is None:
+        match = re.fullmatch(r"([0-9]{1,12})([KM]?)(?:iB|B)?", text, re.IGNORECASE)
+        if match is None:
             raise ValueError(f"{text!r} is not a number of bytes, such as 65536, 64K or 1M")
-        size = int(found[1]) << {"": 0, "K": 10, "M": 20}[found[2].upper()]
+        size = int(match[1]) << {"": 0, "K": 10, "M": 20}[match[2].upper()]
         if not LEAST_MAX_PACKET_BYTES <= size <= MAX_PACKET_BYTES:
             raise ValueError(f"{text} is not from {LEAST_MAX_PACKET_BYTES:,} to {MAX_PACKET_BYTES:,} bytes")
         return size
 
 
 def finite(ctx: click.Context, param: click.Parameter, value: float | None) -> float | None:
-    """Refuse infinity and what is not a number: a range lets them through."""
+    """Refuse infinity and NaN, which click's ranges accept."""
     if value is not None and not math.isfinite(value):
         raise click.BadParameter(f"{value} is not a number that can be used", ctx, param)
     return value
 
 
 def captures_argument(*, required: bool = True, metavar: str = "CAPTURE...") -> Any:
-    """Captures of a command: what cannot be opened is reported when it is read, with what else is wrong."""
+    """Captures of a command; an unreadable capture is reported when it is read, not here."""
     kind = click.Path(allow_dash=True, readable=False)
     return argument(metavar, nargs=-1, required=required, type=kind, callback=_refuse_empty)
 
@@ -124,7 +124,7 @@ def _refuse_empty(ctx: click.Context, parameter: click.Parameter, names: tuple[s
 
 
 def positive_option(section: str, name: str, text: str, *, metavar: str = "SECONDS", **settings: Any) -> Any:
-    """An option that takes a number above 0."""
+    """An option with a number above 0."""
     kind = click.FloatRange(0, min_open=True)
     return option(section, name, type=kind, callback=finite, metavar=metavar, help=text, **settings)
 
@@ -149,23 +149,23 @@ def checksums_option() -> Any:
     """``--dont-verify-checksums``."""
     return option(
         READING, "--dont-verify-checksums", is_flag=True,
-        help="Use segments as captured, also if their TCP checksum shows that they were damaged.",
+        help="Accept TCP segments with a wrong checksum.",
     )  # fmt: skip
 
 
 @options
 class ProtocolOptions:
-    """Where MQTT is spoken, in which version, and whether segments may be damaged."""
+    """Ports and version of MQTT, and whether damaged segments are accepted."""
 
     ports: tuple[tuple[int, str], ...] = ports_option()
     mqtt_version: ProtocolVersion | None = option(
         READING, "--mqtt-version", type=Version(), metavar="auto|3.1|3.1.1|5.0",
-        help="Version of connections whose CONNECT was not captured. [default: auto]",
+        help="MQTT version of connections captured without their CONNECT. [default: auto]",
     )  # fmt: skip
     dont_verify_checksums: bool = checksums_option()
 
     def dissection(self) -> Options:
-        """The same for the dissector."""
+        """These options for the dissector."""
         from mqttscope.dissect import Options
 
         return Options(
@@ -175,30 +175,30 @@ class ProtocolOptions:
 
 @options
 class FileOptions:
-    """How the frames of captures are read."""
+    """How to read the frames of captures."""
 
     keylog: str | None = option(
-        READING, "--keylog", metavar="FILE", help="Key log that decrypts TLS. [default: $SSLKEYLOGFILE]"
+        READING, "--keylog", metavar="FILE", help="Key log for decrypting TLS. [default: $SSLKEYLOGFILE]"
     )
     via: str | None = option(
         READING, "--via", type=click.Choice(("tshark",)), metavar="tshark",
-        help="Dissect frames with tshark, which knows more tunnels, and 802.11 with keys.",
+        help="Dissect frames with tshark, which supports more tunnels, and 802.11 with keys.",
     )  # fmt: skip
 
     deduplicate: bool = option(
         READING, "--deduplicate", is_flag=True,
-        help="The captures are those of several taps: read each frame once, and report what each tap lost.",
+        help="The captures come from several taps: read each frame once, and report the loss of each tap.",
     )  # fmt: skip
 
 
 class ConnectionNumber(click.IntRange):
-    """The number of a connection, as the outputs show it after ``#``."""
+    """Number of a connection, shown after ``#`` in reports."""
 
     def __init__(self) -> None:
         super().__init__(0)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; a usage error for anything else, which says what is shown where."""
+        """Parse the number; the usage error for anything else shows where to find it."""
         try:
             return super().convert(value, param, ctx)
         except click.BadParameter:
@@ -211,13 +211,13 @@ class ConnectionNumber(click.IntRange):
 
 def filter_option() -> Any:
     return option(
-        SELECTION, "--filter", "-f", metavar="EXPR", help="Only what matches this expression (docs/filters.md)."
-    )
+        SELECTION, "--filter", "-f", metavar="EXPR", help="Only packets that match this expression (docs/filters.md).",
+    )  # fmt: skip
 
 
 @options
 class SelectionOptions:
-    """Which packets of a capture are shown."""
+    """Packets of a capture to show."""
 
     expression: str | None = filter_option()
     connection: tuple[int, ...] = option(
@@ -228,7 +228,7 @@ class SelectionOptions:
 
 @options
 class ViewOptions:
-    """How packets look."""
+    """How to show packets."""
 
     payload: str = option(
         OUTPUT, "--payload", type=click.Choice(PAYLOAD_VIEWS), metavar="VIEW", default="auto", show_default=True,
@@ -246,7 +246,7 @@ class ViewOptions:
     show_secrets: bool = option(OUTPUT, "--show-secrets", is_flag=True, help="Show passwords and tokens.")
 
     def view(self, *, colour: bool | None) -> View:
-        """The view for standard output."""
+        """Make the view for standard output."""
         from mqttscope.cli.configuration import configured_payloads
         from mqttscope.cli.output import make_view
 
@@ -258,26 +258,10 @@ class ViewOptions:
         return view
 
 
-LARGE_BYTES = 32 << 20
-"""Captures of at least this many bytes are read by several processes unless the user says otherwise."""
-MOST_UNASKED = 8
-"""Every process walks all frames, so that more of them gain little."""
-MOST_JOBS = 256
-
-
-def jobs_option() -> Any:
-    """``--jobs``."""
-    return option(
-        OTHER, "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
-        help="Work with this many processes; the output is the same. [default: the processors, at most "
-        f"{MOST_UNASKED}, for captures of more than {LARGE_BYTES >> 20} MB]",
-    )  # fmt: skip
-
-
 def compile_filter(expression: str | None, name: str = "--filter", *, acknowledged: bool = False) -> Any:
-    """The filter of the command line; a usage error that points at the character where it is wrong.
+    """Compile a filter of the command line; a usage error points at the wrong character.
 
-    ``acknowledged``: the command knows which packets TCP acknowledged.
+    ``acknowledged``: whether the command determines which packets TCP acknowledged.
     """
     if expression is None:
         return None
@@ -288,7 +272,7 @@ def compile_filter(expression: str | None, name: str = "--filter", *, acknowledg
     except filters.FilterError as error:
         raise click.UsageError(f"{name}: {error.render()}") from None
     if filters.ACKNOWLEDGED in compiled.asked and not acknowledged:
-        raise click.UsageError(f"{name}: {filters.ACKNOWLEDGED} is known in reports of inspect alone")
+        raise click.UsageError(f"{name}: only inspect supports the field {filters.ACKNOWLEDGED}")
     if compiled.asks_payloads:
         from mqttscope.cli.configuration import configured_payloads
 
@@ -299,20 +283,20 @@ def compile_filter(expression: str | None, name: str = "--filter", *, acknowledg
 
 
 def comma_list(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Names with commas between them, the option given once or more."""
-    return tuple(name.strip() for one in value for name in one.split(",") if name.strip())
+    """Split comma-separated names of an option that may be repeated."""
+    return tuple(name.strip() for text in value for name in text.split(",") if name.strip())
 
 
 def comma_words(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """The same of the words that the option lists; usage errors for others, and where it is given and names none."""
+    """Split comma-separated words; usage errors for words that the option does not list, and for an empty value."""
     assert isinstance(parameter, Option)
     names = comma_list(context, parameter, value)
     allowed = ", ".join(parameter.listed)
-    for one in names:
-        if one not in parameter.listed:
-            raise click.BadParameter(f"{one!r} is not one of {allowed}", context, parameter)
-    if any(not one.strip(" ,") for one in value):
-        raise click.BadParameter(f"the value is empty; it names one or more of {allowed}", context, parameter)
+    for name in names:
+        if name not in parameter.listed:
+            raise click.BadParameter(f"{name!r} is not one of {allowed}", context, parameter)
+    if any(not text.strip(" ,") for text in value):
+        raise click.BadParameter(f"the value is empty; use one or more of {allowed}", context, parameter)
     return names
 
 
@@ -322,9 +306,9 @@ def _codes(name: str, text: str) -> Any:
 
 
 def _comma_codes(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    if any(not one.strip(" ,") for one in value):
+    if any(not text.strip(" ,") for text in value):
         raise click.BadParameter(
-            "the value is empty; it names one or more codes of rules, or beginnings of codes", context, parameter
+            "the value is empty; use one or more rule codes, or prefixes of codes", context, parameter
         )
     return comma_list(context, parameter, value)
 
@@ -336,12 +320,12 @@ def _level(name: str, words: tuple[str, ...], text: str) -> Any:
 
 def profile_option(**settings: Any) -> Any:
     return option(
-        RULES, "--profile", metavar="NAME|FILE", help="Check the limits of this broker or service too.", **settings
+        RULES, "--profile", metavar="NAME|FILE", help="Also check the limits of this broker or service.", **settings
     )
 
 
 def format_option() -> Any:
-    """``--format`` of commands whose report are the findings."""
+    """``--format`` of commands that report findings."""
     return option(
         OUTPUT, "--format", type=click.Choice(FINDING_FORMATS), metavar="FORMAT", envvar="MQTTSCOPE_FORMAT",
         help=f"Format of findings: {', '.join(FINDING_FORMATS)}. [default: full]",
@@ -352,11 +336,16 @@ def outputs_option(text: str = "Write findings to this file; FORMAT=FILE adds a 
     return option(OUTPUT, "--output", "-o", multiple=True, metavar="[FORMAT=]FILE", help=text)
 
 
+def all_frames_option() -> Any:
+    """``--all-frames`` of commands that write annotated copies."""
+    return option(OUTPUT, "--all-frames", is_flag=True, help="In a copy, also the frames of connections without MQTT.")
+
+
 def _servers(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     from mqttscope.arguments import read_endpoint
 
     try:
-        return tuple(read_endpoint(one) for one in value)
+        return tuple(read_endpoint(endpoint) for endpoint in value)
     except ValueError as error:
         raise click.BadParameter(str(error), context, parameter) from None
 
@@ -365,7 +354,7 @@ def timing_option() -> Any:
     """``--timing``."""
     return option(
         RULES, "--timing", type=click.Choice(("normal", "test")), envvar="MQTTSCOPE_TIMING",
-        help="How long rules wait: normal, or test for suites on one machine (docs/lint.md). [default: normal]",
+        help="Timeouts of rules: normal, or test for test suites on one machine (docs/lint.md). [default: normal]",
     )  # fmt: skip
 
 
@@ -373,34 +362,34 @@ def complete_option() -> Any:
     """``--complete``."""
     return option(
         RULES, "--complete", multiple=True, callback=_servers, metavar="HOST:PORT", envvar="MQTTSCOPE_COMPLETE",
-        help="Assert that the captures hold every connection of this broker, so that findings can be certain; may be "
+        help="Assert that the captures contain every connection of this broker, which makes findings certain; may be "
         "repeated.",
     )  # fmt: skip
 
 
 @options
 class RuleOptions:
-    """Which rules are checked."""
+    """Rules to check."""
 
     select: tuple[str, ...] = _codes(
-        "select", "Check only these rules: PUB101, PUB, ALL. [default: those of the standards]"
+        "select", "Check only these rules: PUB101, PUB, ALL. [default: the rules of the standards]"
     )
-    extend_select: tuple[str, ...] = _codes("extend-select", "Check these rules as well.")
+    extend_select: tuple[str, ...] = _codes("extend-select", "Also check these rules.")
     ignore: tuple[str, ...] = _codes("ignore", "Do not check these rules.")
 
 
 @options
 class ConfigurationOptions:
-    """Where settings come from."""
+    """Configuration file to use."""
 
     config: str | None = option(
         OTHER, "--config", metavar="FILE", envvar="MQTTSCOPE_CONFIG",
-        help="Configuration file. [default: the nearest one in this folder or above]",
+        help="Configuration file. [default: the nearest one in this folder or its parents]",
     )  # fmt: skip
     no_config: bool = option(OTHER, "--no-config", is_flag=True, help="Use no configuration file.")
 
     def __post_init__(self) -> None:
-        # The environment may name a file that one run is not to use.
+        # --no-config overrides a file that the environment names.
         if self.no_config and "config" in dict(on_command_line()):
             raise click.UsageError("--config and --no-config contradict each other")
 
@@ -419,23 +408,23 @@ class JudgingOptions:
         "fail-confidence", CONFIDENCES, "Lowest confidence that fails the run. [default: certain]"
     )
     min_severity: str | None = _level(
-        "min-severity", SEVERITIES, "Lowest severity that is shown; does not change the exit code. [default: info]"
+        "min-severity", SEVERITIES, "Lowest severity to show; does not change the exit code. [default: info]"
     )
     min_confidence: str | None = _level(
-        "min-confidence", CONFIDENCES, "Lowest confidence that is reported at all. [default: heuristic]"
+        "min-confidence", CONFIDENCES, "Lowest confidence to report at all. [default: heuristic]"
     )
     baseline: str | None = option(
         FAILING, "--baseline", metavar="FILE", envvar="MQTTSCOPE_BASELINE",
-        help="File of known findings, which do not fail the run.",
+        help="File of known findings that do not fail the run.",
     )  # fmt: skip
     exit_zero: bool | None = option(
-        FAILING, "--exit-zero", is_flag=True, default=None, help="Exit with code 0, whatever is found."
+        FAILING, "--exit-zero", is_flag=True, default=None, help="Exit with code 0 even if findings fail the run."
     )
-    every: bool = option(OUTPUT, "--every", is_flag=True, help="Show every finding instead of one for each cause.")
+    every: bool = option(OUTPUT, "--every", is_flag=True, help="Show every finding instead of one per cause.")
 
 
 OF_LINT = (
     "select", "extend_select", "ignore", "profile", "complete", "timing", "config", "no_config", "fail_on",
     "fail_confidence", "min_severity", "min_confidence", "baseline", "exit_zero", "every",
 )  # fmt: skip
-"""Names of these options: other commands take them too, and leave it to ``lint --help`` to explain them."""
+"""Names of the options that only ``lint --help`` explains, though other commands accept them too."""

@@ -1,15 +1,15 @@
-"""Writes what commands produce: files and standard output for results, standard error for warnings and progress.
+"""Output of commands: files and standard output for results, standard error for warnings and progress.
 
-`Output` and `FileSink` are the sinks of reports; `Watch` passes events on, notes damage of the captures and shows how
-much of them was read (`ReadProgress`).  Whether output goes to a terminal decides on colour, and on when lines are
-flushed.
+`Output` and `FileSink` are sinks of reports; `CaptureWatch` passes events on, reports damaged captures and shows
+progress (`ReadProgress`).  On a terminal, output is coloured and each line is flushed.
 
-A file that a command writes must not be one that it reads, and no two outputs may be the same file: `refuse_inputs` and
+A command must not write to a file that it reads, and its outputs must be different files: `refuse_inputs` and
 `refuse_name` check that before anything is opened.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import select
 import shutil
@@ -38,54 +38,54 @@ from mqttscope.report.base import View
 from mqttscope.secrets.addresses import without_secrets
 
 if TYPE_CHECKING:
-    from mqttscope.api.reading import Reading
+    from mqttscope.api.reading import CaptureReading
 
 BUFFER_BYTES = 1 << 16
-"""Bytes that are gathered at most before they are written together."""
+"""Maximum bytes in the buffer."""
 PROGRESS_AFTER_S = 1.0
 PROGRESS_EVERY_S = 0.2
 READ_EVERY_S = 0.1
-"""So often at most a line about captures that are read is written again."""
+"""Minimum interval between updates of the line about the progress of reading."""
 PROGRESS_EVENTS = 2_000
-"""The clock is looked at once in so many events."""
+"""Number of events between two looks at the clock."""
 
 
 class Progress:
-    """One line on standard error that shows how far some work is: on a terminal alone, and after a second.
+    """One line on standard error with the progress of some work: only on a terminal, and after a second.
 
-    What else is written to the terminal takes its place: `Output` and `warn` clear it first.
+    `Output` and `warn` clear the line before they write to the terminal.
     """
 
     _line: ClassVar[bool] = False
-    """Whether such a line stands on the terminal."""
+    """Whether the terminal shows such a line."""
 
     def __init__(self) -> None:
         self.enabled = _is_terminal(sys.stderr)
         self._started = self._shown = time.monotonic() if self.enabled else 0.0
 
     def due(self, count: int) -> bool:
-        """Whether it is time to show a line; the clock is looked at once in `PROGRESS_EVENTS` calls."""
+        """Whether it is time for an update; reads the clock once per `PROGRESS_EVENTS` calls."""
         if not self.enabled or count % PROGRESS_EVENTS:
             return False
         now = time.monotonic()
         return now - self._started > PROGRESS_AFTER_S and now - self._shown > PROGRESS_EVERY_S
 
     def show(self, text: str) -> None:
-        """Put a line in the place of the one before."""
+        """Replace the line."""
         self._shown = time.monotonic()
         width = shutil.get_terminal_size().columns
         sys.stderr.write(f"\r{printable(text)[: max(1, width - 1)]}\x1b[K")
         sys.stderr.flush()
         Progress._line = True
 
-    def say(self, text: str) -> None:
+    def show_now(self, text: str) -> None:
         """Show a line at once, on a terminal."""
         if self.enabled:
             self.show(text)
 
     @staticmethod
     def clear() -> None:
-        """Take the line away, if there is one."""
+        """Remove the line, if there is one."""
         if Progress._line:
             Progress._line = False
             sys.stderr.write("\r\x1b[K")
@@ -93,9 +93,9 @@ class Progress:
 
 
 class ReadProgress:
-    """How much of captures was read, as a line of `Progress`: bytes of all of them, rate, and time left.
+    """Progress of reading captures, as a line of `Progress`: share of all bytes, rate, and time left.
 
-    Those who read bytes report them (`capture.open_capture`), once in thousands of packets.
+    Readers report the bytes read (`capture.open_capture`) once per several thousand packets.
     """
 
     def __init__(self) -> None:
@@ -104,7 +104,7 @@ class ReadProgress:
         self._captures: list[str] = []
         self._total: int | None = None
         self.read = 0
-        """Bytes so far."""
+        """Bytes read so far."""
         self._started = time.monotonic()
         self._due = self._started + PROGRESS_AFTER_S
 
@@ -113,7 +113,7 @@ class ReadProgress:
         self._total = None
 
     def seen(self, count: int) -> None:
-        """So many more bytes were read."""
+        """Add a number of bytes read."""
         self.read += count
         now = time.monotonic()
         if now >= self._due:
@@ -121,12 +121,12 @@ class ReadProgress:
             self._progress.show(self.text(now - self._started))
 
     def text(self, seconds: float) -> str:
-        """What is shown after some time."""
+        """Text of the line after some seconds."""
         if self._total is None:
             self._total = total_size(self._captures)
         rate = self.read / max(seconds, 1e-9)
         if not 0 < self.read <= self._total:
-            # Standard input, which has no end yet, or captures that are being written.
+            # Standard input, or captures that still grow.
             return f"{sized(self.read)} read, {sized(rate)}/s"
         left = (self._total - self.read) / rate
         part = f"{100 * self.read // self._total} %"
@@ -137,7 +137,7 @@ class ReadProgress:
 
 
 def total_size(captures: Sequence[str]) -> int:
-    """Bytes of all captures that names, patterns and directories stand for; 0 where one of them has no size."""
+    """Total bytes of the captures in names, patterns and directories; 0 if the size of one is unknown."""
     total = 0
     for name in find_captures(captures):
         if not isinstance(name, str):
@@ -150,7 +150,7 @@ def total_size(captures: Sequence[str]) -> int:
 
 
 def sized(count: float) -> str:
-    """A number of bytes in the unit that suits it: ``2.9 GB``."""
+    """A number of bytes with a fitting unit: ``2.9 GB``."""
     for unit in ("B", "kB", "MB"):
         if count < 999.5:
             return f"{count:.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.1f} {unit}"
@@ -159,14 +159,14 @@ def sized(count: float) -> str:
 
 
 def lasting(seconds: float) -> str:
-    """A time that is left: ``0:07``, ``1:02:03``."""
+    """Format a remaining time: ``0:07``, ``1:02:03``."""
     whole = round(seconds)
     hours, rest = divmod(whole, 3600)
     return f"{hours:,}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 class CannotWriteError(MqttscopeError, click.ClickException):
-    """The output cannot be written: the command line has to change, so it counts as usage."""
+    """The output cannot be written; a usage error, because the command line has to change."""
 
     exit_code = EXIT_USAGE
 
@@ -174,16 +174,16 @@ class CannotWriteError(MqttscopeError, click.ClickException):
 class Output:
     """Standard output as a binary sink.
 
-    Lines are gathered unless a reader waits for each of them (a terminal, or input that is still being produced).
-    Ctrl-C waits until what is being written is written, so that the last line is complete; a second one does not wait.
-    When the reader has gone, the command ends with a BrokenPipeError, unless it ``continues``: then nothing is written
-    any more.
+    Lines are buffered unless a reader waits for each of them (a terminal, or input that is still being produced).
+    Ctrl-C waits for a write in progress, so that the last line is complete; a second Ctrl-C does not wait.
+    Without a reader, the command ends with a BrokenPipeError, unless it ``continues``: then further output is
+    dropped.
     """
 
     def __init__(self, *, immediate: bool = False, continues: bool = False) -> None:
         if sys.stdout is None:
             raise CannotWriteError("standard output is closed")
-        # Without Python's own buffer it is always known what was written.
+        # Unbuffered, so that it is always known how much was written.
         self.stream: Any = getattr(sys.stdout.buffer, "raw", sys.stdout.buffer)
         self.immediate = immediate
         self.continues = continues
@@ -192,14 +192,14 @@ class Output:
         self._held = 0
         self._writing = False
         self._interrupted = 0
-        """The signal that asked for the end while something was being written."""
+        """Signal that arrived during a write, or 0."""
         if threading.current_thread() is threading.main_thread():
             for number in ENDINGS:
                 if (number == signal.SIGINT and not limited(number)) or installed(number):
                     signal.signal(number, self._interrupt)
 
     def write(self, data: bytes) -> None:
-        """Write bytes; BrokenPipeError when the reader has gone and the command does not continue."""
+        """Write bytes; BrokenPipeError without a reader, unless the command continues."""
         if self._gone:
             return
         self._parts.append(data)
@@ -212,7 +212,7 @@ class Output:
         self.flush()
 
     def flush(self) -> None:
-        """Write what was gathered."""
+        """Write the buffer."""
         if not self._parts:
             return
         Progress.clear()
@@ -221,7 +221,7 @@ class Output:
             left = memoryview(b"".join(self._parts))
             self._parts, self._held = [], 0
             while left:
-                # A pipe that does not block and is full takes nothing: wait for its reader.
+                # A full non-blocking pipe accepts nothing: wait for its reader.
                 left = left[self.stream.write(left) or self._wait() :]
             self.stream.flush()
         except BrokenPipeError:
@@ -249,7 +249,7 @@ class Output:
 
 
 def awaited(captures: Sequence[str]) -> bool:
-    """Whether a reader waits for each line: output to a terminal, or input that may still be in the making."""
+    """Whether a reader waits for each line: output to a terminal, or input that may still grow."""
     if _is_terminal(sys.stdout):
         return True
     if "-" not in captures or sys.stdin is None:
@@ -264,12 +264,30 @@ def _is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def in_terminal() -> bool:
+    """Whether screens can be shown: they go to standard error, and keys come from standard input."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def require_screens(name: str) -> None:
+    """`CommandFailedError` if this command or option has no terminal, or no package to show screens."""
+    from mqttscope.cli.errors import CommandFailedError
+    from mqttscope.installation import extra_command
+
+    if not in_terminal():
+        raise CommandFailedError(
+            f"{name} needs a terminal for output and keys; use inspect or sniff for files and pipes"
+        )
+    if importlib.util.find_spec("textual") is None:
+        raise CommandFailedError(f"{name} needs textual, which is not installed: {extra_command('browse')}")
+
+
 def is_terminal() -> bool:
     return _is_terminal(sys.stdout)
 
 
 def wants_colour(colour: bool | None) -> bool:
-    """Whether standard output gets colour: the option, else NO_COLOR, FORCE_COLOR, else whether it is a terminal."""
+    """Whether to colour standard output: by the option, else NO_COLOR, FORCE_COLOR, else if it is a terminal."""
     if colour is not None:
         return colour
     if os.environ.get("NO_COLOR"):
@@ -287,7 +305,7 @@ def make_view(
     payload_limit: int = PAYLOAD_LIMIT,
     show_secrets: bool = False,
 ) -> View:
-    """The view for standard output."""
+    """Make the view for standard output."""
     width = 0
     if _is_terminal(sys.stdout) or os.environ.get("COLUMNS", "").isdigit():
         width = shutil.get_terminal_size().columns
@@ -304,51 +322,47 @@ def make_view(
 
 
 def warn(message: str) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     Progress.clear()
     click.echo(f"mqttscope: {printable(without_secrets(message))}", err=True)
 
 
 def warn_all(sentences: Iterable[str | None]) -> None:
-    """Lines on standard error, of those that there are."""
+    """Print non-empty sentences as lines on standard error."""
     for sentence in filter(None, sentences):
         warn(sentence)
 
 
-class Watch:
-    """Passes events on, notes what went wrong with the captures, and shows progress."""
+class CaptureWatch:
+    """Passes events on, reports errors of the captures, and shows progress."""
 
-    def __init__(self, *, progress: bool | Watch, shown: bool = False) -> None:
-        """``progress``: show how far the work is, in the same line as another.
+    def __init__(self, *, progress: bool | CaptureWatch, shown: bool = False) -> None:
+        """``progress``: show the progress of reading; with another `CaptureWatch`, share its line.
 
-        ``shown``: the report writes events to standard output as they come, and what went wrong with captures as well.
+        ``shown``: the report on standard output also shows errors of captures.
         """
-        self._told = shown and _is_terminal(sys.stdout)
+        self._shown_in_report = shown and _is_terminal(sys.stdout)
         self.errors = 0
         self.dropped = 0
         self.skipped: Counter[str] = Counter()
-        self.noted = 0
-        """Notices so far."""
-        self.known = 0
-        """Notices that come first and were told before, by processes that left the work to this one."""
-        other = progress._progress if isinstance(progress, Watch) else None
+        other = progress._progress if isinstance(progress, CaptureWatch) else None
         wanted = other is not None or progress is True
-        self.shows_progress = wanted and not self._told and _is_terminal(sys.stderr)
-        self._progress: ReadProgress | None = (other or ReadProgress()) if self.shows_progress else None
+        shows_progress = wanted and not self._shown_in_report and _is_terminal(sys.stderr)
+        self._progress: ReadProgress | None = (other or ReadProgress()) if shows_progress else None
 
-    def follow(self, reading: Reading) -> Reading:
-        """Show how much of captures was read; returns what reads them."""
+    def follow(self, reading: CaptureReading) -> CaptureReading:
+        """Show the progress of a reading; returns it."""
         if self._progress is not None:
-            self._progress.follow([str(one) for one in reading.captures])
+            self._progress.follow([str(capture) for capture in reading.captures])
             reading.seen = self._progress.seen
         return reading
 
     def read_nothing(self, flows: int) -> bool:
-        """Whether no frame of the captures could be read; ``flows``: how many there were of TCP."""
+        """Whether no frame of the captures could be read; ``flows``: number of TCP flows."""
         return bool(self.errors) and not flows and not self.skipped
 
     def events(self, source: Iterable[Event]) -> Iterator[Event]:
-        """Go through events; capture errors and drops are reported on standard error as well."""
+        """Pass events on; report capture errors and drops on standard error."""
         try:
             for event in source:
                 if type(event) is not PacketEvent:
@@ -358,76 +372,75 @@ class Watch:
             if self._progress is not None:
                 self._progress.clear()
 
-    def again(self) -> None:
-        """Begin from the beginning, by another process: what was told so far is not told twice."""
-        self.known = max(self.known, self.noted)
-        self.noted = self.errors = self.dropped = 0
-        self.skipped.clear()
-
     def note(self, event: Event) -> None:
-        """Report a capture error or drops; other events are nothing to report."""
+        """Report a capture error, a clock step or drops; ignore other events."""
         if not isinstance(event, CaptureRemark):
             return
-        self.noted += 1
-        told = self._told or self.noted <= self.known
         if isinstance(event, CaptureError):
             self.errors += 1
-            if not told:
+            if not self._shown_in_report:
                 warn(describe(event))
         elif isinstance(event, ClockStep):
-            if not told:
+            if not self._shown_in_report:
                 warn(f"{utf8(event.capture)}: {event.message}")
         else:
             self.dropped += event.dropped
-            if not told:
+            if not self._shown_in_report:
                 dropped = counted(event.dropped, "frame")
                 warn(f"{event.capture}: interface {event.interface} dropped {dropped} while capturing")
 
 
 def describe(error: CaptureError) -> str:
-    """A capture error as one line: file, place, what is wrong, what was saved."""
+    """A capture error as one line: file, error, offset, frames read before it."""
     return f"{utf8(error.capture)}: {describe_fault(error)}"
 
 
 def describe_fault(error: CaptureError) -> str:
-    """The same without the file."""
+    """A capture error as one line without the file."""
     where = f" at offset {error.offset:,}" if error.offset else ""
-    kept = (
+    frames = (
         f" ({error.frames:,} {'frame before it was' if error.frames == 1 else 'frames before it were'} read)"
         if error.frames
         else ""
     )
-    return f"{error.message}{where}{kept}"
+    return f"{error.message}{where}{frames}"
 
 
 STDIN = "-"
+FORMS = frozenset(("text", "tree", "ladder", "jsonl", "csv", "json", "markdown", "html", "pcapng"))
+"""Formats of reports, which ``lint`` takes before the name of a file."""
 CAPTURE = "capture"
 REPORT = "report"
 CAPTURE_NAMES = (".pcap", ".pcapng", ".cap", ".dmp")
-"""How files that hold a capture are called."""
+"""Suffixes of captures."""
 REPORT_NAMES = (
     ".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".log", ".md", ".html", ".htm", ".xml", ".sarif", ".yaml",
     ".yml",
 )  # fmt: skip
-"""How files that hold a report are called."""
+"""Suffixes of reports."""
 COMPRESSED_NAMES = (".gz", ".zst", ".lz4", ".xz", ".bz2")
 
 
 def refuse_name(target: str, option: str, what: str) -> None:
-    """A usage error where a file is named like the other thing: a `CAPTURE` as a `REPORT`, or the other way round."""
+    """Raise a usage error for a `CAPTURE` that is named like a `REPORT`, or vice versa."""
     if target == "-":
         instead = "" if what == CAPTURE else f"; without {option} the report goes to standard output"
-        raise click.UsageError(f"{option} needs the name of a file{instead}")
+        raise click.UsageError(f"{option} needs a file name{instead}")
+    form, equals, path = target.partition("=")
+    if equals and form in FORMS and not os.path.exists(target):
+        # As lint takes it, which writes several reports.
+        instead = f"use --format {form} {option} {path or 'FILE'}" if path != "-" else f"use --format {form} alone"
+        raise click.UsageError(f"{option} {target}: {instead}; a file of that name is ./{target}")
     stem, suffix = os.path.splitext(target.lower())
     if what == CAPTURE:
         if suffix in REPORT_NAMES:
-            # Where --output takes the capture, there is no file for the report.
+            # If --output is the capture, there is no file for the report.
             instead = "" if option == "--output" else ", or use --output for the report"
             raise click.UsageError(
                 f"{option} writes a capture, and {target} is named like a report; call it .pcapng{instead}"
             )
         if suffix == ".pcap":
-            # Readers that go by the name do not read pcapng.
+            # Readers that go by the name would not read pcapng.
             raise click.UsageError(f"{option} writes pcapng, and {target} is named like pcap; call it .pcapng")
         if suffix in COMPRESSED_NAMES:
             raise click.UsageError(f"{option}: {target} would not be compressed; call it .pcapng")
@@ -441,34 +454,34 @@ def refuse_name(target: str, option: str, what: str) -> None:
 
 HTML = "html"
 PAGE_NAMES = (".html", ".htm")
-"""How files that hold a page are called."""
+"""Suffixes of pages."""
 
-NO_PAGE_NAMES = (*(one for one in REPORT_NAMES if one not in PAGE_NAMES), ".sh", ".py")
-"""How files that hold something else are called."""
+NO_PAGE_NAMES = (*(suffix for suffix in REPORT_NAMES if suffix not in PAGE_NAMES), ".sh", ".py")
+"""Suffixes of files that are not pages."""
 
 
 def is_page(output: str | None) -> bool:
-    """Whether the name of an output is that of a page, so that it is one unless the user says otherwise."""
+    """Whether an output is named like a page, which makes HTML the default format."""
     return output is not None and output.lower().endswith(PAGE_NAMES)
 
 
 def refuse_form(form: str, output: str | None) -> None:
-    """A usage error where ``--format`` and the name of the output say different things: a page, and what is none."""
+    """Raise a usage error if ``--format`` and the name of the output disagree about a page."""
     suffix = os.path.splitext((output or "").lower())[1]
     if output is None or (form == HTML) is is_page(output) or (form == HTML and suffix not in NO_PAGE_NAMES):
         return
     instead = "call it .html" if form == HTML else f"use --format {HTML}, or another name"
-    raise click.UsageError(f"--format {form} does not go with --output {output}: {instead}")
+    raise click.UsageError(f"--format {form} contradicts --output {output}: {instead}")
 
 
 def refuse_terminal(form: str, output: str | None) -> None:
-    """A usage error where a page would be written to a terminal."""
+    """Raise a usage error for a page on a terminal."""
     if form == HTML and output is None and is_terminal():
         raise click.UsageError("--format html is a page for a browser; write it to a file: --output FILE.html")
 
 
 def refuse_report(form: str, output: str | None, captures: Sequence[str]) -> None:
-    """Usage errors where a report of captures cannot go where ``--output`` sends it."""
+    """Raise usage errors for an impossible ``--output`` of a report on captures."""
     refuse_form(form, output)
     refuse_terminal(form, output)
     if output is not None:
@@ -482,43 +495,42 @@ def refuse_inputs(
     others: Mapping[str, str | Path | None] | None = None,
     option: str = "--output",
 ) -> None:
-    """A usage error when ``--output`` names a file that is read, under whatever name; nothing is opened for that.
+    """Raise a usage error if ``--output`` is an input file, under any name; opens nothing.
 
-    ``others`` are further files by what they are (``the baseline``).
+    ``others``: further input files by role (``the baseline``).
     """
     for what, path in (others or {}).items():
         if path is not None and same_file(target, path):
             raise click.UsageError(f"{option}: {target} is {what}")
     if os.path.isfile(target) and (is_source(target, captures) or (STDIN in captures and _is_stdin(target))):
-        raise click.UsageError(f"{option}: {target} is a capture that is read")
+        raise click.UsageError(f"{option}: {target} is an input capture")
 
 
-def same_file(one: str | Path, other: str | Path) -> bool:
-    """Whether two paths lead to one file, also through links, or will do so once it exists."""
+def same_file(first: str | Path, other: str | Path) -> bool:
+    """Whether two paths lead to one file, also through links, or will once the file exists."""
     try:
-        return os.path.samefile(one, other)
+        return os.path.samefile(first, other)
     except OSError:
-        return os.path.realpath(one) == os.path.realpath(other)
+        return os.path.realpath(first) == os.path.realpath(other)
 
 
 def _is_stdin(target: str) -> bool:
-    """Whether standard input comes from this file."""
+    """Whether standard input is this file."""
     try:
-        given = os.fstat(sys.stdin.fileno())
+        stdin_status = os.fstat(sys.stdin.fileno())
     except (AttributeError, OSError, ValueError):
         return False
-    return stat.S_ISREG(given.st_mode) and os.path.samestat(given, os.stat(target))
+    return stat.S_ISREG(stdin_status.st_mode) and os.path.samestat(stdin_status, os.stat(target))
 
 
 class FileSink:
     """A file as a binary sink, opened at once so that a wrong path is reported before the work.
 
-    What was in it stays until something is written; a new one goes again when the command fails before that.
+    Old contents stay until the first write; a new file is removed if the command fails before that.
+    A new file that matches a pattern of ``captures`` is refused and removed.
 
-    A new file that a pattern of ``captures`` finds as soon as it exists is refused, and removed again.
-
-    ``private``: a new file is for its owner alone. Reports that hide all secrets are not: another user than the one in
-    a container reads them, and other programs of continuous integration write theirs with the umask too.
+    ``private``: only the owner can read a new file. Reports that hide all secrets are not private: in continuous
+    integration, a user other than the one in a container reads them, and other programs use the umask too.
     """
 
     def __init__(self, path: str, captures: Sequence[str] = (), *, private: bool = True) -> None:
@@ -532,13 +544,13 @@ class FileSink:
             raise self._failed(error) from None
         if self._fresh and is_source(path, captures):
             self._take_back()
-            raise click.UsageError(f"--output: {path} is among the captures that are read")
+            raise click.UsageError(f"--output: {path} is one of the input captures")
         context = click.get_current_context(silent=True)
         if context is not None:
             context.call_on_close(self.close)
 
     def write(self, data: bytes, /) -> object:
-        """Write bytes; a pipe without a reader takes them all."""
+        """Write bytes; drop them for a pipe without a reader."""
         try:
             self._begin()
             return self.file.write(data)
@@ -548,7 +560,7 @@ class FileSink:
             raise self._failed(error) from None
 
     def flush(self) -> None:
-        """Hand what was written to the system."""
+        """Flush the file."""
         try:
             self._begin()
             self.file.flush()
@@ -558,13 +570,13 @@ class FileSink:
             raise self._failed(error) from None
 
     def leave(self) -> None:
-        """Leave everything as it was, where nothing has been written, and say so."""
+        """Restore the original state if nothing was written, with a warning."""
         if not self._begun and not self.file.closed:
             self._take_back()
             warn(f"{self.path} is not written: nothing could be read")
 
     def close(self) -> None:
-        """Write what is left.  A command that fails before it writes leaves everything as it was."""
+        """Flush and close the file; restore the original state if the command failed before its first write."""
         if self.file.closed:
             return
         fault = sys.exc_info()[1]
@@ -580,19 +592,19 @@ class FileSink:
             raise self._failed(error) from None
 
     def _begin(self) -> None:
-        """What was in the file before goes only when something takes its place."""
+        """Truncate the file before the first write."""
         if not self._begun:
             self._begun = True
             if stat.S_ISREG(os.fstat(self.file.fileno()).st_mode):
                 os.ftruncate(self.file.fileno(), 0)
 
     def _take_back(self) -> None:
-        """Remove a file that this made, if it is still the same."""
-        made = os.fstat(self.file.fileno())
+        """Remove a new file, unless another one has replaced it."""
+        status = os.fstat(self.file.fileno())
         self.file.close()
         target = os.path.realpath(self.path)
         with suppress(OSError):
-            if self._fresh and os.path.samestat(made, os.stat(target)):
+            if self._fresh and os.path.samestat(status, os.stat(target)):
                 os.unlink(target)
 
     def _failed(self, error: Exception) -> CannotWriteError:

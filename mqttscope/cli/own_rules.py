@@ -1,7 +1,7 @@
-"""The user's own rules: Python files that the configuration names, and packages that are installed.
+"""The user's own rules: Python files in the configuration, and installed packages.
 
-A package has an entry point in the group ``mqttscope.rules``: a module, or a function that imports what holds the
-rules.  Files and packages run as parts of this program, so that nothing is loaded where no configuration is wanted.
+A package has an entry point in the group ``mqttscope.rules``: a module, or a function that imports the rules.  Files
+and packages run as parts of this program, so nothing is loaded with ``--no-config``.
 """
 
 from __future__ import annotations
@@ -31,48 +31,48 @@ if TYPE_CHECKING:
 
 GROUP = "mqttscope.rules"
 MODULE = "mqttscope_own_rules_"
-"""What the names of modules begin with that are made of files."""
+"""Prefix of module names for files of rules."""
 
 
 def use_own_rules(files: Iterable[Path], *, packages: bool) -> list[type[Rule]]:
-    """Let the rules of these files be selected, and of ``packages`` that are installed, and no others' any more."""
-    found: list[tuple[type[Rule], str]] = []
+    """Replace the set of own rules by the rules of files and, with ``packages``, of installed packages."""
+    own: list[tuple[type[Rule], str]] = []
     names: dict[str, Path] = {}
     for path in files:
         other = names.setdefault(_module_name(path), path)
         if other != path:
-            raise click.UsageError(f"{path} and {other} have one name: rename one of these files of rules")
-        found += ((rule, str(path)) for rule in load_file(path))
+            raise click.UsageError(f"{path} and {other} have the same name: rename one of these rule files")
+        own += ((rule, str(path)) for rule in load_file(path))
     if packages:
-        found += load_packages()
+        own += load_packages()
     with ErrorTranslation(click.UsageError, RuleClashError):
-        use_rules(found)
-    return [rule for rule, _ in found]
+        use_rules(own)
+    return [rule for rule, _ in own]
 
 
 def load_file(path: Path) -> list[type[Rule]]:
-    """The rules of a file; a usage error for what is wrong with it."""
+    """Load the rules of a file; a usage error for an invalid file."""
     name = _module_name(path)
     spec = spec_from_file_location(name, path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise click.UsageError(f"{path}: not a file of Python" if path.exists() else f"{path}: no such file of rules")
+        raise click.UsageError(f"{path}: not a Python file" if path.exists() else f"{path}: no such rule file")
     module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look up their module
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit too: a file of rules does not end the program
-        raise click.UsageError(_told(str(path), error, spec.origin)) from None
+    except BaseException as error:  # including SystemExit: a rule file must not end the program
+        raise click.UsageError(_error_text(str(path), error, spec.origin)) from None
     finally:
         sys.dont_write_bytecode = before
     return _checked(str(path), _rules_of(module))
 
 
 def load_packages() -> Iterator[tuple[type[Rule], str]]:
-    """The rules of packages that are installed, each with the name of its entry point."""
-    for point in sorted(entry_points(), key=lambda one: (one.name, one.value)):
+    """Rules of installed packages, each with the name of its entry point."""
+    for point in sorted(entry_points(), key=lambda entry: (entry.name, entry.value)):
         where = f"entry point {point.name} = {point.value}"
         try:
             loaded = point.load()
@@ -80,15 +80,15 @@ def load_packages() -> Iterator[tuple[type[Rule], str]]:
                 loaded()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit too: a file of rules does not end the program
-            raise click.UsageError(_told(where, error)) from None
+        except BaseException as error:  # including SystemExit: a rule file must not end the program
+            raise click.UsageError(_error_text(where, error)) from None
         package = point.module.partition(".")[0]
-        for rule in _checked(where, [one for one in _defined(Rule) if one.__module__.partition(".")[0] == package]):
+        for rule in _checked(where, [rule for rule in _defined(Rule) if rule.__module__.partition(".")[0] == package]):
             yield rule, where
 
 
 def entry_points() -> Iterable[EntryPoint]:
-    """The entry points of packages that are installed."""
+    """Entry points of installed packages."""
     if not _may_be_installed():
         return ()
     from importlib import metadata
@@ -97,7 +97,7 @@ def entry_points() -> Iterable[EntryPoint]:
 
 
 def _may_be_installed() -> bool:
-    """Whether a package may bring rules: a quick look, since to import `importlib.metadata` takes ten times as long."""
+    """Whether a package may have rules: a check ten times faster than importing `importlib.metadata`."""
     if any(hasattr(finder, "find_distributions") for finder in sys.meta_path if finder is not PathFinder):
         return True
     for folder in dict.fromkeys(sys.path):
@@ -118,12 +118,12 @@ def _may_be_installed() -> bool:
 
 
 def refuse_on_spark(rules: Iterable[Rule]) -> None:
-    """A usage error where rules are not on the machines of a cluster."""
+    """Raise a usage error for own rules, which the machines of a cluster do not have."""
     own = [rule.code for rule in rules if not type(rule).is_ours()]
     if own:
         raise click.UsageError(
-            f"Spark runs the rules of mqttscope alone, and its workers do not have {', '.join(own)}: let this process"
-            " judge (--engine local), or --ignore them"
+            f"Spark only runs rules of mqttscope, and its workers do not have {', '.join(own)}: use --engine local, or"
+            " --ignore them"
         )
 
 
@@ -133,27 +133,30 @@ def _module_name(path: Path) -> str:
 
 def _rules_of(module: ModuleType) -> list[type[Rule]]:
     return [
-        one
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, Rule) and one.__module__ == module.__name__ and _is_whole(one)
+        member
+        for member in vars(module).values()
+        if isinstance(member, type)
+        and issubclass(member, Rule)
+        and member.__module__ == module.__name__
+        and _is_whole(member)
     ]
 
 
 def _is_whole(rule: type[Rule]) -> bool:
-    """Whether it is a rule, and not a base of rules."""
+    """Whether a class is a rule, not a base class of rules."""
     return "code" in vars(rule)
 
 
 def _defined(base: type[Rule]) -> Iterator[type[Rule]]:
-    for one in base.__subclasses__():
-        if _is_whole(one) and getattr(sys.modules.get(one.__module__), one.__name__, None) is one:
-            yield one
-        yield from _defined(one)
+    for rule in base.__subclasses__():
+        if _is_whole(rule) and getattr(sys.modules.get(rule.__module__), rule.__name__, None) is rule:
+            yield rule
+        yield from _defined(rule)
 
 
 def _checked(where: str, rules: list[type[Rule]]) -> list[type[Rule]]:
     if not rules:
-        raise click.UsageError(f"{where}: there is no rule in it: a class of mqttscope.lint.rule.Rule with a code")
+        raise click.UsageError(f"{where} contains no rule: a subclass of mqttscope.lint.rule.Rule with a code")
     for rule in rules:
         faults = faults_of_form(rule)
         if faults:
@@ -161,14 +164,14 @@ def _checked(where: str, rules: list[type[Rule]]) -> list[type[Rule]]:
     return rules
 
 
-def _told(where: str, error: BaseException, file: str | None = None) -> str:
-    """What went wrong when a ``file`` was loaded, and in which line of it."""
+def _error_text(where: str, error: BaseException, file: str | None = None) -> str:
+    """Error while loading a ``file``, with its line."""
     if isinstance(error, SyntaxError):
         place = "" if error.filename in (None, file) else f" of {error.filename}"
         line = f"line {error.lineno}{place}: " if error.lineno else place and f"{place.strip()}: "
         return f"{where}: {line}{error.msg}"
-    frames: list[Any] = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
+    frames: list[Any] = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     line = f"line {frames[-1].lineno}: " if frames else ""
     if isinstance(error, SystemExit):
-        return f"{where}: {line}it ends the program while it is loaded (SystemExit: {error})"
+        return f"{where}: {line}loading it ends the program (SystemExit: {error})"
     return f"{where}: {line}{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""Parses bytes as people paste them: hexadecimal digits, hexdumps with offsets, literals of Python and C, arrays."""
+"""Parses pasted bytes: hexadecimal digits, hexdumps with offsets, literals of Python and C, arrays."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import TextIO
 
 MAX_LINE_BYTES = 1 << 30
-"""Longer lines are passed over: the largest packet takes 768 MiB when its bytes are written with blanks between."""
+"""Maximum length of a line: the largest packet takes 768 MiB as digits with blanks."""
 MAX_GATHERED = 1 << 26
-"""Characters of a literal or an array that goes over several lines; its end is not waited for after more."""
+"""Maximum characters of a literal or an array on several lines."""
 MAX_DUMP_BYTES = (1 << 28) + (1 << 16)
-"""Bytes of one hexdump: the largest packet, and what may lie around it."""
+"""Maximum bytes of one hexdump: the largest packet and its frame headers."""
 LINK_TYPES = (1, 113, 276, 101, 0)
-"""Links that a dump of a complete frame may be of: Ethernet, Linux cooked (both versions), raw IP, loopback."""
+"""Link types of dumped frames: Ethernet, Linux cooked (both versions), raw IP, loopback."""
 
 _NOISE = re.compile(r"0x|\\x|[\s:,;|_-]", re.IGNORECASE)
 _NOT_HEX = re.compile(r"[^0-9a-f]", re.IGNORECASE)
@@ -31,21 +31,21 @@ _HALF_ROW = 8
 
 
 @dataclass(slots=True)
-class Found:
+class PastedSequence:
     """One sequence of bytes."""
 
     line: int
-    """Number of its first line, from 1."""
+    """Number of the first line, from 1."""
     raw: bytes = b""
     problem: str | None = None
-    """What is wrong with it, where it cannot be read."""
+    """Reason why it cannot be read."""
     note: str | None = None
-    """What was made of it, where that is not what is written."""
+    """Remark if the bytes are not exactly those in the text."""
 
 
 @dataclass(slots=True)
 class _Dump:
-    """A hexdump in the making."""
+    """A hexdump that may continue on the next line."""
 
     line: int
     raw: bytearray = field(default_factory=bytearray)
@@ -53,7 +53,7 @@ class _Dump:
 
 
 def lines_of(stream: TextIO | None) -> Iterator[tuple[int, str | None]]:
-    """Lines of an input with their numbers, from 1; ``None`` for one that was too long to keep."""
+    """Lines of an input with their numbers, from 1; ``None`` for a line that is too long."""
     if stream is None:
         return
     number = 0
@@ -68,19 +68,19 @@ def lines_of(stream: TextIO | None) -> Iterator[tuple[int, str | None]]:
 
 
 @dataclass(slots=True)
-class _Gathered:
-    """An array or a literal in the making."""
+class _PartialSequence:
+    """An array or a literal that may continue on the next line."""
 
     line: int
     parts: list[str] = field(default_factory=list)
     depth: int = 0
-    """Braces that are open."""
+    """Number of open braces."""
     size: int = 0
     is_cut: bool = False
-    """Its end was not waited for."""
+    """Whether it was cut off at the maximum size."""
 
     def take(self, text: str) -> bool:
-        """Add a line; returns whether more belongs to it."""
+        """Add a line; returns whether it continues on the next line."""
         self.parts.append(text)
         self.size += len(text)
         self.depth += text.count("{") - text.count("}")
@@ -90,24 +90,24 @@ class _Gathered:
         self.is_cut = goes_on and self.size > MAX_GATHERED
         return goes_on and not self.is_cut
 
-    def read(self) -> Found:
-        """What was gathered."""
+    def read(self) -> PastedSequence:
+        """Parse the collected lines."""
         if self.is_cut:
-            return Found(self.line, problem=f"no end after {MAX_GATHERED:,} characters")
+            return PastedSequence(self.line, problem=f"no end after {MAX_GATHERED:,} characters")
         return _read(self.line, "".join(self.parts))
 
 
-def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[Found]:
-    """The sequences of lines with their numbers; ``None`` is a line that was too long to keep.
+def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[PastedSequence]:
+    """Sequences in numbered lines; ``None`` is a line that was too long.
 
-    Each line is one sequence, blank ones none; the rows of a hexdump, and the lines of a literal or an array that ends
-    on a later one, belong together.
+    Each non-blank line is one sequence, except the rows of a hexdump, and the lines of a literal or an array, which
+    form one sequence together.
     """
     dump: _Dump | None = None
-    gathered: _Gathered | None = None
+    gathered: _PartialSequence | None = None
     for number, text in lines:
         if text is None:
-            yield Found(number, problem=f"longer than {MAX_LINE_BYTES} bytes")
+            yield PastedSequence(number, problem=f"longer than {MAX_LINE_BYTES} bytes")
             continue
         if gathered is not None:
             if not gathered.take(text):
@@ -127,7 +127,7 @@ def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[Found]:
         if offset == 0 and row is not None:
             dump = _Dump(number)
             _add(dump, 0, row[2])
-        elif (begun := _Gathered(number)).take(text) and (begun.depth > 0 or _LITERAL.match(text)):
+        elif (begun := _PartialSequence(number)).take(text) and (begun.depth > 0 or _LITERAL.match(text)):
             gathered = begun
         elif text and not text.isspace():
             yield _read(number, text)
@@ -137,17 +137,17 @@ def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[Found]:
         yield gathered.read()
 
 
-def to_bytes(given: str | None) -> tuple[bytes, str | None]:
-    """Bytes of a text, or what is wrong with it; ``None`` is a line that was too long to keep."""
-    if given is None:
+def to_bytes(text: str | None) -> tuple[bytes, str | None]:
+    """Bytes of a text, or its error; ``None`` is a line that was too long."""
+    if text is None:
         return b"", f"longer than {MAX_LINE_BYTES} bytes"
-    if _LITERAL.match(given):
-        return _literal(given)
-    if "{" in given or "[" in given:
-        found = _array(given)
-        if found is not None:
-            return found
-    digits = _NOISE.sub("", given)
+    if _LITERAL.match(text):
+        return _literal(text)
+    if "{" in text or "[" in text:
+        array = _array(text)
+        if array is not None:
+            return array
+    digits = _NOISE.sub("", text)
     wrong = _NOT_HEX.search(digits)
     if wrong is not None:
         return b"", f"{wrong[0]!r} is not a hexadecimal digit"
@@ -156,9 +156,9 @@ def to_bytes(given: str | None) -> tuple[bytes, str | None]:
     return bytes.fromhex(digits), None
 
 
-def _read(line: int, text: str) -> Found:
+def _read(line: int, text: str) -> PastedSequence:
     raw, problem = to_bytes(text)
-    return Found(line, raw, problem)
+    return PastedSequence(line, raw, problem)
 
 
 def _add(dump: _Dump, offset: int, rest: str) -> None:
@@ -167,19 +167,19 @@ def _add(dump: _Dump, offset: int, rest: str) -> None:
     if offset != len(dump.raw):
         dump.problem = f"the row at offset 0x{offset:x} does not follow the {len(dump.raw)} bytes before it"
         return
-    found = _row_bytes(rest)
-    if found is None:
-        dump.problem = "the hexdump hides bytes (**); --show-secrets shows them where it was made"
-    elif not found:
+    row = _row_bytes(rest)
+    if row is None:
+        dump.problem = "the hexdump hides bytes (**); make it again with --show-secrets"
+    elif not row:
         dump.problem = f"the row at offset 0x{offset:x} has no bytes"
-    elif len(dump.raw) + len(found) > MAX_DUMP_BYTES:
+    elif len(dump.raw) + len(row) > MAX_DUMP_BYTES:
         dump.problem = f"the hexdump has more than {MAX_DUMP_BYTES} bytes"
     else:
-        dump.raw += found
+        dump.raw += row
 
 
 def _row_bytes(rest: str) -> bytes | None:
-    """Bytes of a row, without the column of text after them; ``None`` where some are hidden."""
+    """Bytes of a row, without the text column; ``None`` if some are hidden."""
     first = rest.find("|")
     framed = first >= 0 and rest.rstrip().endswith("|")
     if framed:
@@ -187,63 +187,65 @@ def _row_bytes(rest: str) -> bytes | None:
     digits: list[str] = []
     at = count = 0
     while at < len(rest):
-        found = _BYTES.match(rest, at)
-        if found is None:
+        match = _BYTES.match(rest, at)
+        if match is None:
             break
-        if found[0] == "**":
+        if match[0] == "**":
             return None
-        digits.append(found[0])
-        count += len(found[0]) // 2
-        gap = _GAP.match(rest, found.end())
-        at = found.end() if gap is None else gap.end()
-        # Two blanks begin the text, but for those that some put in the middle of the row.
-        if at - found.end() > 1 and not framed and count != _HALF_ROW:
+        digits.append(match[0])
+        count += len(match[0]) // 2
+        gap = _GAP.match(rest, match.end())
+        at = match.end() if gap is None else gap.end()
+        # Two blanks start the text column, except in the middle of a row.
+        if at - match.end() > 1 and not framed and count != _HALF_ROW:
             break
     return bytes.fromhex("".join(digits))
 
 
-def _done(dump: _Dump) -> Found:
-    """The content of a dump; that of a complete frame is the payload of its TCP segment."""
+def _done(dump: _Dump) -> PastedSequence:
+    """Bytes of a dump; for a dump of a complete frame, the payload of its TCP segment."""
     if dump.problem is not None:
-        return Found(dump.line, problem=dump.problem)
+        return PastedSequence(dump.line, problem=dump.problem)
     raw = bytes(dump.raw)
     carried = _carried(raw)
     if carried is None:
-        return Found(dump.line, raw)
-    return Found(dump.line, carried, note=f"a complete frame: the {len(carried)} bytes that its TCP segment carries")
+        return PastedSequence(dump.line, raw)
+    return PastedSequence(
+        dump.line, carried, note=f"a complete frame: decoded the {len(carried)} bytes of its TCP segment"
+    )
 
 
 def _carried(raw: bytes) -> bytes | None:
-    """Payload of the TCP segment in a frame; ``None`` where the bytes are no such frame."""
+    """Payload of the TCP segment in a frame; ``None`` if the bytes are not such a frame."""
     from mqttscope.net.frame import Frame
     from mqttscope.net.headers import segment
     from mqttscope.net.segment import Segment
 
     for link_type in LINK_TYPES:
-        found = segment(Frame(1, 0, link_type, raw, len(raw), "-"))
-        if isinstance(found, Segment) and found.payload:
-            return found.payload
+        carried = segment(Frame(1, 0, link_type, raw, len(raw), "-"))
+        if isinstance(carried, Segment) and carried.payload:
+            return carried.payload
     return None
 
 
-def _literal(given: str) -> tuple[bytes, str | None]:
-    r"""Bytes of string literals of Python or C: ``b'\x10\x0eMQTT'``, also several after one another."""
+def _literal(text: str) -> tuple[bytes, str | None]:
+    r"""Bytes of one or more string literals of Python or C: ``b'\x10\x0eMQTT'``."""
     parts: list[bytes] = []
-    for found in _STRING.finditer(given):
+    for literal in _STRING.finditer(text):
         try:
-            parts.append(ast.literal_eval(f"b{found[1]}"))
+            parts.append(ast.literal_eval(f"b{literal[1]}"))
         except (SyntaxError, ValueError, MemoryError) as error:
-            told = getattr(error, "msg", None) or str(error)
-            return b"", f"this is not a literal of bytes: {told}"
-    rest = _STRING.sub("", given)
+            reason = getattr(error, "msg", None) or str(error)
+            return b"", f"this is not a bytes literal: {reason}"
+    rest = _STRING.sub("", text)
     if not parts or "'" in rest or '"' in rest:
-        return b"", "this literal of bytes has no end"
+        return b"", "this bytes literal has no end"
     return b"".join(parts), None
 
 
-def _array(given: str) -> tuple[bytes, str | None] | None:
-    """Bytes of an array: ``{0x10, 0x0e}``, ``[16, 14]``; ``None`` where there is none."""
-    text = _COMMENT.sub(" ", given)
+def _array(source: str) -> tuple[bytes, str | None] | None:
+    """Bytes of an array: ``{0x10, 0x0e}``, ``[16, 14]``; ``None`` without an array."""
+    text = _COMMENT.sub(" ", source)
     opening, closing = ("{", "}") if "{" in text else ("[", "]")
     start, end = text.find(opening), text.rfind(closing)
     if start < 0 or end < start:

@@ -1,4 +1,4 @@
-"""What to do about missing privileges to capture: one screen with the commands for this system."""
+"""Help for missing capture privileges: one screen with the commands for this system."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ CONTAINER_FILES = (Path("/.dockerenv"), Path("/run/.containerenv"))
 
 @dataclass(slots=True)
 class System:
-    """What of a system decides which commands give the right to capture."""
+    """Properties of a system that determine the commands for capture privileges."""
 
     platform: str
-    """As `sys.platform` has it."""
+    """Value of `sys.platform`."""
     user: str = "$USER"
     debian: bool = False
-    """Whether it is Debian, or made of it."""
+    """Whether it is Debian or a derivative."""
     group_exists: bool = False
-    """Whether there is a group `GROUP`."""
+    """Whether the group `GROUP` exists."""
     is_member: bool = False
-    """Whether the user is in it, for sessions to come."""
+    """Whether the user is a member, which takes effect in new sessions."""
     container: bool = False
     become: str = "sudo"
-    """What runs a command as root."""
+    """Command that runs another as root."""
 
 
 def this_system() -> System:
-    """What holds here."""
-    made = System(sys.platform)
+    """Detect the properties of this system."""
+    system = System(sys.platform)
     with suppress(OSError, KeyError, ImportError):  # a user without a name, as in containers
-        made.user = shlex.quote(getpass.getuser())
+        system.user = shlex.quote(getpass.getuser())
     with suppress(OSError):
-        made.debian = any(
+        system.debian = any(
             line.partition("=")[0] in ("ID", "ID_LIKE") and "debian" in line
             for line in OS_RELEASE.read_text("utf-8", "replace").splitlines()
         )
@@ -52,21 +52,21 @@ def this_system() -> System:
         import grp
 
         members = grp.getgrnam(GROUP).gr_mem
-        made.group_exists, made.is_member = True, made.user in members
-    made.container = any(one.exists() for one in CONTAINER_FILES)
+        system.group_exists, system.is_member = True, system.user in members
+    system.container = any(path.exists() for path in CONTAINER_FILES)
     if shutil.which("sudo") is None and shutil.which("doas") is not None:
-        made.become = "doas"
-    return made
+        system.become = "doas"
+    return system
 
 
 def screen(error: NotPermittedError, system: System | None = None) -> str:
-    """The cause, and three ways to the right to capture, with their commands."""
+    """The cause, and three ways to get capture privileges, with commands."""
     system = this_system() if system is None else system
     _, group, commands = next(
-        (one for one in _SYSTEMS if system.platform.startswith(one[0])), ("", _bsd_group, _bsd_device)
+        (row for row in _SYSTEMS if system.platform.startswith(row[0])), ("", _bsd_group, _bsd_device)
     )
     ways = [group(system, error.dumpcap), commands(system, error.dumpcap), _proxy()]
-    lines = [f"{error.cause}. There are three ways:"]
+    lines = [f"{error.cause}. There are three solutions:"]
     for number, (title, steps) in enumerate(ways, 1):
         lines += ["", f"  {number}. {title}", *(f"       {step}" for step in steps)]
     if system.container:
@@ -81,20 +81,20 @@ def _linux_group(system: System, dumpcap: str) -> Way:
     title = f"The group {GROUP}, whose members may capture:"
     again = f"newgrp {GROUP}    # or log in again"
     if system.is_member:
-        return f"The group {GROUP}: you are in it, but this session began before:", [again]
+        return f"The group {GROUP}: you are a member, but this session is older:", [again]
     join = f"{system.become} usermod -aG {GROUP} {system.user}"
     if system.debian:
         return title, [f"{system.become} dpkg-reconfigure wireshark-common    # answer yes", join, again]
     if system.group_exists:
         return title, [join, again]
     path = shlex.quote(dumpcap)
-    made = [f"groupadd -r {GROUP}", f"chgrp {GROUP} {path}", f"chmod 750 {path}", f"setcap {CAPABILITIES} {path}"]
-    return title, [*(f"{system.become} {one}" for one in made), join, again]
+    setup = [f"groupadd -r {GROUP}", f"chgrp {GROUP} {path}", f"chmod 750 {path}", f"setcap {CAPABILITIES} {path}"]
+    return title, [*(f"{system.become} {command}" for command in setup), join, again]
 
 
 def _linux_capabilities(system: System, dumpcap: str) -> Way:
     return (
-        "Capabilities of the program, for everybody who can run it:",
+        "Capabilities of the program, for all users who can run it:",
         [f"{system.become} setcap {CAPABILITIES} {shlex.quote(dumpcap)}"],
     )
 
@@ -111,21 +111,21 @@ def _mac_group(system: System, dumpcap: str) -> Way:
 
 def _bsd_group(system: System, dumpcap: str) -> Way:
     return (
-        "A group that may read the devices, until the system starts again:",
+        "A group that may read the devices, until the next restart:",
         [f"{system.become} chgrp $(id -gn) /dev/bpf*", f"{system.become} chmod g+r /dev/bpf*"],
     )
 
 
 def _bsd_device(system: System, dumpcap: str) -> Way:
     return (
-        "The devices as your own, until the system starts again (capabilities, as on Linux, there are none):",
+        "Ownership of the devices, until the next restart (this system has no capabilities as on Linux):",
         [f"{system.become} chown {system.user} /dev/bpf*"],
     )
 
 
 def _proxy() -> Way:
     return (
-        "No privileges at all: clients connect to a proxy, which records what passes:",
+        "No privileges at all: clients connect to a proxy, which records their traffic:",
         ["mqttscope proxy --listen 127.0.0.1:1884 --upstream mqtt://BROKER:1883 --write out.pcapng"],
     )
 
@@ -134,4 +134,4 @@ _SYSTEMS: tuple[tuple[str, Callable[[System, str], Way], Callable[[System, str],
     ("linux", _linux_group, _linux_capabilities),
     ("darwin", _mac_group, _bsd_device),
 )
-"""How a platform is called, and its first two ways; others are systems like BSD."""
+"""Prefix of a platform, and its first two solutions; other platforms are treated like BSD."""

@@ -1,4 +1,4 @@
-"""Captures as the commands read them: `api.reading` with the options, environment and exit codes of commands."""
+"""Reading of captures by commands: `api.reading` with their options, environment and exit codes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ KEYLOG_VARIABLE = "SSLKEYLOGFILE"
 
 
 class CannotReadError(ReadingError, click.ClickException):
-    """The keys cannot be used, or tshark is to dissect the frames and cannot be had; nothing is read."""
+    """The captures cannot be read, because keys are unusable or tshark is not available."""
 
     exit_code = EXIT_UNREADABLE
 
 
-class Reading(reading.Reading):
+class CommandReading(reading.CaptureReading):
     """The captures of one run of a command."""
 
-    joining = ", --deduplicate reads those of several taps as one"
+    joining = ", --deduplicate merges several taps"
     error = CannotReadError
 
     def __init__(
@@ -47,7 +47,7 @@ class Reading(reading.Reading):
         )
         variable = os.environ.get(KEYLOG_VARIABLE, "")
         if self.keys is None and os.path.isfile(variable):
-            # Set for other programs as well, so that what is wrong with it is no reason to stop.
+            # The variable is shared with other programs, so errors in its file are not fatal.
             try:
                 self.keys = self._read_keys(variable)
                 self._keylog = variable

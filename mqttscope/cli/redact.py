@@ -1,4 +1,4 @@
-"""``mqttscope redact``: write a capture without what is private in it."""
+"""``mqttscope redact``: write a copy of captures that can be shared safely."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ Examples:
   mqttscope redact site.pcapng -o shared.pcapng --keep topics --check-file secrets.txt
   mqttscope redact shared.pcapng --check "$TOKEN"
 
-Exit code 1 when a text of --check is found; then no capture is written.
+Exit code 1 when a text of --check is found; no capture is written in that case.
 """,
 )
-def command(given: RedactOptions) -> int:
-    """Write a capture that may leave the house: without passwords, names, topics, payloads and addresses.
+def command(args: RedactOptions) -> int:
+    """Write a copy of captures that can be shared: passwords, names, topics, payloads and addresses are replaced.
 
-    Each value becomes another one of the same length and form, and equal values become equal ones, so that packets,
-    segments and frames keep their lengths, and lint finds the same as before. CAPTURE is a file, a glob, a directory,
-    or - for standard input. Without --output, captures are only looked through for the texts of --check.
+    Replacements have the length and form of the original, and equal values get equal replacements. Packets, segments
+    and frames keep their lengths, and lint reports the same findings. CAPTURE is a file, a glob, a directory, or - for
+    standard input. Without --output, nothing is replaced: the captures are searched for the texts of --check.
     """
     from mqttscope.cli.redacting import RedactRun
 
-    return RedactRun(given).execute()
+    return RedactRun(args).execute()

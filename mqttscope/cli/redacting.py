@@ -1,4 +1,4 @@
-"""A run of ``redact``: captures in, one pcapng file out that may leave the house, and a report of what was replaced."""
+"""A run of ``redact``: reads captures, writes one shareable pcapng file, and reports the replacements."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from operator import itemgetter
 from types import SimpleNamespace
 from typing import BinaryIO, cast
@@ -21,31 +22,35 @@ import orjson
 
 from mqttscope.capture import open_capture
 from mqttscope.capture.files import find_captures
+from mqttscope.capture.mapped import map_capture
 from mqttscope.capture.read import may_be_compressed
 from mqttscope.capture.write import PcapngWriter, ip_frame, open_alone, opener, replace_file
 from mqttscope.cli import advice
 from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_FINDINGS, EXIT_UNREADABLE
-from mqttscope.cli.output import STDIN, CannotWriteError, Output, Progress, ReadProgress, Watch, warn
+from mqttscope.cli.output import STDIN, CannotWriteError, CaptureWatch, Output, Progress, ReadProgress, warn
 from mqttscope.cli.redacting_options import RedactOptions
+from mqttscope.dissect import FastPath
+from mqttscope.dissect.kernel_path import KernelEvents
+from mqttscope.kernel import native
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureSecrets, Frame
+from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets, Frame
 from mqttscope.net.segment import UNREAD
-from mqttscope.redact.check import SHORTEST, Check, Hit
+from mqttscope.redact.check import SHORTEST, SecretHit, SecretSearch
 from mqttscope.redact.frames import MAX_TUNNELS
-from mqttscope.redact.kinds import Choice
+from mqttscope.redact.kinds import TreatmentChoice
 from mqttscope.redact.redaction import Redaction
-from mqttscope.redact.verify import judge
+from mqttscope.redact.verify import Judgement, judge
 from mqttscope.report import documents as doc
 
 _REPLACED = doc.record({"values": doc.COUNT.at(itemgetter(0)), "bytes": doc.COUNT.at(itemgetter(1))})
 REPORT = doc.record({
-    "schema": doc.VERSION_1, "captures": doc.each(doc.ESCAPED).at("given.captures"),
-    "output": doc.ESCAPED.at(lambda report: report.given.output or ""),
+    "schema": doc.VERSION_1, "captures": doc.each(doc.ESCAPED).at("args.captures"),
+    "output": doc.ESCAPED.at(lambda report: report.args.output or ""),
     "replaced": doc.mapping(_REPLACED).at(lambda report: _replaced(report.run.choice)),
-    "kept": doc.ValueType(doc.each(doc.TEXT), sorted).at("given.keep"),
-    "blank": doc.ValueType(doc.each(doc.TEXT), sorted).at("given.blank"),
+    "kept": doc.ValueType(doc.each(doc.TEXT), sorted).at("args.keep"),
+    "blank": doc.ValueType(doc.each(doc.TEXT), sorted).at("args.blank"),
     "frames": doc.record({
         "read": doc.COUNT, "written": doc.COUNT, "rebuilt": doc.COUNT.at("frames.rebuilt"),
     }).at("run"),
@@ -56,7 +61,7 @@ REPORT = doc.record({
 """The document of ``redact --report --format json``."""
 
 
-def _replaced(choice: Choice) -> dict[str, tuple[int, int]]:
+def _replaced(choice: TreatmentChoice) -> dict[str, tuple[int, int]]:
     return {str(name): (choice.counts[name], choice.sizes[name]) for name in sorted(choice.counts)}
 
 
@@ -64,72 +69,87 @@ KEY_BYTES = 32
 KEY_VARIABLE = "MQTTSCOPE_REDACT_KEY"
 PIECE_BYTES = 1 << 20
 SPOOL_BYTES = 8 << 20
-"""Bytes of what can be read once only that are held in memory."""
+"""Maximum bytes in memory of a capture that can be read only once."""
 _FRAME = struct.Struct("<QqIIII")
-"""Number, time, link type, original length, number of the capture, and length of a frame that waits."""
+"""Header of a spooled frame: number, time, link type, original length, number of the capture, and length."""
 MAX_TOLD = 20
-"""Hits of a check that are shown; further ones are counted."""
+"""Maximum number of check hits shown; further hits are counted."""
 _REASONS = {
     "no_mqtt": "of TCP without MQTT",
     "not_tcp": "without TCP",
     "not_ip": "without IP",
-    "fragments": "with parts of a datagram that was joined, or never complete",
+    "fragments": "with fragments of a datagram that was reassembled or stayed incomplete",
 }
 
 
 class RedactRun:
-    """One run."""
+    """One run of ``redact``."""
 
-    def __init__(self, given: RedactOptions) -> None:
-        self.given = given
-        self.secrets = _secrets(given)
-        self.watch = Watch(progress=False)
+    def __init__(self, args: RedactOptions) -> None:
+        self.args = args
+        self.secrets = _secrets(args)
+        self.watch = CaptureWatch(progress=False)
         self.progress = Progress()
         self.keys = 0
-        """Blocks with keys of TLS that were left out."""
+        """Number of omitted blocks with TLS keys."""
         self.drops: list[CaptureDrops] = []
-        self.hits: list[Hit] = []
+        self.hits: list[SecretHit] = []
         self.forgotten = 0
-        """Directions whose ends a check forgot."""
+        """Number of directions for which a check discarded the last bytes."""
         self.differences: list[str] = []
-        """How the findings of the new capture differ from those of the old ones."""
+        """Differences between the findings of the new capture and of the old captures."""
 
     def execute(self) -> int:
-        """Write the capture, or look through those that are named; returns the exit code."""
+        """Write the new capture, or search the named captures; returns the exit code."""
         try:
-            if self.given.output is None:
+            if self.args.output is None:
                 return self._check_captures()
-            return self._redact(self.given.output)
+            return self._redact(self.args.output)
         finally:
             self.progress.clear()
 
     def _redact(self, target: str) -> int:
-        given = self.given
-        choice = Choice.of(given.keep, given.blank)
+        args = self.args
+        choice = TreatmentChoice.of(args.keep, args.blank)
         with tempfile.TemporaryFile(prefix="mqttscope-") as spool:
             run = Redaction(
-                _key(given.key_file), choice, cast(BinaryIO, spool), ip_frame, given.protocol.dissection()
+                _key(args.key_file), choice, cast(BinaryIO, spool), ip_frame, args.protocol.dissection()
             )  # fmt: skip
             with ErrorTranslation(CannotWriteError, OSError, before="cannot write a temporary file: "):
-                before = judge(self._frames_again(run.survey), given.protocol.dissection(), run.feed)
+                before = self._redact_frames(run)
                 run.close()
             if self.watch.errors and not run.read:
                 warn(f"{target} is not written: nothing could be read")
                 return EXIT_UNREADABLE
             written = self._write(run, target)
         if written and os.path.isfile(target):
-            after = judge(open_capture([target]), given.protocol.dissection())
+            after = judge(partial(_direct, [target]), args.protocol.dissection())
             self.differences = before.differences(after)
-        self._tell(run, target, written=written)
-        if given.form is not None:
-            Output().write_all(self._json(run) if given.form == "json" else self._text(run).encode())
+        self._print_results(run, target, written=written)
+        if args.form is not None:
+            Output().write_all(self._json(run) if args.form == "json" else self._text(run).encode())
         if not written:
             return EXIT_FINDINGS
         return EXIT_UNREADABLE if self.watch.errors else EXIT_CLEAN
 
+    def _redact_frames(self, run: Redaction) -> Judgement:
+        """Redact all frames; returns the findings in the captures."""
+        captures, options = self.args.captures, self.args.protocol.dissection()
+        if not _is_read_once(captures):
+            for frame in self._frames_again(run.survey):
+                run.feed(frame)
+            return judge(lambda path: (item for item in _direct(captures, path) if isinstance(item, Frame)), options)
+
+        def each(_: FastPath) -> Iterator[Frame]:
+            for frame in self._frames_again(run.survey):
+                run.feed(frame)
+                yield frame
+
+        return judge(each, options)
+
     def _frames(self) -> Iterator[Frame]:
-        """The frames of the captures; what else they hold is not copied."""
-        for item in open_capture(self.given.captures, seen=self._seen(self.given.captures)):
+        """Frames of the captures; no other blocks are copied."""
+        for item in open_capture(self.args.captures, seen=self._seen(self.args.captures)):
             if isinstance(item, Frame):
                 yield item
             elif isinstance(item, CaptureSecrets):
@@ -140,14 +160,12 @@ class RedactRun:
                 self.watch.note(item)
 
     def _frames_again(self, look: Callable[[Frame], None]) -> Iterator[Frame]:
-        """The frames of the captures, each of which was looked at before the first one comes.
+        """Frames of the captures, after ``look`` has seen all of them.
 
-        What can be read once only, as standard input, waits in a file that nobody else can open.
+        Captures that can be read only once, such as standard input, are spooled to a private file.
         """
-        paths = [one for one in find_captures(self.given.captures) if isinstance(one, str)]
-        once = STDIN in self.given.captures or any(os.path.exists(one) and not os.path.isfile(one) for one in paths)
-        if not once:
-            for item in open_capture(self.given.captures, seen=self._seen(self.given.captures)):
+        if not _is_read_once(self.args.captures):
+            for item in open_capture(self.args.captures, seen=self._seen(self.args.captures)):
                 if isinstance(item, Frame):
                     look(item)
             yield from self._frames()
@@ -168,13 +186,13 @@ class RedactRun:
                 yield Frame(number, timestamp_ns, kind, spool.read(length), original, known[name])
 
     def _seen(self, captures: Sequence[str]) -> Callable[[int], object] | None:
-        """What takes the numbers of bytes that are read; ``None`` where nobody looks."""
+        """Callback for the number of bytes read, or ``None`` without progress."""
         progress = ReadProgress()
         progress.follow(captures)
         return progress.seen if progress.enabled else None
 
     def _write(self, run: Redaction, target: str) -> bool:
-        """Write the frames; whether nothing of what was looked for is in them.  Else there is no file."""
+        """Write the frames; returns false, without a file, if they contain a text of ``--check``."""
         plain = not os.path.exists(target) or os.path.isfile(target)
         there = os.path.realpath(target) if plain else target
         new = f"{there}.{os.getpid()}.new" if plain else there
@@ -205,12 +223,12 @@ class RedactRun:
                 writer.write(Frame(number, frame.timestamp_ns, frame.link_type, data, frame.original_length, ""))
                 if self.progress.due(number):
                     self.progress.show(f"{number:,} frames written")
-            for one in self.drops:
-                writer.write_drops(one.received, one.dropped)
+            for drops in self.drops:
+                writer.write_drops(drops.received, drops.dropped)
 
-    def _looked_through(self, path: str, file: BinaryIO) -> list[Hit]:
-        """What of the texts of ``--check`` is in a capture; ``file`` is at its beginning, and can be read again."""
-        check = Check([one.raw for one in self.secrets], self.given.protocol.dissection())
+    def _looked_through(self, path: str, file: BinaryIO) -> list[SecretHit]:
+        """Search a capture for the texts of ``--check``; ``file`` is at its start, and seekable."""
+        check = SecretSearch([secret.raw for secret in self.secrets], self.args.protocol.dissection())
         offset = 0
         packed = False
         while data := file.read(PIECE_BYTES):
@@ -218,7 +236,7 @@ class RedactRun:
             check.take_bytes(data, offset)
             offset += len(data)
             if self.progress.due(0):
-                self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} looked through")
+                self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} searched")
         file.seek(0)
         for item in open_capture([path], stdin=file, seen=self._seen([path])):
             if isinstance(item, Frame):
@@ -232,9 +250,9 @@ class RedactRun:
         return hits
 
     def _check_captures(self) -> int:
-        found: list[Hit] = []
-        others = [one for one in self.given.captures if one != STDIN]
-        paths: list[str | CaptureError] = [STDIN] if STDIN in self.given.captures else []
+        all_hits: list[SecretHit] = []
+        others = [capture for capture in self.args.captures if capture != STDIN]
+        paths: list[str | CaptureError] = [STDIN] if STDIN in self.args.captures else []
         for path in [*paths, *(find_captures(others) if others else ())]:
             if isinstance(path, CaptureError):
                 self.watch.note(path)
@@ -247,39 +265,39 @@ class RedactRun:
                 warn(f"{name}: cannot be read: {getattr(error, 'strerror', None) or error}")
                 self.watch.errors += 1
                 continue
-            self._tell_hits(hits, f"{name}: ")
-            found += hits
-        if found:
+            self._print_hits(hits, f"{name}: ")
+            all_hits += hits
+        if all_hits:
             return EXIT_FINDINGS
         if self.watch.errors:
             return EXIT_UNREADABLE
-        self._tell_clean(", ".join(utf8(one) for one in self.given.captures))
+        self._tell_clean(", ".join(utf8(capture) for capture in self.args.captures))
         return EXIT_CLEAN
 
-    def _tell_hits(self, hits: Sequence[Hit], before: str = "") -> None:
+    def _print_hits(self, hits: Sequence[SecretHit], before: str = "") -> None:
         for hit in hits[:MAX_TOLD]:
-            warn(f"{before}{self.secrets[hit.number].name} is there: {hit.form}, {hit.place}")
+            warn(f"{before}found {self.secrets[hit.number].name}: {hit.form}, {hit.place}")
         if len(hits) > MAX_TOLD:
             warn(f"{before}and {counted(len(hits) - MAX_TOLD, 'other hit')}")
 
     def _tell_clean(self, where: str) -> None:
-        """Say that nothing of what was looked for is there."""
+        """Report that the checked texts were not found."""
         if self.secrets:
-            none = "it is not" if len(self.secrets) == 1 else "none of them is"
-            warn(f"looked for {counted(len(self.secrets), 'text')}: {none} in {where}")
+            none = "it does not occur" if len(self.secrets) == 1 else "none occurs"
+            warn(f"searched for {counted(len(self.secrets), 'text')}: {none} in {where}")
         if self.forgotten:
             ends = counted(self.forgotten, "direction")
-            warn(f"limit: the ends of {ends} were forgotten: a text that continues after one of them is not found")
+            warn(f"limit: the last bytes of {ends} were discarded: a text that continues after them is not found")
 
-    def _tell(self, run: Redaction, target: str, *, written: bool) -> None:
-        """Say what was done, and what the user has to know of it."""
+    def _print_results(self, run: Redaction, target: str, *, written: bool) -> None:
+        """Report the results and limits of the run."""
         if not written:
-            self._tell_hits(self.hits)
-            found = counted(len({one.number for one in self.hits}), "text")
-            warn(f"{target} is not written: {found} that may not be there would be in it")
+            self._print_hits(self.hits)
+            texts = counted(len({hit.number for hit in self.hits}), "text")
+            warn(f"{target} is not written: it would contain {texts} of --check")
             return
         left = sum(run.dropped.values())
-        dropped = f"; {counted(left, 'frame')} left out: {_reasons(run)}" if left else ""
+        dropped = f"; {counted(left, 'frame')} omitted: {_reasons(run)}" if left else ""
         warn(f"wrote {run.written:,} of {run.read:,} {'frame' if run.read == 1 else 'frames'} to {target}{dropped}")
         if os.path.isfile(target):
             self._tell_clean(target)
@@ -287,17 +305,15 @@ class RedactRun:
             warn(advice.nothing_found(run.dissector) or "")
         if run.forgotten:
             filler = counted(run.forgotten, "segment")
-            warn(f"limit: {filler} stayed filler: more waited to be understood than are remembered")
+            warn(f"limit: {filler} remained filler: too many segments waited for decoding")
         if run.frames.sharing:
             shared = counted(run.frames.sharing, "frame")
-            warn(f"limit: {MAX_TUNNELS:,} tunnels are kept apart; {shared} of others have one tag")
+            warn(f"limit: {MAX_TUNNELS:,} tunnels are kept apart; {shared} of further tunnels share a tag")
         if self.differences:
-            warn(f"lint finds something else in {target}: {'; '.join(self.differences)}")
+            warn(f"lint reports different findings in {target}: {'; '.join(self.differences)}")
         differing = run.packets.differing + run.unfit
         if differing:
-            warn(
-                f"lint may find other faults than before in {counted(differing, 'packet')} that could not keep the form"
-            )
+            warn(f"lint may report different faults in {counted(differing, 'packet')} that could not keep their form")
 
     def _text(self, run: Redaction) -> str:
         choice = run.choice
@@ -306,24 +322,40 @@ class RedactRun:
         widths = [max(len(row[index]) for row in rows) for index in range(3)]
         lines = [f"{a:<{widths[0]}}  {b:>{widths[1]}}  {c:>{widths[2]}}" for a, b, c in rows]
         lines += ["", f"frames read {run.read:,}, written {run.written:,}"]
-        lines += [f"left out: {count:,} {_reason(name)}" for name, count in sorted(run.dropped.items())]
+        lines += [f"omitted: {count:,} {_reason(name)}" for name, count in sorted(run.dropped.items())]
         if run.frames.rebuilt:
-            lines.append(f"taken out of tunnels and other link layers: {run.frames.rebuilt:,}")
-        lines.append(f"blocks with keys of TLS left out: {self.keys:,}")
-        lines.append("comments, names, descriptions of interfaces and unknown blocks are never copied")
+            lines.append(f"extracted from tunnels and other link layers: {run.frames.rebuilt:,}")
+        lines.append(f"blocks with TLS keys omitted: {self.keys:,}")
+        lines.append("comments, names, interface descriptions and unknown blocks are never copied")
         return "\n".join(lines) + "\n"
 
     def _json(self, run: Redaction) -> bytes:
         return (
             orjson.dumps(
-                REPORT.view(SimpleNamespace(run=run, given=self.given, keys=self.keys, differences=self.differences))
+                REPORT.view(SimpleNamespace(run=run, args=self.args, keys=self.keys, differences=self.differences))
             )
             + b"\n"
         )
 
 
+def _is_read_once(captures: Sequence[str]) -> bool:
+    """Whether a capture can be read only once, such as standard input."""
+    paths = [path for path in find_captures(captures) if isinstance(path, str)]
+    return STDIN in captures or any(os.path.exists(path) and not os.path.isfile(path) for path in paths)
+
+
+def _direct(captures: Sequence[str], path: FastPath) -> Iterator[Frame | CaptureNotice]:
+    """The frames and notices of captures that neither the kernel nor a fast path has taken."""
+    data = map_capture(captures) if native() is not None else None
+    if data is not None:
+        kernel = KernelEvents.attempt(path, captures[0], data)
+        if kernel is not None:
+            return kernel.frames(path, None)
+    return open_capture(captures, direct=path)
+
+
 def _spooled() -> BinaryIO:
-    """What standard input holds, as a file that can be read twice; nobody else can open it."""
+    """Standard input as a private seekable file."""
     if sys.stdin is None:
         raise OSError("it is closed")
     spool = cast(BinaryIO, tempfile.TemporaryFile(prefix="mqttscope-"))  # noqa: SIM115 - closed by the caller
@@ -346,7 +378,7 @@ def _reasons(run: Redaction) -> str:
 
 
 def _key(path: str | None) -> bytes:
-    """The key in a file; without one that of the environment, or a random one."""
+    """Key from a file, else from the environment, else random."""
     if path is None:
         return os.environ.get(KEY_VARIABLE, "").encode("utf-8", "surrogateescape") or secrets.token_bytes(KEY_BYTES)
     key = _read(path, "--key-file").strip()
@@ -356,36 +388,34 @@ def _key(path: str | None) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Secret:
-    """A text that is looked for."""
+class _SearchedText:
+    """A text to search for."""
 
     raw: bytes
     name: str
-    """What stands for it in messages: an option and a number, or a line of a file; never the text."""
+    """Name in messages: an option and a number, or a line of a file; never the text."""
 
 
-def _secrets(given: RedactOptions) -> list[_Secret]:
-    """The texts of ``--check`` and ``--check-file``, in their order."""
-    found = [
-        _Secret(one.encode("utf-8", "surrogateescape"), f"text {number} of --check")
-        for number, one in enumerate(given.checked, 1)
+def _secrets(args: RedactOptions) -> list[_SearchedText]:
+    """Texts of ``--check`` and ``--check-file``, in order."""
+    texts = [
+        _SearchedText(text.encode("utf-8", "surrogateescape"), f"text {number} of --check")
+        for number, text in enumerate(args.checked, 1)
     ]
-    for path in given.check_files:
+    for path in args.check_files:
         lines = _text_lines(_read(path, "--check-file"))
-        listed = [_Secret(one, f"line {at} of {utf8(path)}") for at, one in enumerate(lines, 1) if one]
+        listed = [_SearchedText(text, f"line {at} of {utf8(path)}") for at, text in enumerate(lines, 1) if text]
         if not listed:
-            raise click.UsageError(f"--check-file: {path} has no text in it")
-        found += listed
-    for one in found:
-        if len(one.raw) < SHORTEST:
-            raise click.UsageError(
-                f"{one.name} has fewer than {SHORTEST} bytes: such a text stands everywhere by chance"
-            )
-    return found
+            raise click.UsageError(f"--check-file: {path} contains no text")
+        texts += listed
+    for secret in texts:
+        if len(secret.raw) < SHORTEST:
+            raise click.UsageError(f"{secret.name} has fewer than {SHORTEST} bytes: such a text occurs by chance")
+    return texts
 
 
 def _text_lines(raw: bytes) -> list[bytes]:
-    """The lines of a text in UTF-8 or, with its mark, in UTF-16, without marks and without blanks at their ends."""
+    """Stripped lines of a text in UTF-8 or, with a byte order mark, in UTF-16."""
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raw = raw.decode("utf-16", "replace").encode()
     return [line.strip() for line in raw.removeprefix(codecs.BOM_UTF8).splitlines()]

@@ -1,4 +1,4 @@
-"""``mqttscope rules``: list and explain the rules, and show which statement is checked by which."""
+"""``mqttscope rules``: list and explain the rules, and show which rules check which statement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RulesOptions:
     names: tuple[str, ...] = argument("[CODE...]", nargs=-1, shell_complete=rule_codes)
     coverage: bool = option(
         SELECTION, "--coverage", is_flag=True,
-        help="List every statement of MQTT 5.0 and 3.1.1 with its rules, or why it has none.",
+        help="List every statement of MQTT 5.0 and 3.1.1 with its rules, or the reason why no rule checks it.",
     )  # fmt: skip
     tested: tuple[str, ...] = option(
         SELECTION, "--test", multiple=True, metavar="FILE",
@@ -40,7 +40,7 @@ class RulesOptions:
 
     def __post_init__(self) -> None:
         if self.tested and (self.names or self.coverage or self.form != "text"):
-            raise click.UsageError("--test FILE tests the rules of a file, and takes no CODE, --coverage or --format")
+            raise click.UsageError("--test FILE cannot be combined with CODE, --coverage or --format")
 
 
 @make_command(
@@ -55,43 +55,43 @@ Examples:
 Exit code 1 when an example of --test fails.
 """,
 )
-def command(given: RulesOptions) -> int:
+def command(args: RulesOptions) -> int:
     """List the rules of the linter, or explain individual ones.
 
-    CODE is the code or the name of a rule, such as CON212 or second-connect, which is explained, or a prefix (PUB,
-    PUB1), which lists the rules that begin with it. With --coverage the statements that these rules cite are listed.
+    CODE is the code or name of a rule to explain, such as CON212 or second-connect, or a prefix of the codes to list,
+    such as PUB or PUB1. With --coverage, the statements that these rules cite are listed.
     """
     from mqttscope.cli.linting_settings import load_own
     from mqttscope.lint.examples import ExampleError
 
-    if given.tested:
-        return run_tests([Path(one) for one in given.tested])
-    load_own(given.configuration)
-    rules, whole = named(given.names)
+    if args.tested:
+        return run_tests([Path(path) for path in args.tested])
+    load_own(args.configuration)
+    rules, whole = named(args.names)
     with ErrorTranslation(click.UsageError, ExampleError):
-        show(given, rules, whole=whole)
+        show(args, rules, whole=whole)
     return 0
 
 
-def show(given: RulesOptions, rules: list[type[Rule]], *, whole: bool) -> None:
-    """Write rules as the options say; ``whole``: each with its explanation and examples."""
+def show(args: RulesOptions, rules: list[type[Rule]], *, whole: bool) -> None:
+    """Write rules in the selected format; ``whole``: each with its explanation and examples."""
     from mqttscope.cli.output import Output, make_view
     from mqttscope.report.style import encoded
 
     sink = Output()
-    if given.form == "json":
+    if args.form == "json":
         from mqttscope.report.findings.json import line
         from mqttscope.report.rules_text import COVERAGE, rules_view
 
-        shown = COVERAGE.view(statements(given.names, rules)) if given.coverage else rules_view(rules, examples=whole)
+        shown = COVERAGE.view(statements(args.names, rules)) if args.coverage else rules_view(rules, examples=whole)
         sink.write(line(shown) + b"\n")
     else:
         from mqttscope.report.rules_text import RulesText
 
-        view = make_view(colour=given.colour, time_format="relative", payload="auto", payload_limit=64)
+        view = make_view(colour=args.colour, time_format="relative", payload="auto", payload_limit=64)
         text = RulesText(view)
-        if given.coverage:
-            lines = text.coverage(statements(given.names, rules))
+        if args.coverage:
+            lines = text.coverage(statements(args.names, rules))
         elif whole:
             lines = []
             for rule in rules:
@@ -103,7 +103,7 @@ def show(given: RulesOptions, rules: list[type[Rule]], *, whole: bool) -> None:
 
 
 def run_tests(files: list[Path]) -> int:
-    """Test the examples of the rules in files, and report what fails; returns the exit code."""
+    """Test the examples of the rules in files, and report failures; returns the exit code."""
     from mqttscope.cli.output import Output
     from mqttscope.cli.own_rules import use_own_rules
     from mqttscope.lint.catalogue import all_rules
@@ -124,7 +124,10 @@ def run_tests(files: list[Path]) -> int:
         except ExampleError as error:
             faults, number = [str(error)], "an example cannot be read"
         failed += bool(faults)
-        lines = [f"{rule.code} {rule.slug}: {number}{': failed' if faults else ''}", *(f"  {one}" for one in faults)]
+        lines = [
+            f"{rule.code} {rule.slug}: {number}{': failed' if faults else ''}",
+            *(f"  {fault}" for fault in faults),
+        ]
         sink.write(encoded(list(map(escape, lines))))
     sink.write(encoded([f"{plural(len(own), 'rule')}, {failed} failed"]))
     sink.flush()
@@ -132,24 +135,24 @@ def run_tests(files: list[Path]) -> int:
 
 
 def named(names: tuple[str, ...]) -> tuple[list[type[Rule]], bool]:
-    """The rules with these codes, prefixes or names, and whether each was named in full; all where there are none."""
+    """Rules with these codes, prefixes or names, and whether each name was complete; all rules without names."""
     from mqttscope.lint.catalogue import UnknownRuleError, all_rules, expand
 
     rules = all_rules()
     if not names:
         return list(rules.values()), False
     with ErrorTranslation(click.UsageError, UnknownRuleError):
-        found = [expand(name) for name in names]
-    wanted = {code for codes in found for code in codes}
+        expanded = [expand(name) for name in names]
+    wanted = {code for codes in expanded for code in codes}
     whole = all(
         len(codes) == 1 and name.lower() in (codes[0].lower(), rules[codes[0]].slug)
-        for name, codes in zip(names, found, strict=True)
+        for name, codes in zip(names, expanded, strict=True)
     )
     return [rule for code, rule in rules.items() if code in wanted], whole
 
 
 def statements(names: tuple[str, ...], rules: list[type[Rule]]) -> list[Coverage]:
-    """Statements with their rules; where rules are named, those that they cite."""
+    """Statements with their rules; with names, only the statements that the named rules cite."""
     from mqttscope.lint.catalogue import coverage
 
     rows = coverage()

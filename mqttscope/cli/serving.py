@@ -1,4 +1,4 @@
-"""One run of ``serve``: captures in, devices that connect, a report and the exit code out."""
+"""One run of ``serve`` for connecting devices: report and exit code."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from mqttscope.transport.recording import HURRY_S, REST_S, SWITCH_S
 from mqttscope.transport.target import shown
 
 JUDGE_S = HURRIED_CLOSE_S + HURRY_S
-"""Time after a signal from which on judging that lags is not waited for."""
+"""Maximum time after a signal for the linter to catch up."""
 COMPARE_S = 0.8
-"""So long after a signal the comparison with the recording may end; what is found has to be written too."""
+"""Maximum time after a signal for the comparison with the recording; writing its result takes more."""
 MAX_COMPARED = 50_000
-"""Packets that are compared at all then: a comparison that cannot end in time only takes it from the report."""
+"""Maximum number of packets compared after a signal; a longer comparison would only delay the report."""
 
 
-def run(given: ServeOptions) -> int:
-    return ServeRun(given).execute()
+def run(args: ServeOptions) -> int:
+    return ServeRun(args).execute()
 
 
 class ServeRun(LiveRun):
@@ -42,36 +42,36 @@ class ServeRun(LiveRun):
 
     immediate = True
 
-    def __init__(self, given: ServeOptions) -> None:
-        super().__init__(given)
-        self.given = given
-        self.host, self.port = given.listening.address()
-        self.tls = given.listening.context()
-        if given.repeat and given.verify and given.duration is None:
-            warn("--repeat keeps what it has to compare in memory until the end")
+    def __init__(self, args: ServeOptions) -> None:
+        super().__init__(args)
+        self.args = args
+        self.host, self.port = args.listening.address()
+        self.tls = args.listening.context()
+        if args.repeat and args.verify and args.duration is None:
+            warn("--repeat with --verify keeps all packets in memory until the end")
         self.recorded: Recorded = read(
-            given.captures, given.files,
-            ProtocolOptions(ports=given.ports, dont_verify_checksums=given.dont_verify_checksums),
-            given.recorded, ChangeOptions(),
+            args.captures, args.files,
+            ProtocolOptions(ports=args.ports, dont_verify_checksums=args.dont_verify_checksums),
+            args.recorded, ChangeOptions(),
         )  # fmt: skip
-        self.pace = given.timing.read()
+        self.pace = args.timing.read()
         self.interrupted = False
         self.interrupted_s = 0.0
-        """When a signal came, by `time.monotonic`."""
+        """Time of the signal, by `time.monotonic`."""
         self.uncompared = False
-        self.options = self.record(given.listening.listen, "serving")
+        self.options = self.record(args.listening.listen, "serving")
         self.serving = ServerRun(
             self.recorded.scripts,
-            ConnectionMatcher(self.recorded.scripts, given.repeat),
+            ConnectionMatcher(self.recorded.scripts, args.repeat),
             ServerOptions(
                 speed=self.pace.speed,
-                patience_ns=int(given.patience * 1e9),
-                keep=given.verify,
+                patience_ns=int(args.patience * 1e9),
+                keep=args.verify,
             ),
             causal=self.pace.causal,
-            keep_running=given.repeat,
+            keep_running=args.repeat,
             tls=self.tls,
-            websocket=given.websocket,
+            websocket=args.websocket,
             recording=self.recording,
             note=warn,
         )
@@ -83,49 +83,49 @@ class ServeRun(LiveRun):
         try:
             asyncio.run(self._serve())
         finally:
-            # Counted from the signal: what a busy machine needs before this must not add to it.
+            # Counted from the signal, so that delays on a busy machine do not add up.
             self.close_record(self._left_s(JUDGE_S) if self.interrupted else REST_S)
-        # It may have ended by itself: a signal that comes now is no reason to report half.
+        # If the run ended by itself, a signal now must not cut the report.
         with reporting():
-            outcome = ServedOutcome.of(self.serving, self.pace.text, self.recorded.changes)
+            outcome = ServedOutcome.from_run(self.serving, self.pace.text, self.recorded.changes)
             outcome.left_out.update(why for _, why in self.recorded.left_out)
-            found = self._verified(outcome) if self.given.verify else None
-            self._report(outcome, found)
-        code = self._code(found)
+            verification = self._verified(outcome) if self.args.verify else None
+            self._report(outcome, verification)
+        code = self._code(verification)
         return EXIT_FAILED if self.uncompared and code == EXIT_CLEAN else code
 
     def _verified(self, outcome: ServedOutcome) -> Verification | None:
-        """What the comparison found; ``None`` where a signal leaves no time for it: then the report is the rest."""
+        """Result of the comparison; ``None`` if a signal leaves no time for it."""
         if not self.interrupted:
             return outcome.verify()
-        found: list[Verification] = []
+        results: list[Verification] = []
         left_s = self._left_s(COMPARE_S)
         if left_s and outcome.received <= MAX_COMPARED:
-            comparing = threading.Thread(target=lambda: found.append(outcome.verify()), daemon=True)
+            comparing = threading.Thread(target=lambda: results.append(outcome.verify()), daemon=True)
             comparing.start()
             comparing.join(left_s)
-        if found:
-            return found[0]
+        if results:
+            return results[0]
         self.uncompared = True
-        warn(f"not compared: {outcome.received:,} packets came, too many for the time after a signal")
+        warn(f"not compared: {outcome.received:,} received packets are too many for the time after a signal")
         return None
 
     def _left_s(self, limit_s: float) -> float:
-        """Seconds until a time after the signal."""
+        """Seconds left until a time after the signal."""
         return max(0.0, self.interrupted_s + limit_s - time.monotonic())
 
     async def _serve(self) -> None:
         serving, loop = self.serving, asyncio.get_running_loop()
         with endings(self._interrupted):
             try:
-                with self.given.listening.refusing():
+                with self.args.listening.refusing():
                     await serving.start(self.host, self.port)
                 assert serving.server is not None
-                # What is spoken here is known, so that garbage is reported as such.
-                self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.given.websocket else MQTT)
+                # The protocol of this port is known, so that garbage is reported as such.
+                self.options.ports.setdefault(serving.server.port, WEBSOCKET if self.args.websocket else MQTT)
                 self._ready()
-                if self.given.duration is not None:
-                    loop.call_later(self.given.duration, serving.stop)
+                if self.args.duration is not None:
+                    loop.call_later(self.args.duration, serving.stop)
                 await serving.stopping.wait()
             finally:
                 await serving.close()
@@ -141,31 +141,33 @@ class ServeRun(LiveRun):
         address = shown(self.host or server.addresses[0][0], server.port)
         count = len(self.recorded.scripts)
         warn(f"listening on {address}; {count:,} recorded connection{'s' if count != 1 else ''} to play")
-        self.given.listening.write_address(address)
+        self.args.listening.write_address(address)
 
-    def _report(self, outcome: ServedOutcome, found: Verification | None) -> None:
-        """Differences first: the end of a long output is what is seen."""
+    def _report(self, outcome: ServedOutcome, verification: Verification | None) -> None:
+        """Write differences first: the user sees the end of a long output."""
         sink = self.sink()
-        if self.given.run.form == "jsonl":
-            if found is not None:
-                self.write_differences(found)
+        if self.args.run.form == "jsonl":
+            if verification is not None:
+                self.write_differences(verification)
             sink.write(orjson.dumps(served_document(outcome)) + b"\n")
         else:
-            if found is not None:
+            if verification is not None:
                 text = ReplayText(sink, self.view)
-                for difference in found.differences:
+                for difference in verification.differences:
                     text.feed(difference)
-                text.close(found)
+                text.close(verification)
             page = Page(self.view)
             write_served(page, outcome)
-            sink.write(page.encoded().lstrip(b"\n") if found is None else page.encoded())
+            sink.write(page.encoded().lstrip(b"\n") if verification is None else page.encoded())
         sink.flush()
 
-    def _code(self, found: Verification | None) -> int:
+    def _code(self, verification: Verification | None) -> int:
         recording, lint = self.recording, self.lint
         failed = self.recorded.truncated
         if recording is not None and lint is not None and not recording.failed:
             lint.tell_rules()
-            # Clean is only what was looked at.
-            failed |= recording.unjudged_bytes > 0 and not (lint.failing or self.given.run.judging.exit_zero)
-        return self.code(found, failed=failed, differs=found is not None and bool(found.differences))
+            # Unlinted traffic is not clean.
+            failed |= recording.unjudged_bytes > 0 and not (lint.failing or self.args.run.judging.exit_zero)
+        return self.code(
+            verification, failed=failed, differs=verification is not None and bool(verification.differences)
+        )

@@ -1,4 +1,4 @@
-"""``mqttscope sniff``: show the MQTT packets of an interface as they come."""
+"""``mqttscope sniff``: capture from network interfaces and show the MQTT packets."""
 
 from __future__ import annotations
 
@@ -21,14 +21,17 @@ from mqttscope.cli.command import (
     options,
 )
 from mqttscope.cli.completing import interface_names
-from mqttscope.cli.main import EXIT_CLEAN
+from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
+from mqttscope.cli.metrics import MetricsOptions
 
 if TYPE_CHECKING:
-    from mqttscope.cli.linting_settings import Settings
+    from mqttscope.cli.linting_settings import LintSettings
 
 MEGABYTE = 1_000_000
 IDLE = {*shared.OF_LINT} - {"config", "no_config"}
-"""Options of linting."""
+"""Options that need ``--lint``."""
+NO_SCREEN = {"form", "keylog", "count", "until", "stop_on_finding", "outputs"}
+"""Options that the screens of ``--dashboard`` do not have."""
 
 
 @options
@@ -39,16 +42,16 @@ class SniffOptions:
     more: tuple[str, ...] = option(
         LIVE, "--interface", "-i", multiple=True, metavar="NAME", help="Interface to capture from; may be repeated."
     )
-    list_interfaces: bool = option(LIVE, "--list-interfaces", is_flag=True, help="List the interfaces and stop.")
+    list_interfaces: bool = option(LIVE, "--list-interfaces", is_flag=True, help="List the interfaces, then exit.")
     bpf: str = option(
         LIVE, "--bpf", metavar="FILTER", default="",
-        help="Capture only this (pcap-filter syntax), in addition to --port.",
+        help="Capture only frames that match (pcap-filter syntax), in addition to --port.",
     )  # fmt: skip
     target: str | None = option(
         LIVE, "--write", "-w", metavar="FILE", help="Write all captured frames to this pcapng file."
     )
     ring_size: float | None = shared.positive_option(
-        LIVE, "--ring-size", "With --write: begin a new file after this many MB.", metavar="MB"
+        LIVE, "--ring-size", "With --write: start a new file after this many MB.", metavar="MB"
     )
     ring_files: int | None = option(
         LIVE, "--ring-files", type=click.IntRange(1), metavar="N",
@@ -57,18 +60,20 @@ class SniffOptions:
     protocol: shared.ProtocolOptions = group(shared.ProtocolOptions)
     keylog: str | None = option(
         READING, "--keylog", metavar="FILE",
-        help="Key log that decrypts TLS, read while it is written. [default: $SSLKEYLOGFILE]",
+        help="Key log for decrypting TLS; it may still grow. [default: $SSLKEYLOGFILE]",
     )  # fmt: skip
     expression: str | None = shared.filter_option()
     form: str = option(
         OUTPUT, "--format", type=click.Choice(shared.PACKET_FORMATS), default="text", show_default=True,
-        help="Format of packets.",
+        help="Format of packets; with --serve, packets are shown only if this is given.",
     )  # fmt: skip
     dashboard: bool = option(
-        OUTPUT, "--dashboard", is_flag=True, help="Show rates, clients, topics and findings instead of packets."
-    )
+        OUTPUT, "--dashboard", is_flag=True,
+        help="Open the interactive screens of browse with the overview; q ends the capture.",
+    )  # fmt: skip
+    metrics: MetricsOptions = group(MetricsOptions)
     view: shared.ViewOptions = group(shared.ViewOptions)
-    lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Lint the packets too, and show findings among them.")
+    lint: bool = option(OUTPUT, "--lint", is_flag=True, help="Also lint the packets, and show findings among them.")
     judging: shared.JudgingOptions = group(shared.JudgingOptions, shown={})
     outputs: tuple[str, ...] = shared.outputs_option("Write findings to this file; implies --lint.")
     colour: bool | None = shared.colour_option()
@@ -80,7 +85,7 @@ class SniffOptions:
         END, "--until", metavar="EXPR", help="Stop at the first event that matches (docs/filters.md)."
     )
     stop_on_finding: bool = option(
-        END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that counts; implies --lint."
+        END, "--stop-on-finding", is_flag=True, help="Stop at the first finding that fails the run; implies --lint."
     )
 
     def __post_init__(self) -> None:
@@ -88,50 +93,49 @@ class SniffOptions:
             self._check_forms()
             self._check_files()
             self._check_linting()
+            self._check_dashboard()
 
     @property
     def linting(self) -> bool:
         return self.lint or self.stop_on_finding or bool(self.outputs)
 
     @property
+    def screen(self) -> str:
+        """The format of packets, or ``none``."""
+        is_asked = self.metrics.serve is None or "form" in dict(on_command_line())
+        return self.form if is_asked else "none"
+
+    @property
     def ring_bytes(self) -> int | None:
         return None if self.ring_size is None else max(1, int(self.ring_size * MEGABYTE))
 
-    def settings(self) -> Settings:
-        """How to lint; usage errors for reports that cannot go where they are to go."""
+    def settings(self) -> LintSettings:
+        """Settings for linting; usage errors for impossible outputs of findings."""
         from mqttscope.cli.linting_settings import resolve
         from mqttscope.cli.output import same_file
 
-        found = resolve(self.judging, outputs=self.outputs, protocol=self.protocol)
-        found.format = "concise" if found.output is None and self.form != "jsonl" else "jsonl"
-        written = [path for _, path in found.more] + ([found.output] if found.output else [])
+        settings = resolve(self.judging, outputs=self.outputs, protocol=self.protocol)
+        settings.format = "concise" if settings.output is None and self.form != "jsonl" else "jsonl"
+        written = [path for _, path in settings.more] + ([settings.output] if settings.output else [])
         if self.target is not None and any(same_file(self.target, path) for path in written):
             raise click.UsageError(f"--output: {self.target} is the file of --write")
-        if found.output is None and self.form == "csv":
-            raise click.UsageError("--format csv has no room for findings; send them to a file: --output FILE")
-        return found
+        if self.linting and settings.output is None and self.form == "csv":
+            raise click.UsageError("--format csv cannot contain findings; write them to a file with --output FILE")
+        return settings
 
     def _check_forms(self) -> None:
-        from mqttscope.cli.output import is_terminal
-
         if self.target is None and (self.ring_size is not None or self.ring_files is not None):
             raise click.UsageError("--ring-size and --ring-files need --write FILE")
         if self.ring_files is not None and self.ring_size is None:
             raise click.UsageError("--ring-files needs --ring-size MB")
-        if self.dashboard and self.form != "text":
-            raise click.UsageError(f"--dashboard and --format {self.form} exclude each other")
-        if self.dashboard and not is_terminal():
-            raise click.UsageError(
-                "--dashboard needs a terminal; use --format text or jsonl where the output goes elsewhere"
-            )
 
     def _check_files(self) -> None:
         from mqttscope.cli.output import CAPTURE, refuse_name, same_file
 
         if self.target in ("", "-"):
-            raise click.UsageError("--write needs the name of a file; /dev/stdout is standard output")
+            raise click.UsageError("--write needs a file name; /dev/stdout is standard output")
         keylog = self.keylog or os.environ.get("SSLKEYLOGFILE")
-        outputs = (("--output", one.partition("=")[2] or one) for one in self.outputs)
+        outputs = (("--output", output.partition("=")[2] or output) for output in self.outputs)
         for name, path in (("--write", self.target), *outputs):
             if None not in (path, keylog) and same_file(str(path), str(keylog)):
                 raise click.UsageError(f"{name}: {path} is the key log")
@@ -139,10 +143,16 @@ class SniffOptions:
             refuse_name(self.target, "--write", CAPTURE)
 
     def _check_linting(self) -> None:
-        """Options of the linter change nothing where nothing is linted."""
+        """Refuse options of the linter when nothing is linted."""
         idle = next((spelled for name, spelled in on_command_line() if name in IDLE), None)
-        if idle is not None and not self.linting:
+        if idle is not None and not self.linting and not self.dashboard:
             raise click.UsageError(f"{idle} needs --lint")
+
+    def _check_dashboard(self) -> None:
+        """Refuse options that the screens of ``--dashboard`` do not have."""
+        other = next((spelled for name, spelled in on_command_line() if name in NO_SCREEN), None)
+        if self.dashboard and other is not None:
+            raise click.UsageError(f"--dashboard and {other} exclude each other")
 
 
 @make_command(
@@ -152,54 +162,74 @@ Examples:
   mqttscope sniff -i eth0 --port 1883 --bpf 'host 10.0.0.4' --filter 'topic matches "a/#"'
   mqttscope sniff -i lo --write ring.pcapng --ring-size 100 --ring-files 20 --dashboard
   mqttscope sniff -i eth0 --lint --stop-on-finding --duration 600
+  mqttscope sniff -i eth0 --port 1883 --serve 9464 --write site.pcapng
 
-The options of mqttscope lint that select rules and decide what counts work here too: --select, --extend-select,
---ignore, --fail-on, --fail-confidence, --min-confidence, --min-severity, --baseline, --profile, --complete,
---exit-zero, --config, --no-config.
+These options of mqttscope lint work here too: --select, --extend-select, --ignore, --fail-on, --fail-confidence,
+--min-confidence, --min-severity, --baseline, --profile, --complete, --exit-zero, --config, --no-config.
 
-Ctrl-C ends the capture. Exit code 1 when a finding counts, 3 when nothing could be captured, or the capture failed.
+Ctrl-C ends the capture. Exit code 1 when a finding fails the run, 3 when the capture could not start or failed.
 """,
 )
-def command(given: SniffOptions) -> int:
-    """Show the MQTT packets of network interfaces as they come.
+def command(args: SniffOptions) -> int:
+    """Capture from network interfaces and show the MQTT packets.
 
-    INTERFACE is a name such as eth0. The default is the first of --list-interfaces that is not a loopback. dumpcap
+    INTERFACE is a name such as eth0. The default is the first non-loopback interface of --list-interfaces. dumpcap
     (Debian package tshark) captures the frames.
     """
-    from mqttscope.cli.sniffing import Sniffing, Stops, capturing, choose, listed, live_keys, record
+    from mqttscope.cli.sniffing import SniffRun, StopConditions, capturing, choose, listed, live_keys, record
     from mqttscope.dissect import Dissector
 
-    if given.list_interfaces:
+    if args.list_interfaces:
         click.echo(listed(), nl=False)
         return EXIT_CLEAN
-    stops = Stops(
-        given.duration, given.count, shared.compile_filter(given.until, "--until"), on_finding=given.stop_on_finding
+    if args.dashboard:
+        return _dashboard(args)
+    stops = StopConditions(
+        args.duration, args.count, shared.compile_filter(args.until, "--until"), on_finding=args.stop_on_finding
     )
-    wanted = shared.compile_filter(given.expression)
-    view = given.view.view(colour=given.colour)
+    wanted = shared.compile_filter(args.expression)
+    view = args.view.view(colour=args.colour)
     view.payloads = view.decoders()
-    options = given.protocol.dissection()
-    findings = None
-    if given.linting:
-        from mqttscope.cli.linting import Findings
+    options = args.protocol.dissection()
+    findings = monitor = None
+    if args.linting or args.metrics.serve is not None:
+        from mqttscope.cli.linting import LiveFindings
 
-        settings = given.settings()
+        settings = args.settings()
         options = settings.options
-        findings = Findings(settings, view)
-    decryption = live_keys(given.keylog, verify_checksums=options.verify_checksums)
+        findings = LiveFindings(settings, view, quiet=not args.linting)
+    decryption = live_keys(args.keylog, verify_checksums=options.verify_checksums)
     options.decrypting = decryption is not None
-    interfaces = choose((*given.interfaces, *given.more))
-    capture = capturing(interfaces, given.bpf, [port for port, _ in given.protocol.ports])
-    sniffing = Sniffing(
-        capture,
-        Dissector(options),
-        view,
-        form="dashboard" if given.dashboard else given.form,
-        human=given.dashboard or given.form in shared.HUMAN_FORMATS,
-        wanted=wanted,
-        stops=stops,
-        recorder=record(given.target, given.ring_bytes, given.ring_files),
-        findings=findings,
-        decryption=decryption,
+    interfaces = choose((*args.interfaces, *args.more))
+    capture = capturing(interfaces, args.bpf, [port for port, _ in args.protocol.ports])
+    if args.metrics.serve is not None and findings is not None:
+        from mqttscope.metrics.monitor import LiveMonitor
+
+        linted = {rule.code for rule in findings.settings.rules}
+        monitor = LiveMonitor(capture.name, linted=linted, hiding=view.hiding())
+    sniffing = SniffRun(
+        capture, Dissector(options), view, form=args.screen,
+        human=args.form in shared.HUMAN_FORMATS, wanted=wanted, stops=stops,
+        recorder=record(args.target, args.ring_bytes, args.ring_files), findings=findings, decryption=decryption,
+        monitor=monitor,
+    )  # fmt: skip
+    with args.metrics.serving(monitor):
+        return sniffing.execute()
+
+
+def _dashboard(args: SniffOptions) -> int:
+    """Show the overview of ``browse``, with what this command captures."""
+    from mqttscope.cli.output import require_screens
+
+    shared.compile_filter(args.expression)
+    require_screens("--dashboard")
+    from mqttscope.cli.browsing import FrameFiles, ViewingOptions, run_live
+
+    view = args.view.view(colour=args.colour)
+    view.payloads, view.time = view.decoders(), "relative"
+    looking = ViewingOptions(
+        args.protocol, view, args.settings(), args.expression or "", overview=True, seconds=args.duration
     )
-    return sniffing.execute()
+    recording = FrameFiles(args.target, args.ring_bytes, args.ring_files)
+    failed = run_live((*args.interfaces, *args.more), args.bpf, recording, looking, args.metrics)
+    return EXIT_UNREADABLE if failed else EXIT_CLEAN

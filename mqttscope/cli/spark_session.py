@@ -1,4 +1,4 @@
-"""A session of Spark for one command: where it runs, what goes wrong in one sentence, and progress."""
+"""A Spark session for one command: its settings, errors in one sentence, and progress."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mqttscope.installation import extra_command
 
 
 class PipelineFailedError(MqttscopeError, click.ClickException):
-    """What the command is for could not be done."""
+    """The command could not do its work."""
 
     exit_code = EXIT_FAILED
 
@@ -31,27 +31,27 @@ class PipelineFailedError(MqttscopeError, click.ClickException):
 
 
 def packages_needed(who: str, extra: str) -> ErrorTranslation:
-    """A context that imports packages of an extra; `PipelineFailedError` if one is missing.  ``who``: "Spark needs"."""
+    """A context for imports from an extra; `PipelineFailedError` if a package is missing.  ``who``: "Spark needs"."""
     return ErrorTranslation(
         PipelineFailedError,
         ImportError,
-        text=lambda error: f"{who} what is not installed ({error}): {extra_command(extra)}",
+        text=lambda error: f"{who} a package that is not installed ({error}): {extra_command(extra)}",
     )
 
 
 QUICK = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Settings for short work on this machine: Java translates code fast rather than well, and needs no threads of its own
-for that and for memory."""
+"""Settings for short work on this machine: Java compiles fast rather than well, without extra threads for compiling and
+garbage collection."""
 WITHOUT_CODE = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Settings for few rows: Spark interprets its plans, where compiling takes longer than running them."""
+"""Settings for few rows: Spark interprets its plans, because compiling would take longer than running."""
 SHORT_BYTES = 1 << 30
-"""Reading captures up to this size is short work."""
+"""Maximum size of captures for `QUICK`."""
 FEW_BYTES = 16 << 20
-"""Captures up to this size have few rows."""
+"""Maximum size of captures for `WITHOUT_CODE`."""
 
 
 def for_captures(size: int) -> dict[str, str]:
-    """The settings of Spark that suit captures of this size in bytes, for the parameter ``fitting`` of `session`."""
+    """Spark settings for captures of this size in bytes, for the parameter ``fitting`` of `session`."""
     return (QUICK if size <= SHORT_BYTES else {}) | (WITHOUT_CODE if size <= FEW_BYTES else {})
 
 
@@ -59,10 +59,10 @@ def for_captures(size: int) -> dict[str, str]:
 def session(
     master: str | None, configuration: dict[str, str], fitting: Mapping[str, str] | None = None
 ) -> Iterator[Any]:
-    """A session of Spark that ends with the command; `PipelineFailedError` for what goes wrong in it, in one sentence.
+    """A Spark session that ends with the command; `PipelineFailedError` with one sentence for errors in it.
 
-    ``fitting``: settings for the work at hand, where the user and spark-defaults.conf have no others.
-    What Java prints goes to a file, which is kept and named where something goes wrong.
+    ``fitting``: default settings, below those of the user and of spark-defaults.conf.
+    The output of Java goes to a file, which is kept after an error and named in its message.
     """
     with packages_needed("Spark needs", "spark"):
         from mqttscope.spark.errors import SPARK_ERRORS, cause, hush
@@ -74,10 +74,10 @@ def session(
     handle, log = tempfile.mkstemp(prefix="mqttscope-spark-", suffix=".log")
     os.close(handle)
     warehouse = tempfile.mkdtemp(prefix="mqttscope-spark-")
-    # What py4j has to say of an interrupted call, with all of its stack, it tells the root logger.
+    # py4j logs interrupted calls with their stack to the root logger.
     logging.disable(logging.CRITICAL)
     spark = None
-    kept = stopped = False
+    keeps_log = stopped = False
 
     def interrupted(number: int, frame: object) -> None:
         nonlocal stopped
@@ -86,39 +86,40 @@ def session(
         raise interruption(number)
 
     try:
-        # Nothing is written there, but Spark makes the folder when a table is asked for that there is not.
+        # Stays empty, but Spark creates this folder when a query names a missing table.
         spark = spark_session(configuration=wanted, fitting=fitting, log=log, warehouse=warehouse)
         if threading.current_thread() is threading.main_thread():
-            # Spark's own handler calls Java in the middle of another call; who is interrupted cancels the jobs.
-            for one in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(one, interrupted)
+            # Spark's own handler calls Java within another call; `cancelling` cancels the jobs instead.
+            for ending_signal in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(ending_signal, interrupted)
         with leaving(kill_java), cancelling(spark):
             yield spark
     except SparkUnavailableError as error:
-        kept = log in str(error)
+        keeps_log = log in str(error)
         raise PipelineFailedError(str(error)) from None
     except SPARK_ERRORS as error:
         if stopped:
-            # Ctrl-C came in the middle of a call to Java, which makes an error of it.
+            # Ctrl-C during a call to Java appears as an error of Java.
             raise KeyboardInterrupt from None
         if os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
-        kept = os.path.getsize(log) > 0
-        raise PipelineFailedError(cause(error) + (f"; {log} has what Spark says" if kept else "")) from None
+        keeps_log = os.path.getsize(log) > 0
+        hint = f"; see {log} for the output of Spark" if keeps_log else ""
+        raise PipelineFailedError(cause(error) + hint) from None
     finally:
         if spark is not None and spark is not running:
             with suppress(Exception):
                 spark.stop()
         logging.disable(logging.NOTSET)
         shutil.rmtree(warehouse, ignore_errors=True)
-        if not kept:
+        if not keeps_log:
             with suppress(OSError):
                 os.unlink(log)
 
 
 @contextmanager
 def task_progress(what: str = "tasks") -> Iterator[Callable[[int, int | None], None]]:
-    """Shows how much of how much is done, on a terminal."""
+    """Show a progress bar on a terminal; yields a function for the number of steps done and their total."""
     if sys.stderr is None or not sys.stderr.isatty():
         yield lambda done, total: None
         return

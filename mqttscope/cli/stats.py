@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,14 +12,7 @@ from mqttscope.cli.command import OUTPUT, group, make_command, on_command_line, 
 from mqttscope.events import CaptureRemark
 
 if TYPE_CHECKING:
-    from mqttscope.cli.output import Watch
-    from mqttscope.cli.reading import Reading
-    from mqttscope.dissect import Dissector
     from mqttscope.events import Event
-    from mqttscope.parallel.counting import Parts
-    from mqttscope.parallel.crew import Outlet
-    from mqttscope.parallel.walk import Share
-    from mqttscope.stats.collect import Statistics
 
 TABLES = ("capture", "connection", "client", "topic")
 SORTS = (
@@ -29,7 +21,7 @@ SORTS = (
 
 
 def read_tables(context: click.Context, parameter: click.Parameter, value: str) -> tuple[str, ...]:
-    """Names with commas between them; the tables come in their own order, each once."""
+    """Split comma-separated table names; returns each table once, in fixed order."""
     asked = {name.strip() for name in value.split(",")}
     for name in sorted(asked.difference(TABLES)):
         raise click.BadParameter(f"{name!r} is not one of {', '.join(TABLES)}")
@@ -58,14 +50,13 @@ class StatsOptions:
     )  # fmt: skip
     sort: str | None = option(
         OUTPUT, "--sort", type=click.Choice(SORTS),
-        help="Order of rows: highest first, names upwards. [default: trouble for clients, packets for the rest]",
+        help="Row order: highest first, names A to Z. [default: trouble for clients, packets for other tables]",
     )  # fmt: skip
     output: str | None = option(
         OUTPUT, "--output", "-o", metavar="FILE",
         help="Write the report to this file, FILE.html as a page. [default: standard output]",
     )  # fmt: skip
     colour: bool | None = shared.colour_option()
-    jobs: int | None = shared.jobs_option()
 
     def __post_init__(self) -> None:
         from mqttscope.cli.output import HTML, is_page, refuse_report
@@ -86,55 +77,53 @@ Examples:
   mqttscope stats site.pcapng --format json | jq '.totals.latencies.publish_puback'
 """,
 )
-def command(given: StatsOptions) -> int:
+def command(args: StatsOptions) -> int:
     """Count and measure the traffic of captures: packets, bytes, rates, QoS, latencies, aliases, losses.
 
-    By capture, connection, client and topic. CAPTURE is a file, a glob, a directory, or - for standard input. Exit
-    code 3 when one of them could not be read to its end.
+    Tables by capture, connection, client and topic. CAPTURE is a file, a glob, a directory, or - for standard input.
+    Exit code 3 when a capture could not be read to its end.
     """
     from mqttscope.cli.capture_run import CaptureRun
     from mqttscope.cli.configuration import warn_of_configuration
     from mqttscope.cli.output import HTML, make_view
     from mqttscope.dissect import FastPath
     from mqttscope.stats.collect import Statistics
+    from mqttscope.stats.kernel_counts import attempt
 
-    connection, tables, sort, top = given.selection.connection, given.tables, given.sort, given.top
-    wanted = shared.compile_filter(given.selection.expression)
+    connection, tables, sort, top = args.selection.connection, args.tables, args.sort, args.top
+    wanted = shared.compile_filter(args.selection.expression)
     if wanted is None or not wanted.asks_payloads:
         warn_of_configuration()
-    view = make_view(colour=given.colour, payload="none", payload_limit=0)
-    run = CaptureRun(given.captures, given.files, given.protocol)
-    file = run.file(view, given.output, colour=given.colour)
+    view = make_view(colour=args.colour, payload="none", payload_limit=0)
+    run = CaptureRun(args.captures, args.files, args.protocol)
+    file = run.file(view, args.output, colour=args.colour)
     reading, watch, dissector = run.reading, run.watch, run.dissector
     matched = [False]
-    statistics, run.interrupt = together(given, reading, watch, dissector, wanted, matched)
-    if statistics is None:
-        statistics = Statistics(along=given.form == HTML)
-        fast_path = None
-        if wanted is None and not connection and reading.takes_fast_path:
-            fast_path = FastPath(
-                dissector, statistics.feed, order=reading.order, counting=True, passing=True, reusing=True
-            )
-        events = run.events(run.segments(statistics.frames, fast_path))
-        with run.until_interrupted():
-            for event in counted(events, wanted, connection, matched):
-                statistics.feed(event)
-        if fast_path is not None:
-            for name, counts in fast_path.counts.items():
-                statistics.add_frames(name, counts)
+    statistics = Statistics(along=args.form == HTML)
+    fast_path = None
+    if wanted is None and not connection and reading.takes_fast_path:
+        fast_path = FastPath(dissector, statistics.feed, order=reading.order, counting=True, passing=True, reusing=True)
+        reading.kernel = attempt(args.captures, statistics, fast_path)
+    events = run.events(run.segments(statistics.frames, fast_path))
+    with run.until_interrupted():
+        for event in counted(events, wanted, connection, matched):
+            statistics.feed(event)
+    if fast_path is not None:
+        for name, counts in fast_path.counts.items():
+            statistics.add_frames(name, counts)
     statistics.taps = reading.taps
     statistics.finish()
     sink = run.sink(file)
     shown: dict[str, Any] = {
         "tables": tables, "sort": sort, "other_flows": dissector.other_flows, "skipped": watch.skipped,
     }  # fmt: skip
-    if given.form == HTML and file is not None and run.read_nothing:
+    if args.form == HTML and file is not None and run.read_nothing:
         file.leave()
-    elif given.form == HTML:
+    elif args.form == HTML:
         from mqttscope.stats.as_html import render as page
 
         sink.write(page(statistics, top=top, **shown))
-    elif given.form == "json":
+    elif args.form == "json":
         from mqttscope.report.jsonl import dumps, harmless
         from mqttscope.stats.as_json import document
 
@@ -147,56 +136,17 @@ def command(given: StatsOptions) -> int:
         sink.flush()
     if file is not None:
         file.close()
-    filtered = wanted is not None and given.form != "json"
+    filtered = wanted is not None and args.form != "json"
     return run.end(connections=connection, filtered=filtered, matched=matched[0])
-
-
-def together(
-    given: StatsOptions, reading: Reading, watch: Watch, dissector: Dissector, wanted: Any, matched: list[bool]
-) -> tuple[Statistics | None, KeyboardInterrupt | None]:
-    """The same by several processes; ``None`` where one has to count.
-
-    Only one process knows the numbers of connections that ``--connection`` and a filter may ask for.  ``dissector`` and
-    ``matched`` get what was counted.
-    """
-    from mqttscope.cli.sharing import Sources, processes, share_out
-
-    divisible = not given.selection.connection and (wanted is None or not wanted.is_of_the_run)
-    sources = Sources(reading)
-    count = processes(given.jobs, sources, divisible=divisible)
-    if count == 1:
-        return None, None
-    from mqttscope.dissect import Dissector
-    from mqttscope.parallel.counting import Together, count_share
-
-    options = dissector.options
-
-    def work(share: Share, outlet: Outlet) -> Parts:
-        found = [False]
-        choose = None if wanted is None else partial(counted, wanted=wanted, connections=(), matched=found)
-        return count_share(share, outlet, sources.frames, Dissector(options), choose, found, timed=sources.several)
-
-    statistics = Together(count, watch.note, along=given.form == "html")
-    done = share_out(
-        sources, count, work, statistics.take, watch, dissector, counts_of=lambda part: part.counts,
-        max_limited=statistics.limits["releases"], may_end=True,
-    )  # fmt: skip
-    if done is None:
-        return None, None
-    parts, asked = done
-    statistics.add(parts)
-    matched[0] = any(part.matched for part in parts)
-    return statistics, asked[0] if asked else None
 
 
 def counted(
     events: Iterable[Event], wanted: Any | None, connections: tuple[int, ...], matched: list[bool] | None = None
 ) -> Iterator[Event]:
-    """Events that the user asked for.
+    """Select the events that the user asked for.
 
-    Unlike those of `inspect` they hold the end of every connection that was asked for: the statistics need it to
-    close the books of a connection, and pass over those of which nothing was counted.  ``matched`` is made to hold
-    whether the filter let anything through.
+    Unlike `inspect`, this keeps the end of every selected connection: the statistics finish a connection at its end,
+    and skip connections without any counted packet.  ``matched[0]`` becomes true when the filter matches an event.
     """
     if wanted is None and not connections:
         yield from events

@@ -1,4 +1,4 @@
-"""``mqttscope triage``, and ``mqttscope CAPTURE``: what a capture holds, what broke, and what to type next."""
+"""``mqttscope triage``, and ``mqttscope CAPTURE``: what a capture contains, what broke, and what to run next."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE
 from mqttscope.cli.options import FileOptions, ProtocolOptions, captures_argument, colour_option
 
 if TYPE_CHECKING:
-    from mqttscope.triage.collect import Fault
+    from mqttscope.triage.collect import TriageFault
 
 MAX_TYPED_CHARACTERS = 200
-"""Characters of the names of captures in a command to type; more become a pattern, or one capture."""
+"""Maximum length of capture names in a suggested command; longer lists become a pattern or a single capture."""
 
 
 @options
@@ -26,11 +26,11 @@ class TriageOptions:
 
     captures: tuple[str, ...] = captures_argument()
     protocol: ProtocolOptions = group(ProtocolOptions)
-    files: FileOptions = group(FileOptions, shown={"keylog": "Key log that decrypts TLS. [default: $SSLKEYLOGFILE]"})
+    files: FileOptions = group(FileOptions, shown={"keylog": "Key log for decrypting TLS. [default: $SSLKEYLOGFILE]"})
     colour: bool | None = colour_option()
 
     def repeated(self) -> Iterator[str]:
-        """The words that let another command read the captures in the way of this one."""
+        """Options that make another command read the captures in the same way."""
         for port, spoken in self.protocol.ports:
             yield from ("--port", f"{port}:{spoken}")
         if self.protocol.mqtt_version is not None:
@@ -51,13 +51,13 @@ Examples:
   mqttscope triage day/*.pcap.zst --port 1884
   tcpdump -i eth0 -U -w - port 1883 | mqttscope triage -
 
-Exit code 3 when a capture could not be read to its end, or holds no MQTT to judge; what broke does not change it.
+Exit code 3 when a capture could not be read to its end, or contains no MQTT; problems do not change the exit code.
 """,
 )
-def command(given: TriageOptions) -> int:
-    """Show what a capture holds, what broke, and what to type next: the first look, on one screen.
+def command(args: TriageOptions) -> int:
+    """Show what a capture contains, what broke, and what to run next: the first look, on one screen.
 
-    mqttscope CAPTURE is short for it. CAPTURE is a file, a glob, a directory, or - for standard input.
+    mqttscope CAPTURE is short for this. CAPTURE is a file, a glob, a directory, or - for standard input.
     """
     from mqttscope.cli import advice
     from mqttscope.cli.capture_run import CaptureRun
@@ -68,8 +68,8 @@ def command(given: TriageOptions) -> int:
     from mqttscope.triage.screen import Screen
 
     warn_of_configuration()
-    view = make_view(colour=given.colour, payload="none", payload_limit=0)
-    run = CaptureRun(given.captures, given.files, given.protocol, shown=True)
+    view = make_view(colour=args.colour, payload="none", payload_limit=0)
+    run = CaptureRun(args.captures, args.files, args.protocol, shown=True)
     reading, watch, dissector = run.reading, run.watch, run.dissector
     triage = Triage(together=reading.deduplicate)
     segments = run.dissector.clock.follow(run.segments(triage.frames))
@@ -85,18 +85,18 @@ def command(given: TriageOptions) -> int:
         if run.interrupt is not None:
             raise run.interrupt
         return EXIT_UNREADABLE
-    screen = Screen(triage, view, typed_names(given.captures, triage.faults), [*given.repeated()])
+    screen = Screen(triage, view, typed_names(args.captures, triage.faults), [*args.repeated()])
     screen.errors = [(fault.capture, without_secrets(describe_fault(fault))) for fault in triage.errors]
     if run.interrupt is not None:
         screen.errors.append(("", "interrupted: the captures were not read to their end"))
-    screen.is_read_once |= any(map(_is_fifo, given.captures))
-    screen.other_tls, screen.decrypting = dissector.other_tls, given.files.keylog is not None or reading.decrypting
+    screen.is_read_once |= any(map(_is_fifo, args.captures))
+    screen.other_tls, screen.decrypting = dissector.other_tls, args.files.keylog is not None or reading.decrypting
     if not dissector.connections and not triage.errors:
-        # TLS has a row of its own.
+        # TLS has a separate row.
         screen.no_mqtt = advice.nothing_found(dissector).partition(";")[0]
     remarks = [
         advice.not_read(dissector, watch.skipped, via=reading.via), advice.snap_length(dissector, watch.skipped),
-        # Single directions are among the limits of the verdict.
+        # The limits of the verdict already mention single directions.
         *advice.of_connections(dissector, deduplicates=reading.deduplicate, one_sided=False), *reading.advice(),
     ]  # fmt: skip
     screen.remarks = [remark.removeprefix("not read: ") for remark in remarks if remark]
@@ -107,14 +107,14 @@ def command(given: TriageOptions) -> int:
 
 
 def _is_fifo(name: str) -> bool:
-    """Whether a capture is a named pipe, or that of a shell's ``<(...)``."""
+    """Whether a capture is a named pipe, such as a shell's ``<(...)``."""
     with suppress(OSError, ValueError):
         return stat.S_ISFIFO(os.stat(name).st_mode)
     return False
 
 
-def typed_names(captures: Sequence[str], faults: Sequence[Fault] = ()) -> list[str]:
-    """Names of captures to type again: many as a pattern that stands for exactly them, or that of the worst fault."""
+def typed_names(captures: Sequence[str], faults: Sequence[TriageFault] = ()) -> list[str]:
+    """Capture names for a suggested command: all, a pattern that matches exactly these, or one capture with a fault."""
     names = [f"./{name}" if name.startswith("-") and name != "-" else name for name in captures]
     if len(names) == 1 or sum(map(len, names)) <= MAX_TYPED_CHARACTERS:
         return names

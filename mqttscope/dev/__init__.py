@@ -1,1 +1,1 @@
-"""For those who work on mqttscope; not part of the installed package."""
+"""Tools for developers of mqttscope; not part of the installed package."""

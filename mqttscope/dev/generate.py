@@ -1,13 +1,14 @@
-"""Writes the files that repeat what the code says: completions, manuals, the command reference, pages of rules.
+"""Writes the files that repeat content of the code: completions, manuals, the command reference, pages of rules.
 
 ``python -m mqttscope.dev.generate`` writes them and removes the pages of rules that no longer exist; ``--check`` fails
 when a file is out of date.
 
-The rules give one page each, their index and the conformance table; the tables that the state machines run by give
-``docs/states.md``; the captures give ``docs/evidence.md`` and ``docs/captures.md``; click gives the completions,
-the manual pages and ``docs/cli.md``; the schemas of the tables give the list of their columns that questions use; the
-declarations of packets and reports give the JSON Schemas of outputs; `reference` has the pages that are made of other
-tables in the code.
+Rules become one page each, an index and the conformance table.  The tables of the state machines become
+``docs/states.md``, the captures ``docs/evidence.md`` and ``docs/captures.md``.  click generates the completions, the
+manual pages and ``docs/cli.md``.  The schemas of the tables become the list of columns that SQL queries use, and the
+declarations of packets and reports the JSON Schemas of outputs.  `performance` puts the figures of the benchmark into
+their page.  `reference` generates pages from other tables in the
+code.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from mqttscope.cli.main import LazyGroup, group
 from mqttscope.dev import reference
 from mqttscope.dev.reference import toml
 from mqttscope.dissect import flow_state
-from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, totals
-from mqttscope.lint.examples import Conversation
+from mqttscope.lint.catalogue import STATES, Coverage, all_rules, coverage, specification_name, totals
+from mqttscope.lint.examples import ExampleConversation
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import REASON_CODES, PacketType
 from mqttscope.report.base import View
-from mqttscope.report.explain import CONFIDENCES, SCOPES, area, cited, markdown, needs, switched, versions
+from mqttscope.report.explain import CONFIDENCES, SCOPES, activation_note, area, cited, markdown, needs, versions
 from mqttscope.report.rules_text import render
 from mqttscope.session import connection, inflight
 
@@ -62,20 +63,20 @@ _STATES = {
 }
 
 BEYOND = "345"
-"""The digits of codes (docs/adding-a-rule.md) of rules about sessions, servers and reactions."""
+"""Digits of the codes of rules about sessions, servers and reactions (docs/adding-a-rule.md)."""
 _EVIDENCE_TEXT = """\
 # Evidence
 
-Rules about sessions, servers and reactions put many packets together, often of several connections. Their examples
-are constructed; this page says on which recorded traffic each was seen to fire, whom it blamed there, and what
-provoked it. A test lints each of these captures and holds it equal to its row: the rule fires, blames that side, with
-its own severity, and no rule that is not named in the capture's `about.toml` reports an error.
+Rules about sessions, servers and reactions combine many packets, often of several connections. Their examples are
+constructed; this page shows recorded traffic that made rules fire, the side that they blamed there, and the cause. A
+test lints each of these captures and compares it with its row: the rule fires, blames that side, with its own severity,
+and only rules named in the capture's `about.toml` report errors.
 
 Real clients and real brokers were recorded on loopback. mosquitto breaks few of these rules by itself, and Aedes and
-amqtt break others; for the rest a proxy stands between mosquitto and the clients, and drops, delays, doubles, swaps or
-changes what passes ([the captures](captures.md)). To the clients, and in the capture, the server is
-then what misbehaves. Where a row says `constructed`, nothing could be made to misbehave like that, and the examples of
-the rule are all there is; where it names settings, the linter needs them for this capture.
+amqtt break others; for the rest a proxy between mosquitto and the clients drops, delays, doubles, swaps or changes
+packets ([the captures](captures.md)). To the clients, and in the capture, the server then misbehaves. A row with
+`constructed` means that no recorded peer breaks the rule, and only its examples test it. A row with settings means
+that the linter needs them for this capture.
 
 Generated from the captures with `make generate`.
 """
@@ -83,27 +84,27 @@ Generated from the captures with `make generate`.
 _CAPTURES_TEXT = """\
 # Captures
 
-The captures of the project lie in `captures/NAME/capture.pcapng`; `about.toml` beside each says what must be found in
-it, which tests hold. Real clients and brokers were recorded on loopback; others are derived from a recording or built
-byte by byte by scripts in `captures/`, which count packets by themselves and never with mqttscope. `captures/README.md`
-says how.
+The captures of the project are in `captures/NAME/capture.pcapng`; an `about.toml` beside each lists the expected
+results, which tests check. Real clients and brokers were recorded on loopback; other captures are derived from a
+recording or built byte by byte by scripts in `captures/`, which count packets themselves and never with mqttscope.
+`captures/README.md` describes how.
 """
 
 
 def pages() -> dict[PurePosixPath, str]:
     """All pages by path, relative to the project."""
     rules = all_rules()
-    made = {FOLDER / f"{code}.md": page(rule) for code, rule in rules.items()}
-    made[FOLDER / "README.md"] = index(list(rules.values()))
-    made[CONFORMANCE] = conformance(coverage())
-    return made
+    files = {FOLDER / f"{code}.md": page(rule) for code, rule in rules.items()}
+    files[FOLDER / "README.md"] = index(list(rules.values()))
+    files[CONFORMANCE] = conformance(coverage())
+    return files
 
 
 def page(rule: type[Rule]) -> str:
     """The page of a rule."""
-    what, *why, instead = rule.paragraphs()
+    what, *why, instead = rule.paragraphs(marked=True)
     facts = [
-        ("severity", rule.severity + switched(rule)),
+        ("severity", rule.severity + activation_note(rule)),
         ("confidence", CONFIDENCES[rule.confidence]),
         ("versions", versions(rule)),
         ("looks at", SCOPES[rule.scope]),
@@ -114,57 +115,57 @@ def page(rule: type[Rule]) -> str:
         facts.append(("needs", ", ".join(needs(rule))))
     facts.append(("since", rule.since))
     out = [f"# {rule.code} {rule.slug}", "", markdown(what), "", "| | |", "|---|---|"]
-    out += [f"| {name} | {told} |" for name, told in facts]
+    out += [f"| {name} | {value} |" for name, value in facts]
     for paragraph in why:
         out += ["", markdown(paragraph)]
     out += ["", markdown(instead)]
     statements = list(cited(rule))
     if statements:
-        out += ["", "## Statements", "", "| statement | section | says | where |", "|---|---|---|---|"]
-    for one in statements:
-        known = one.statement
-        where = "in part" if one.partly else markdown(one.where) or "everywhere"
+        out += ["", "## Statements", "", "| statement | section | requirement | where |", "|---|---|---|---|"]
+    for citation in statements:
+        known = citation.statement
+        where = "in part" if citation.partly else markdown(citation.where) or "everywhere"
         out.append(f"| {known.key} | {known.section} | {markdown(known.summary)} | {where} |")
     if rule.settings:
         out += ["", "## Settings", "", "```toml", f"[rules.{rule.code}]"]
         out += [f"{name} = {toml(value)}" for name, value in rule.settings.items()]
         out.append("```")
-    out += ["", "## Found", *(line for one in rule.bad for line in _example(rule, one))]
-    out += ["", "## Fine", *(line for one in rule.good for line in _example(rule, one))]
+    out += ["", "## Found", *(line for example in rule.bad for line in _example(rule, example))]
+    out += ["", "## Fine", *(line for example in rule.good for line in _example(rule, example))]
     out += ["", f"[All rules](README.md) · [conformance](../conformance.md) · {MADE}"]
     return "\n".join(out) + "\n"
 
 
-def _example(rule: type[Rule], one: Conversation) -> list[str]:
-    settings = ", ".join(f"`{name} = {toml(value)}`" for name, value in one.settings.items())
-    title = markdown(one.title) + (f" ({settings})" if settings else "")
-    return ["", f"{title[:1].upper()}{title[1:]}:", "", "```text", *render(rule, one, View(width=WIDTH)), "```"]
+def _example(rule: type[Rule], example: ExampleConversation) -> list[str]:
+    settings = ", ".join(f"`{name} = {toml(value)}`" for name, value in example.settings.items())
+    title = markdown(example.title) + (f" ({settings})" if settings else "")
+    return ["", f"{title[:1].upper()}{title[1:]}:", "", "```text", *render(rule, example, View(width=WIDTH)), "```"]
 
 
 def index(rules: list[type[Rule]]) -> str:
     """The list of all rules, by area."""
-    out = ["# Rules", "", f"{len(rules)} rules. {MADE} `mqttscope rules CODE` shows the same in the terminal."]
+    out = ["# Rules", "", f"{len(rules)} rules. {MADE} `mqttscope rules CODE` shows a rule in the terminal."]
     before = ""
     for rule in rules:
         if area(rule) != before:
             before = area(rule)
-            out += ["", f"## {before.capitalize()}{switched(rule)}", ""]
+            out += ["", f"## {before.capitalize()}{activation_note(rule)}", ""]
             out += ["| code | name | severity | confidence | versions | finds |", "|---|---|---|---|---|---|"]
         out.append(
             f"| [{rule.code}]({rule.code}.md) | {rule.slug} | {rule.severity} | {rule.confidence} | {versions(rule)} "
-            f"| {markdown(rule.paragraphs()[0])} |"
+            f"| {markdown(rule.paragraphs(marked=True)[0])} |"
         )
     return "\n".join(out) + "\n"
 
 
 def conformance(rows: list[Coverage]) -> str:
-    """Every statement with its rules, or why there are none."""
+    """Every statement with its rules, or the reason why no rule checks it."""
     out = [
         "# Conformance",
         "",
-        "Every normative statement of MQTT 5.0 and 3.1.1 in the project's own words, with the rules that check it,",
-        "or why none does. Statements that have no number in the standards have identifiers of this project (`V5-…`,",
-        "`V311-…`).",
+        "Every normative statement of MQTT 5.0 and 3.1.1 and of Sparkplug 3.0 in the project's own words, with the",
+        "rules that check it or the reason why no rule does. Statements without a number in the standards of MQTT have",
+        "identifiers of this project (`V5-…`, `V311-…`).",
         f"{MADE}",
         "",
         f"| version | statements | {' | '.join(_STATES[state] for state in STATES)} |",
@@ -180,9 +181,9 @@ def conformance(rows: list[Coverage]) -> str:
             before = known.version
             out += [
                 "",
-                f"## MQTT {before}",
+                f"## {specification_name(before)}",
                 "",
-                "| statement | section | binds | says | rules |",
+                "| statement | section | binds | requirement | rules |",
                 "|---|---|---|---|---|",
             ]
         out.append(
@@ -200,25 +201,25 @@ def _rules(row: Coverage) -> str:
 
 
 def is_concerned(code: str) -> bool:
-    """Whether it takes so much to see what a rule finds that its examples prove little about real traffic."""
+    """Whether a rule combines many packets, so that its examples prove little about real traffic."""
     return code[3] in BEYOND
 
 
-def seen(captures: Path) -> dict[str, list[tuple[str, str, str]]]:
-    """By rule: the capture, whom the rule blames in it, and what provokes it."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
+def recorded_evidence(captures: Path) -> dict[str, list[tuple[str, str, str]]]:
+    """By rule: the capture, the side that the rule blames, and the cause."""
+    sightings: dict[str, list[tuple[str, str, str]]] = {}
     for path in sorted(captures.glob("*/about.toml")):
         for code, row in tomllib.loads(path.read_text("utf-8")).get("fires", {}).items():
             changed = ", ".join(f"`{name} = {toml(value)}`" for name, value in row.get("settings", {}).items())
-            told = markdown(row["how"]) + (f" ({changed})" if changed else "")
-            found.setdefault(code, []).append((path.parent.name, row["blames"], told))
-    return found
+            description = markdown(row["how"]) + (f" ({changed})" if changed else "")
+            sightings.setdefault(code, []).append((path.parent.name, row["blames"], description))
+    return sightings
 
 
 def evidence(rules: dict[str, type[Rule]], captures: Path) -> str:
-    """The page."""
-    recorded = seen(captures)
-    concerned = [rule for rule in rules.values() if is_concerned(rule.code)]
+    """The page of recorded evidence for rules."""
+    recorded = recorded_evidence(captures)
+    concerned = [rule for rule in rules.values() if is_concerned(rule.code) or rule.code in recorded]
     count = sum(rule.code in recorded for rule in concerned)
     out = [_EVIDENCE_TEXT, f"{len(concerned)} rules, {count} of them seen on recorded traffic.", ""]
     out += ["| rule | name | severity | blames | seen in |", "|---|---|---|---|---|"]
@@ -233,18 +234,19 @@ def evidence(rules: dict[str, type[Rule]], captures: Path) -> str:
     return "\n".join(out) + "\n"
 
 
-def listed(captures: Path) -> str:
+def capture_list(captures: Path) -> str:
     """The page of the captures."""
-    found = {path.parent.name: tomllib.loads(path.read_text("utf-8")) for path in sorted(captures.glob("*/about.toml"))}
-    out = [_CAPTURES_TEXT, f"{len(found)} captures. Generated from them with `make generate`."]
-    for name, about in found.items():
+    paths = sorted(captures.glob("*/about.toml"))
+    captured = {path.parent.name: tomllib.loads(path.read_text("utf-8")) for path in paths}
+    out = [_CAPTURES_TEXT, f"{len(captured)} captures. Generated from them with `make generate`."]
+    for name, about in captured.items():
         expected = about["expect"]
         seen_versions = ", ".join(expected["versions"]) or "unknown"
-        made = f"{about['origin']}, {about['tool']}"
+        origin = f"{about['origin']}, {about['tool']}"
         out += ["", f"## {name}", "", f"**{markdown(about['title'])}.** {markdown(about['shows'])}", ""]
         out.append(
             f"MQTT {seen_versions} over {expected['transport']} · {expected['frames']} frames, "
-            f"{expected['connections']} connection{'s' if expected['connections'] != 1 else ''} · {markdown(made)}"
+            f"{expected['connections']} connection{'s' if expected['connections'] != 1 else ''} · {markdown(origin)}"
         )
     return "\n".join(out) + "\n"
 
@@ -254,7 +256,7 @@ def states() -> str:
     parts = [
         "# State machines",
         "",
-        "What is followed through a capture moves from phase to phase by tables, which these pages are made of.",
+        "Connections, exchanges and flows move from phase to phase by tables in the code, shown on this page.",
         "Generated from the tables with `make generate`.",
     ]
     specified = connection.SPECIFIED
@@ -269,23 +271,23 @@ def states() -> str:
 
 
 def diagram(start: P, table: Mapping[tuple[P, T], P]) -> list[str]:
-    """A table as a state diagram of Mermaid; what leads from one phase to the same other one is one arrow."""
+    """A table as a state diagram of Mermaid; triggers between the same two phases share an arrow."""
     arrows: dict[tuple[P, P], list[str]] = {}
     for (before, trigger), after in table.items():
         arrows.setdefault((before, after), []).append(_word(trigger))
     out = ["```mermaid", "stateDiagram-v2", f"    [*] --> {start.value}"]
-    out += [f"    {before.value} --> {after.value}: {' or '.join(said)}" for (before, after), said in arrows.items()]
+    out += [f"    {before.value} --> {after.value}: {' or '.join(words)}" for (before, after), words in arrows.items()]
     passed = {phase for phase, _ in table}
     out += [f"    {phase.value} --> [*]" for phase in dict.fromkeys(table.values()) if phase not in passed]
     return [*out, "```"]
 
 
 def matrix(table: Mapping[tuple[P, T], P], usual: Mapping[tuple[P, T], P]) -> list[str]:
-    """A table with a row for each phase and a column for each trigger; what is not usual is in italics."""
+    """A table with a row per phase and a column per trigger; unusual transitions are in italics."""
     triggers = list(dict.fromkeys(trigger for _, trigger in table))
     out = [f"| | {' | '.join(map(_word, triggers))} |", f"|---|{'---|' * len(triggers)}"]
     for phase in dict.fromkeys(before for before, _ in table):
-        cells = [(table[phase, one].value, (phase, one) in usual) for one in triggers]
+        cells = [(table[phase, trigger].value, (phase, trigger) in usual) for trigger in triggers]
         out.append(f"| **{phase.value}** | {' | '.join(to if known else f'*{to}*' for to, known in cells)} |")
     return out
 
@@ -295,7 +297,7 @@ def _word(trigger: Enum) -> str:
 
 
 def _machine(title: str, described: object) -> list[str]:
-    """The heading of a state machine, and what its docstring says."""
+    """The heading of a state machine, and its docstring."""
     text = inspect.getdoc(described) or ""
     return ["", f"## {title}", "", text.replace("``", "`"), ""]
 
@@ -304,7 +306,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _WIDTH = 100
 
 
-class BashComplete(completing.BashComplete):
+class PlainBashCompletion(completing.BashCompletion):
     """The completion for bash, without asking the bash of this machine for its version."""
 
     @staticmethod
@@ -314,7 +316,7 @@ class BashComplete(completing.BashComplete):
 
 def completions() -> dict[Path, str]:
     """Completion scripts by path."""
-    shells = {"mqttscope.bash": BashComplete, "_mqttscope": ZshComplete, "mqttscope.fish": FishComplete}
+    shells = {"mqttscope.bash": PlainBashCompletion, "_mqttscope": ZshComplete, "mqttscope.fish": FishComplete}
     return {
         ROOT / "completions" / name: shell(group, {}, "mqttscope", "_MQTTSCOPE_COMPLETE").source().strip() + "\n"
         for name, shell in shells.items()
@@ -334,19 +336,19 @@ def find_command(*names: str) -> click.Command:
     command: click.Command = group
     for name in names:
         assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), name)
-        assert found is not None
-        command = found
+        subcommand = command.get_command(click.Context(command), name)
+        assert subcommand is not None
+        command = subcommand
     return command
 
 
 def command_names(inside: LazyGroup = group, *before: str) -> Iterator[tuple[str, ...]]:
-    """The names that lead to each command, those of groups before those in them."""
+    """The names that lead to each command; a group comes before its commands."""
     for name in inside.table:
         yield (*before, name)
-        found = find_command(*before, name)
-        if isinstance(found, LazyGroup):
-            yield from command_names(found, *before, name)
+        command = find_command(*before, name)
+        if isinstance(command, LazyGroup):
+            yield from command_names(command, *before, name)
 
 
 def commands() -> str:
@@ -370,7 +372,7 @@ def manuals() -> dict[Path, str]:
     """A manual page for each command, from its help, by path."""
     from click_man.man import ManPage
 
-    made = {}
+    pages_by_path = {}
     for names in [(), *command_names()]:
         context = click.Context(group, info_name="mqttscope", **group.context_settings)
         for count, name in enumerate(names, 1):
@@ -387,8 +389,8 @@ def manuals() -> dict[Path, str]:
         if isinstance(command, LazyGroup):
             page.commands = [(name, line) for name, (_, line) in command.table.items()]
         path = ROOT / MANUALS / f"{'-'.join(('mqttscope', *names))}.1"
-        made[path] = str(page).rstrip("\n") + "\n" + _examples(command.epilog or "")
-    return made
+        pages_by_path[path] = str(page).rstrip("\n") + "\n" + _examples(command.epilog or "")
+    return pages_by_path
 
 
 def _examples(epilog: str) -> str:
@@ -402,19 +404,19 @@ def _examples(epilog: str) -> str:
 
 _TYPES = {
     "string": "VARCHAR", "int64": "BIGINT", "int32": "INTEGER", "int16": "SMALLINT", "bool": "BOOLEAN",
-    "timestamp[us, tz=UTC]": "TIMESTAMP WITH TIME ZONE", "binary": "BLOB",
+    "timestamp[us, tz=UTC]": "TIMESTAMP WITH TIME ZONE", "binary": "BLOB", "double": "DOUBLE",
 }  # fmt: skip
 
 
 def list_of_columns() -> str:
     """Tables and their columns as JSON, a line for each column."""
-    # What tests of commands use of this module needs no pyarrow.
+    # Imported late: tests of commands use this module without pyarrow.
     from mqttscope.lake.schemas import TABLES
 
     tables = []
     for table in TABLES.values():
         rows = ",\n".join(
-            json.dumps([one.name, duck_type(one.type), one.meaning], ensure_ascii=False) for one in table.columns
+            json.dumps([row.name, duck_type(row.type), row.meaning], ensure_ascii=False) for row in table.columns
         )
         tables.append(f"{json.dumps(table.name)}: [\n{rows}\n]")
     return "{\n" + ",\n".join(tables) + "\n}\n"
@@ -428,14 +430,14 @@ def duck_type(kind: pa.DataType) -> str:
         return f"{duck_type(kind.value_type)}[]"
     if pa.types.is_struct(kind):
         fields = (kind.field(place) for place in range(kind.num_fields))
-        told = ", ".join(f"{json.dumps(one.name)} {duck_type(one.type)}" for one in fields)
-        return f"STRUCT({told})"
+        members = ", ".join(f"{json.dumps(member.name)} {duck_type(member.type)}" for member in fields)
+        return f"STRUCT({members})"
     return _TYPES[str(kind)]
 
 
 def generated() -> dict[Path, str]:
     """All generated files by path."""
-    from mqttscope.dev import schemas
+    from mqttscope.dev import performance, schemas
 
     rules = {ROOT / path: text for path, text in pages().items()}
     return {
@@ -449,7 +451,8 @@ def generated() -> dict[Path, str]:
         **{ROOT / path: text for path, text in schemas.files().items()},
         ROOT / STATES_PAGE: states(),
         ROOT / EVIDENCE: evidence(all_rules(), ROOT / "captures"),
-        ROOT / CAPTURES: listed(ROOT / "captures"),
+        ROOT / CAPTURES: capture_list(ROOT / "captures"),
+        performance.PAGE: performance.page(),
         **rules,
     }
 

@@ -1,7 +1,7 @@
-"""Makes the pictures of the documentation: pages of committed captures as Chromium draws them.
+"""Makes the pictures of the documentation: pages of committed captures as rendered by Chromium.
 
 ``python -m mqttscope.dev.pictures`` writes ``docs/pictures``.  Nothing checks that they are up to date: another browser
-with other fonts draws other pixels.  Run it again after a change of pages that a reader would see.
+with other fonts renders other pixels.  Run it again after a visible change of pages.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ _QUIET = (
 
 @dataclass(slots=True)
 class Picture:
-    """One picture: the command whose page it shows, its size, and what is shown of it."""
+    """A picture: the command that writes the page, the size, and the part of the page that is shown."""
 
     name: str
     words: Sequence[str]
     height: int
     dark: bool = False
     shows: str = ""
-    """Selector of the element that is shown alone; the page from its beginning if empty."""
+    """Selector of the only element shown; if empty, the page from its beginning."""
+    connection: str = ""
+    """Number of the connection for a ladder; if empty, the list."""
 
 
 def _capture(name: str) -> str:
@@ -46,15 +48,15 @@ def _capture(name: str) -> str:
 
 PICTURES = (
     Picture("inspect", ["inspect", _capture("misdelivered")], 1_000),
-    Picture("ladder", ["inspect", _capture("misdelivered")], 640, shows="#ladder"),
+    Picture("ladder", ["inspect", _capture("misdelivered")], 640, shows="#list", connection="1"),
     Picture("lint", ["lint", "--no-config", _capture("failing-device")], 760, shows="#list"),
     Picture("explain", ["explain", _capture("hasty-clients")], 850, dark=True),
 )
 WIDTH = 1_000
 
 
-def written(picture: Picture, folder: Path) -> Path:
-    """The page of a picture; where a part of it is shown, with a script that removes the rest."""
+def write_page(picture: Picture, folder: Path) -> Path:
+    """The page of a picture; a script in it removes the parts that are not shown."""
     path = folder / f"{picture.name}.html"
     done = subprocess.run(
         [sys.executable, "-m", "mqttscope", *picture.words, "--output", str(path)],
@@ -66,14 +68,18 @@ def written(picture: Picture, folder: Path) -> Path:
         raise SystemExit(f"{' '.join(picture.words)} ended with exit code {done.returncode}")
     if picture.shows:
         page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", path.read_text("utf-8"))
-        only = f"<script>document.body.replaceChildren(document.querySelector({picture.shows!r}))</script></body>"
+        only = f"document.body.replaceChildren(document.querySelector({picture.shows!r}))"
+        if picture.connection:
+            choose = f"select.value={picture.connection!r};select.dispatchEvent(new Event('change'))"
+            only = f"const select=document.querySelector('#list select');{choose};{only}"
+        only = f"<script>{only}</script></body>"
         path.write_text(page.replace("</body>", only), "utf-8")
     return path
 
 
 def draw(browser: str, picture: Picture, folder: Path) -> None:
-    """Write one picture."""
-    page = written(picture, folder)
+    """Write a picture."""
+    page = write_page(picture, folder)
     scheme = f"--blink-settings=preferredColorScheme={0 if picture.dark else 1}"
     target = FOLDER / f"{picture.name}.png"
     subprocess.run(
@@ -85,9 +91,9 @@ def draw(browser: str, picture: Picture, folder: Path) -> None:
 
 def run() -> None:
     """Write all pictures."""
-    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    browser = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if browser is None:
-        raise SystemExit("there is no browser: apt-get install chromium")
+        raise SystemExit("no browser found: apt-get install chromium")
     FOLDER.mkdir(exist_ok=True)
     for picture in PICTURES:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Pages of reference that are made of tables in the code: fields of filters, mutations, the configuration."""
+"""Reference pages generated from tables in the code: filter fields, mutations, the configuration."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from mqttscope.compressed import FORMATS as COMPRESSIONS
-from mqttscope.filter.fields import Field, FieldKind, common_fields, packet_fields
+from mqttscope.filter.fields import FieldKind, FilterField, common_fields, packet_fields
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.config import LINT_KEYS
 from mqttscope.lint.rule import Timing
@@ -17,7 +17,7 @@ from mqttscope.mutate import Mutation, catalogue
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.payloads.decoders import FORMATS
 from mqttscope.payloads.settings import KEYS
-from mqttscope.report.broker_test.listing import said
+from mqttscope.report.broker_test.listing import effect
 from mqttscope.report.explain import markdown
 
 MANY_WORDS = 20
@@ -30,8 +30,8 @@ _KINDS = {
 _FIELDS = """\
 # Fields of filters
 
-Every name that `--filter` takes, as the program has them; [filters.md](filters.md) explains the language and what the
-fields of events mean. Several values: a comparison is true when it is true for one of them. Bytes may be written as
+Every name that `--filter` takes, as defined in the program; [filters.md](filters.md) explains the language and the
+meaning of event fields. Several values: a comparison is true when it is true for one of them. Bytes may be written as
 sizes (`10KB`), seconds as durations (`5min`). Text and bytes also have `.length`, several values `.count`.
 
 Generated from the fields with `make generate`.
@@ -39,30 +39,30 @@ Generated from the fields with `make generate`.
 _MUTATIONS = """\
 # Mutations
 
-What `mqttscope mutate` changes ([mutate.md](mutate.md)). A name has two parts, `publish.topic_name:empty`; `--mutation`
-takes names, their beginnings and patterns. What a mutation breaks, and what is demanded of the receiver, is what a run
-holds the broker to. `mqttscope mutate --list --mutation NAME` describes one.
+Mutations of `mqttscope mutate` ([mutate.md](mutate.md)). A name has two parts, `publish.topic_name:empty`; `--mutation`
+takes names, their beginnings and patterns. The last column contains the broken statements and the demanded reaction,
+which a run checks the broker against. `mqttscope mutate --list --mutation NAME` describes one mutation.
 
 Generated from the catalogue with `make generate`.
 """
 _CONFIGURATION = """\
 # Configuration
 
-Every key of `mqttscope.toml`, or of `[tool.mqttscope]` in `pyproject.toml`. [lint.md](lint.md#configuration) says where
-the file is looked for and what overrides what, and has an example. Unknown keys are errors.
+Every key of `mqttscope.toml`, or of `[tool.mqttscope]` in `pyproject.toml`. [lint.md](lint.md#configuration) describes
+where the file is searched for and which settings take precedence, and has an example. Unknown keys are errors.
 
 Generated from the options and rules with `make generate`.
 """
 _OTHER_KEYS = {
     "rules": "Files with rules of your own, relative to this file ([adding-a-rule.md](adding-a-rule.md)).",
-    "per-client-ignores": "A table: patterns of Client Identifiers, each with the rules whose findings do not count.",
-    "per-topic-ignores": "A table: Topic Filters, each with the rules whose findings do not count.",
+    "per-client-ignores": "A table: patterns of Client Identifiers, each with rules to suppress.",
+    "per-topic-ignores": "A table: Topic Filters, each with rules to suppress.",
     "suppress": "Tables `[[lint.suppress]]`: `rules`, `client` or `topic`, a `reason`, and `expires`, the last day.",
 }
 _PAYLOAD_KEYS = {
     "topic": "Topic Filter of the payloads, such as `plant/+/state`.",
-    "format": f"How they are decoded: {', '.join(f'`{one}`' for one in FORMATS)}.",
-    "compression": f"What is unpacked before, a name or a list: {', '.join(f'`{one}`' for one in COMPRESSIONS)}.",
+    "format": f"How they are decoded: {', '.join(f'`{name}`' for name in FORMATS)}.",
+    "compression": f"Compression to remove first, a name or a list: {', '.join(f'`{name}`' for name in COMPRESSIONS)}.",
     "descriptor": "For protobuf: a file of `protoc --descriptor_set_out`, relative to this file.",
     "message": "For protobuf: the full name of the message.",
     "decoder": "In place of a format: the name of an entry point of the group `mqttscope.payloads`.",
@@ -74,63 +74,63 @@ def filter_fields() -> str:
     common = list(common_fields())
     out = [_FIELDS, "## Of events, connections and captures", "", *_table(common)]
     packets = {type_name(number) for number in PacketType}
-    named: dict[str, list[Field]] = {}
-    for one in packet_fields():
-        packet, dot, _ = one.name.partition(".")
-        named.setdefault(packet if dot and packet in packets else "", []).append(one)
-    # What has the name of a field of all events is that.
-    short = [one for one in named.pop("") if one.name not in {known.name for known in common}]
+    named: dict[str, list[FilterField]] = {}
+    for field in packet_fields():
+        packet, dot, _ = field.name.partition(".")
+        named.setdefault(packet if dot and packet in packets else "", []).append(field)
+    # A short name of a packet field is left out if a field of all events has the same name.
+    short = [field for field in named.pop("") if field.name not in {known.name for known in common}]
     for packet, fields in named.items():
         out += ["", f"## Of {packet.upper()}", "", *_table(fields)]
-    out += ["", "## Short names", "", "Each means the field in all packets that have it.", "", *_table(short)]
+    out += ["", "## Short names", "", "Each stands for the field of this name in all packets.", "", *_table(short)]
     return "\n".join(out) + "\n"
 
 
-def _table(fields: Iterable[Field]) -> list[str]:
+def _table(fields: Iterable[FilterField]) -> list[str]:
     out = ["| field | kind | values |", "|---|---|---|"]
-    for one in fields:
-        kind = f"{_KINDS[one.kind]} of {one.unit}" if one.unit else _KINDS[one.kind]
-        words = [f"`{word}`" for word in one.words]
-        told = ", ".join(words[:MANY_WORDS]) + (", …" if len(words) > MANY_WORDS else "")
-        several = "several" if one.many else ""
-        out.append(f"| `{one.name}` | {kind} | {'; '.join(filter(None, (several, told)))} |")
+    for field in fields:
+        kind = f"{_KINDS[field.kind]} of {field.unit}" if field.unit else _KINDS[field.kind]
+        words = [f"`{word}`" for word in field.words]
+        words_shown = ", ".join(words[:MANY_WORDS]) + (", …" if len(words) > MANY_WORDS else "")
+        several = "several" if field.many else ""
+        out.append(f"| `{field.name}` | {kind} | {'; '.join(filter(None, (several, words_shown)))} |")
     return out
 
 
 def mutations() -> str:
-    """The page of all mutations, docs/mutations.md: those of a field that demand the same are one row."""
+    """The page of all mutations, docs/mutations.md; mutations of a field with equal effects share a row."""
     every = list(catalogue())
     out = [_MUTATIONS, f"{len(every):,} mutations."]
     for sender, of_whom in ((CLIENT, "clients, for brokers"), (SERVER, "servers, for devices")):
         packets: dict[str, list[Mutation]] = {}
-        for one in every:
-            if sender in one.senders:
-                packets.setdefault(one.name.partition(":")[0].partition(".")[0], []).append(one)
+        for mutation in every:
+            if sender in mutation.senders:
+                packets.setdefault(mutation.name.partition(":")[0].partition(".")[0], []).append(mutation)
         out += ["", f"## Of {of_whom}"]
-        for packet, found in packets.items():
+        for packet, group in packets.items():
             out += ["", f"### {packet} ({of_whom.partition(',')[0]})", ""]
-            out += ["| what | mutations | breaks, and what is demanded |", "|---|---|---|"]
+            out += ["| field | mutations | broken statements; demanded reaction |", "|---|---|---|"]
             rows: dict[tuple[str, str], list[str]] = {}
-            for one in found:
-                place, _, change = one.name.partition(":")
-                rows.setdefault((place, _demands(one, sender)), []).append(change)
+            for mutation in group:
+                place, _, change = mutation.name.partition(":")
+                rows.setdefault((place, _demands(mutation, sender)), []).append(change)
             out += [
-                f"| `{place}` | {', '.join(f'`{change}`' for change in changes)} | {told} |"
-                for (place, told), changes in rows.items()
+                f"| `{place}` | {', '.join(f'`{change}`' for change in changes)} | {effects} |"
+                for (place, effects), changes in rows.items()
             ]
     return "\n".join(out) + "\n"
 
 
-def _demands(one: Mutation, sender: str) -> str:
+def _demands(mutation: Mutation, sender: str) -> str:
     rows: dict[str, list[str]] = {}
-    for version in one.versions:
-        rows.setdefault(said(one, version, sender), []).append(version.text)
-    return markdown("; ".join(f"{', '.join(versions)}: {told}" for told, versions in rows.items()))
+    for version in mutation.versions:
+        rows.setdefault(effect(mutation, version, sender), []).append(version.text)
+    return markdown("; ".join(f"{', '.join(versions)}: {effect_text}" for effect_text, versions in rows.items()))
 
 
 def configuration(lint: click.Command) -> str:
-    """The page of all keys, docs/configuration.md, with what the options of ``lint`` say of them."""
-    options = {option.lstrip("-"): one for one in lint.params for option in one.opts}
+    """The page of all keys, docs/configuration.md, with the help of the options of ``lint``."""
+    options = {name.lstrip("-"): option for option in lint.params for name in option.opts}
     out = [_CONFIGURATION, "## `[lint]`", "", "| key | value | meaning |", "|---|---|---|"]
     for key in LINT_KEYS:
         if key in _OTHER_KEYS:
@@ -139,11 +139,11 @@ def configuration(lint: click.Command) -> str:
             out.append(f"| `{key}` | {_value(options[key])} | {markdown(_help(options[key]))} |")
     out += ["", "## `[[payload]]`", "", "How payloads are decoded, by topic ([payloads.md](payloads.md)).", ""]
     out += ["| key | meaning |", "|---|---|", *(f"| `{key}` | {_PAYLOAD_KEYS[key]} |" for key in KEYS)]
-    out += ["", "## `[secrets]`", "", "What is hidden beside the usual names ([secrets.md](secrets.md)).", ""]
+    out += ["", "## `[secrets]`", "", "Further names of secret values ([secrets.md](secrets.md)).", ""]
     out += ["| key | value | meaning |", "|---|---|---|"]
-    out += ["| `words` | list | Further last words of names whose values are secrets: `imei`. |"]
-    out += ["", "## `[rules.CODE]`", "", "Settings of rules, with what they are when nothing is set,"]
-    out += ['and with `timing = "test"` where that is something else.', ""]
+    out += ["| `words` | list | Further last words of names of secret values: `imei`. |"]
+    out += ["", "## `[rules.CODE]`", "", "Settings of rules, with their defaults,"]
+    out += ['and with values for `timing = "test"` if they differ.', ""]
     out += ["| rule | setting | default | test |", "|---|---|---|---|"]
     for code, rule in all_rules().items():
         settings: Mapping[str, Any] = rule.settings
@@ -159,7 +159,7 @@ def _value(option: click.Parameter) -> str:
     if isinstance(option, click.Option) and option.is_flag:
         return "`true` or `false`"
     if isinstance(option.type, click.Choice):
-        return ", ".join(f'`"{one}"`' for one in option.type.choices)
+        return ", ".join(f'`"{choice}"`' for choice in option.type.choices)
     if option.multiple:
         return "list"
     return "number" if option.type.name.startswith("integer") else "text"
@@ -171,7 +171,7 @@ def _help(option: click.Parameter) -> str:
 
 
 def toml(value: object) -> str:
-    """A value as it stands in a configuration file."""
+    """A value in the syntax of a configuration file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -1,9 +1,9 @@
 """The composition: frames to MQTT events.  The only place that joins net, mqtt and session.
 
-There are two entrances because a data pipeline re-enters in the middle: `dissect` takes frames, `dissect_segments` TCP
-segments.  Both are plain generators; an event is yielded *before* its packet is applied to the connection's state, so
-that a consumer of events sees the state a receiver had when the packet came.  `FastPath` takes what is usual past them,
-straight from a reader.
+There are two entry points because a data pipeline re-enters in the middle: `dissect` takes frames, `dissect_segments`
+TCP segments.  Both are plain generators; an event is yielded *before* its packet is applied to the connection's state,
+so that a consumer sees the state that the receiver had when the packet came.  `FastPath` handles usual frames directly
+from a reader.
 """
 
 from mqttscope.dissect.dissector import Dissector, dissect, dissect_segments, segments

@@ -1,11 +1,11 @@
-"""Whether TCP acknowledged the packets of captures, which later segments show: a second reader runs ahead for that.
+"""Whether TCP acknowledged the packets of captures: later segments show it, so a second reader runs ahead.
 
-`Acknowledgments` puts the segments of the captures in order by a flow table of its own, as far as an answer needs: most
-packets are acknowledged by the next segments, and only one that never is has the captures read to their end.  It keeps
-the frames of a direction whose bytes were not acknowledged so far, with their stream offsets.
+`Acknowledgments` orders the segments of the captures with its own flow table, as far as an answer needs: most packets
+are acknowledged by the next segments, and only a packet that never is requires the captures to their end.  It keeps
+the frames of a direction with unacknowledged bytes, with their stream offsets.
 
-A packet of plain TCP is known by its own stream offset.  Of one inside WebSocket or TLS the frame that completed it is
-known: if the acknowledgment ends within the bytes of this frame, nothing is proven.
+A packet of plain TCP is located by its own stream offset.  A packet inside WebSocket or TLS is located by the frame
+that completed it: if the acknowledgment ends within the bytes of this frame, nothing is proven.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from mqttscope.net.tap_views import COPY_NS
 from mqttscope.session.connection import C2S, Connection
 
 MAX_FLOWS: Final = 100_000
-"""Maximum number of flows that are remembered; the oldest one is forgotten first, and its packets have no answer."""
+"""Maximum number of remembered flows; the oldest one is forgotten first, and its packets have no answer."""
 MAX_WAITING: Final = 4_096
 """Maximum number of frames of a direction that wait for an acknowledgment; beyond it, its packets have no answer."""
 SILENCE_NS: Final = 5_000_000_000
-"""Capture time without a segment of the receiver after which a packet counts as not acknowledged.  A receiver delays an
+"""Capture time without a segment of the receiver until a packet counts as not acknowledged.  A receiver delays an
 acknowledgment by less than 0.5 s (RFC 1122 section 4.2.3.2)."""
 _AHEAD: Final = 64
-"""Segments that are read between two looks for an answer."""
+"""Number of segments read before the next check for an answer."""
 _SACK: Final = 5
 
 Place = tuple[str, int]
 """A capture and one of its frames."""
 Span = tuple[int, int]
-"""Stream offsets of the first byte, and after the last one."""
+"""Stream offsets of the first byte and after the last one."""
 
 
 @dataclass(slots=True)
@@ -48,13 +48,13 @@ class AcknowledgedStream:
     """One direction of a flow."""
 
     waiting: dict[Place, Span] = field(default_factory=dict)
-    """Frames with bytes that were not acknowledged so far."""
+    """Frames with unacknowledged bytes."""
     waiting_at_fin: dict[Place, Span] | None = None
-    """The same when the receiver sent FIN."""
+    """Frames with unacknowledged bytes when the receiver sent FIN."""
     unknown: dict[Place, Span] = field(default_factory=dict)
-    """Frames before a hole after which the stream was taken up again without proof."""
+    """Frames before a gap that was given up without proof."""
     acknowledged: int = 0
-    """Stream offset up to which the receiver acknowledged."""
+    """Stream offset that the receiver has acknowledged."""
     latest: tuple[Place, int] = ("", 0), 0
     """The frame of the last bytes, and the stream offset of its first byte."""
     latest_ns: int = 0
@@ -63,15 +63,15 @@ class AcknowledgedStream:
     is_full: bool = False
     """Whether more than `MAX_WAITING` frames were waiting."""
     answered_ns: int | None = None
-    """Time of the receiver's last segment with ACK, whatever it acknowledged."""
+    """Time of the receiver's last segment with ACK."""
     answered_at: Place = ("", 0)
     answer: tuple[int, int, int] = -1, -1, 0
-    """Its sequence number, what it acknowledged, and its flags."""
+    """Sequence number, acknowledgment number and flags of the receiver's last segment with ACK."""
     copies: int = 0
     """Segments of the receiver that were captured twice."""
 
     def add(self, event: StreamData | StreamGap, half: HalfStream) -> None:
-        """Take the next bytes."""
+        """Add the next bytes, or a gap, to the frames that wait."""
         length = len(event.data) if type(event) is StreamData else event.length  # type: ignore[union-attr]
         if type(event) is StreamGap and event.reason == "unproven":
             self.unknown.update(self.waiting)
@@ -88,7 +88,7 @@ class AcknowledgedStream:
             self.unknown.clear()
 
     def acknowledge(self, half: HalfStream, segment: Segment) -> None:
-        """Take a segment of the receiver, with its selective acknowledgments (RFC 2018)."""
+        """Apply a segment of the receiver, with its selective acknowledgments (RFC 2018)."""
         self.acknowledged = half.acknowledged
         while self.waiting:
             place, (_, end) = next(iter(self.waiting.items()))
@@ -102,14 +102,14 @@ class AcknowledgedStream:
                 del self.waiting[place]
 
     def has(self, event: PacketEvent | MalformedEvent, end: int) -> bool:
-        """Whether the last byte of a packet was taken; ``end``: the stream offset after it, -1 if it is not known."""
+        """Whether the last byte of a packet was added; ``end``: the stream offset after it, -1 if unknown."""
         if end >= 0:
             return end <= self.sent
         capture, frame = self.latest[0]
         return frame >= event.frame if capture == event.capture else self.latest_ns > event.timestamp_ns
 
     def is_waiting(self, place: Place, end: int) -> bool | None:
-        """Whether the last byte of a packet was not acknowledged so far; ``None`` if that is not proven."""
+        """Whether the last byte of a packet is not acknowledged yet; ``None`` without proof."""
         if self.is_full or _holds(self.unknown, place, end):
             return None
         if end >= 0:
@@ -128,12 +128,12 @@ class AcknowledgedStream:
 def _holds(spans: dict[Place, Span], place: Place, end: int) -> bool:
     if end < 0:
         return place in spans
-    # A copy, since another thread may be reading on.
+    # Copied, since another thread may be reading on.
     return any(first < end <= last for first, last in list(spans.values()))
 
 
 def selective(options: bytes) -> Iterator[tuple[int, int]]:
-    """The blocks of the SACK option: sequence numbers of their first bytes, and after their last bytes."""
+    """The blocks of the SACK option: sequence numbers of the first byte and after the last byte."""
     at = 0
     while at + 1 < len(options) and options[at]:
         kind, length = (1, 1) if options[at] == 1 else (options[at], options[at + 1])
@@ -156,20 +156,20 @@ class AcknowledgedFlow:
 
 
 class Acknowledgments:
-    """Reads segments ahead of the events that it is asked about."""
+    """Reads segments ahead of the events in question."""
 
     def __init__(self, segments: Iterable[SegmentItem], *, verify_checksums: bool = True) -> None:
         self.is_done = False
         """Whether everything was read."""
         self.reads_ahead = True
-        """Whether `of` reads what an answer needs; else the caller reads, and knows the answers so far."""
+        """Whether `of` reads the segments that an answer needs; else the caller reads, and `of` uses these segments."""
         self._table = FlowTable(verify_checksums=verify_checksums)
         self._segments = ClockWatch(self._table).follow(segments)
         self._flows: OrderedDict[FlowIdentity, AcknowledgedFlow] = OrderedDict()
         self._last_ns = -1 << 63
 
     def attach(self, events: Iterable[Event]) -> Iterator[Event]:
-        """Pass events on, with connections whose packets `tcp_acknowledged` has an answer for."""
+        """Pass events on, and connect their connections with this reader for `tcp_acknowledged`."""
         for event in events:
             if type(event) is ConnectionOpened:
                 event.connection.acknowledgments = self
@@ -177,12 +177,12 @@ class Acknowledgments:
 
     def of(self, event: PacketEvent | MalformedEvent) -> bool | None:
         """Whether TCP acknowledged a packet; ``None`` if the captures do not show it."""
-        while not (answer := self.seen(event)) and not self.is_done and self.reads_ahead:
+        while not (answer := self.known_answer(event)) and not self.is_done and self.reads_ahead:
             self.read(_AHEAD)
         return answer
 
-    def seen(self, event: PacketEvent | MalformedEvent) -> bool | None:
-        """The answer as far as the captures were read: ``False`` only if they were read to their end."""
+    def known_answer(self, event: PacketEvent | MalformedEvent) -> bool | None:
+        """The answer without reading more segments; ``False`` only after the end of the captures."""
         stream = self._stream(event)
         if stream is None or (isinstance(event, MalformedEvent) and event.malformed.missing):
             return None
@@ -199,13 +199,13 @@ class Acknowledgments:
         return False if is_over or is_silent or stream.is_answered_after(event) else None
 
     def is_after_fin(self, event: PacketEvent | MalformedEvent) -> bool:
-        """Whether the receiver had sent FIN when its TCP acknowledged a packet: its program may not have read it."""
+        """Whether the receiver had sent FIN when its TCP acknowledged a packet, which its program may not have read."""
         stream = self._stream(event)
         at_fin = None if stream is None else stream.waiting_at_fin
         return bool(at_fin) and _holds(at_fin or {}, (event.capture, event.frame), _end_of(event))
 
     def read(self, count: int) -> None:
-        """Read some more segments."""
+        """Read ahead by some segments; at the end of the captures, close the table."""
         for item in islice(self._segments, count):
             count -= 1
             if type(item) is Segment:
@@ -229,13 +229,13 @@ class Acknowledgments:
         self._take(table.advance(segment.timestamp_ns))
         self._take(table.feed(segment))
         entry = table.entry(segment.key)
-        if entry is None or entry[0].kept or not isinstance(flow := entry[0].context, AcknowledgedFlow):
+        if entry is None or entry[0].undecided or not isinstance(flow := entry[0].context, AcknowledgedFlow):
             return
         _, half, peer, from_initiator = entry
         stream = flow.responder if from_initiator else flow.initiator
         stream.acknowledge(peer, segment)
         answer, now_ns = (segment.sequence, segment.acknowledgment, segment.flags), segment.timestamp_ns
-        # An empty segment that comes again at once may be a copy that the table does not recognize.
+        # An empty segment repeated at once may be a copy that the table does not recognise.
         is_again = not segment.payload and answer == stream.answer and now_ns - (stream.answered_ns or 0) <= COPY_NS
         is_copy, stream.copies = is_again or half.copied_segments != stream.copies, half.copied_segments
         if is_copy or not segment.flags & ACK:
@@ -258,7 +258,7 @@ class Acknowledgments:
                 event.flow.context.is_reset = event.how == "reset"
 
     def _flow(self, flow: Flow) -> AcknowledgedFlow:
-        """What is remembered of a flow.  After its first bytes the table keeps which side is the initiator."""
+        """The state of a flow, attached at its first bytes, since the table decides its initiator until then."""
         if isinstance(flow.context, AcknowledgedFlow):
             return flow.context
         if len(self._flows) >= MAX_FLOWS:
@@ -281,7 +281,7 @@ def _end_of(event: PacketEvent | MalformedEvent) -> int:
 
 
 def tcp_acknowledged(event: Event) -> bool | None:
-    """Whether TCP acknowledged a packet; ``None`` if that is not known, or nobody looks ahead."""
+    """Whether TCP acknowledged a packet; ``None`` if unknown, or without a reader that runs ahead."""
     if not isinstance(event, PacketEvent | MalformedEvent) or event.connection.acknowledgments is None:
         return None
     return event.connection.acknowledgments.of(event)

@@ -1,26 +1,26 @@
-"""Finds the places where the clock of a capture was set, and takes the steps out of all times after them.
+"""Detects steps of a capture's clock, and subtracts them from all later times.
 
-A gateway that records while it gets the time of the network writes frames of one moment with times an hour apart.  An
-interval in which no segment was captured is no proof: devices may be silent for hours.  So an interval of `STEP_NS` or
-more is a candidate only, and so is a time that goes back.  What follows the interval decides, and the first proof
+A gateway that records while it synchronises its clock writes frames of one moment with times an hour apart.  An
+interval without segments is not a proof: devices may be silent for hours.  So an interval of `STEP_NS` or
+more is only a candidate, and so is a time that goes back.  The segments after the interval decide; the first proof
 counts (docs/clock.md has the table):
 
 * Most stacks write their own clock into each segment (the Timestamps option, `net.tcp_clock`).  If the clocks of two
-  hosts, or of both sides of a flow, say that less time has passed, the clock of the capture was set.  One clock alone
-  may have stopped: some devices stop it while they sleep.  One clock that says that the time has passed disproves it;
-  if none does, the step is possible: no time is changed, and no finding about durations is certain.
+  hosts, or of both sides of a flow, show that less time has passed, the clock of the capture was set.  One clock alone
+  may have stopped: some devices stop it while they sleep.  One clock that shows that the time has passed disproves the
+  step; without such a clock the step is possible: no time is changed, and no finding about durations is certain.
 * Without the option: a side sent data just before the interval, and the first segment of the flow after it is the
-  other side's acknowledgment of exactly this data.  TCP sends data again until it is acknowledged, and would have done
-  so in `SENT_AGAIN_NS`.
+    other side's acknowledgment of exactly this data.  TCP repeats data until it is acknowledged, and would have done
+    so in `SENT_AGAIN_NS`.
 * A time that goes back is a step, unless it comes back soon (frames of several clocks, or out of order), or unless the
   clocks of the flows go back too (an older capture was appended).
 
-The rate of a clock is 1 µs to 1 s a tick.  It is known between two bounds, from the first and the last value of its
-side: `SLACK_NS` is the error of the times of both.  Only values before the interval count, so that a step has no
+The rate of a clock is 1 µs to 1 s a tick.  The first and the last value of its side bound it; `SLACK_NS` is the error
+of both times.  Only values before the interval count, so that a step has no
 influence on the rates that decide about it.
 
 Warning: the reader must not run ahead while a fast path may take frames.  `last_ns` is `FAR` in that time, and while
-times have to be changed, so that no frame is near it.
+times must be changed, so that no frame is near it.
 """
 
 from __future__ import annotations
@@ -43,25 +43,25 @@ from mqttscope.session.capture_time import CaptureTime
 
 _SECOND: Final = 1_000_000_000
 STEP_NS: Final = _SECOND
-"""Smallest step that is looked for.  The queues of a capturing host disorder frames by less, and the smallest grace of
+"""Smallest step to detect.  The queues of a capturing host disorder frames by less, and the smallest grace of
 a Keep Alive is 0.5 s longer than the Keep Alive."""
 SENT_AGAIN_NS: Final = 60 * _SECOND
-"""Data without an acknowledgment is sent again within this time (RFC 6298 section 2.5: the time-out may be limited to
+"""Time within which data without an acknowledgment is repeated (RFC 6298 section 2.5: the time-out may be limited to
 60 s, and nearly all are far below)."""
 REPLY_NS: Final = 600 * _SECOND
-"""A server answers a packet within this time, if its TCP has acknowledged it already."""
+"""Maximum time of a server for the answer to a packet that its TCP has acknowledged."""
 JUST_BEFORE_NS: Final = _SECOND
-"""Maximum time between a request and the interval, where its acknowledgment is the proof."""
+"""Maximum time from a request to the interval if its acknowledgment is the proof."""
 SLACK_NS: Final = _SECOND // 5
-"""Error of the times of a capture: frames that were queued, or came out of order."""
+"""Error of capture times: frames that were queued, or out of order."""
 MAX_AHEAD: Final = 64
-"""Maximum number of segments that are read ahead to decide about one interval."""
+"""Maximum number of segments read ahead to decide about one interval."""
 AHEAD_NS: Final = _SECOND
-"""Maximum capture time that is read ahead."""
+"""Maximum capture time read ahead."""
 ENOUGH_AHEAD: Final = 16
-"""Number of segments after an interval in which a contradiction has to show, and in which a time must not come back."""
+"""Number of segments after an interval that decide: a contradiction appears, or a time goes back, by then or never."""
 SETTLED_NS: Final = _SECOND // 5
-"""Capture time after which a time does not come back any more."""
+"""Capture time after which a time no longer goes back."""
 _ANSWERS: Final[dict[int, bytes]] = {
     PacketType.CONNECT: b"\x20", PacketType.PUBLISH: b"\x40\x50", PacketType.PUBREC: b"\x62",
     PacketType.PUBREL: b"\x70", PacketType.SUBSCRIBE: b"\x90", PacketType.UNSUBSCRIBE: b"\xb0",
@@ -72,74 +72,70 @@ _LOWEST_RATE, _HIGHEST_RATE, _USUAL_RATE = 1, 1_000_000, 1_000
 """Ticks in a second (RFC 7323 section 5.4; Linux can count microseconds)."""
 _USUAL_RATES: Final = (1, 2, 4, 10, 100, 250, _USUAL_RATE, _HIGHEST_RATE)
 _SHORT_NS: Final = _SECOND // 100
-"""Shortest time over which ticks show which of the usual rates a clock has."""
+"""Minimum time to recognise one of the usual rates by ticks."""
 MAX_REFERENCES: Final = 200_000
-"""Maximum number of directions whose clocks are compared from a step on."""
+"""Maximum number of directions with a clock to compare after a step."""
 _MEASURED, _GUESSED, _ASSUMED = range(3)
-"""How the rate of a clock is known: over a second and many ticks; over less, as the nearest usual rate; not at all."""
+"""Source of a clock's rate: a second and many ticks; less than that, as the nearest usual rate; or an assumption."""
 _MANY_TICKS: Final = 10
 _Elapsed = tuple[int, int]
-"""How the rate of a clock is known by which a time has passed, and that time in nanoseconds."""
+"""Source of a clock's rate, and the time that has passed by this clock, in nanoseconds."""
 _NOTHING: Final[_Elapsed] = (_ASSUMED, 0)
 FAR: Final = -1 << 80
-"""A time that no frame is near to."""
+"""A time far from every frame."""
 
 
 class _Evidence(Enum):
-    """What one segment after an interval says about it."""
+    """Evidence of one segment after an interval."""
 
     NONE = "none"
     PASSED = "passed"
-    """A clock that goes with that of the capture."""
-    STOOD = "stood"
-    """A clock that contradicts that of the capture."""
+    """A clock that agrees with the capture's clock."""
+    CONTRADICTED = "contradicted"
+    """A clock that contradicts the capture's clock."""
     ADVANCED = "advanced"
-    """A clock by which most of the interval passed, if its rate is a usual one."""
+    """A clock that shows most of the interval, if it has a usual rate."""
     ANSWERED = "answered"
-    """The acknowledgment of what was sent just before."""
+    """The acknowledgment of data sent just before the interval."""
 
 
 class ClockWatch:
-    """The clock of the captures of one run.  `follow` sees all segments before the flow table does."""
+    """The clock of the captures of one run.  `follow` handles all segments before the flow table."""
 
     def __init__(self, flows: FlowTable) -> None:
         self.last_ns: int = FAR
-        """The time that the capture has for the last segment.  A fast path takes a frame near it, and moves it on."""
+        """Capture time of the last segment.  A fast path takes a frame near it, and advances it."""
         self.shift_ns = 0
-        """How far the clock was set forward in all."""
+        """Total forward shift of the clock by its steps."""
         self.machine: Callable[[], int] | None = None
-        """Returns how far the clock of this machine was set forward since the capture began, if it captures live."""
+        """Returns the total forward shift of this machine's clock since the start of a live capture."""
         self._flows = flows
         self._slow_ns: int = FAR
-        """The last time where `last_ns` is `FAR`."""
+        """The last time while `last_ns` is `FAR`."""
         self._resumed_ns: int | None = None
         self._capture = ""
         self._ahead: deque[Any] = deque()
-        """What was read ahead; the first one comes after the interval in question."""
+        """Items read ahead; the first one comes after the interval in question."""
         self._is_following = False
-        self._gap: tuple[int, int] | None = None
-        """Length and beginning of the last interval, for `contradicts`."""
-        self._spoken: set[bytes] = set()
-        """Both directions of flows of which something has come since."""
         self._is_doubtful = False
-        """Whether the clock may have been set in the last interval, by one host alone."""
+        """Whether one host alone contradicts the last interval, so that the clock may have been set in it."""
         self._is_estimate = False
-        """Whether how long the last interval with a step was is an estimate."""
+        """Whether the length of the last interval with a step is an estimate."""
         self._estimate_ns: int = FAR
-        """The end of the last such interval.  A rate over it may be wrong, and then every silence would be a step."""
+        """End of the last estimated interval.  A rate across it may be wrong, and would make every silence a step."""
         self._references: dict[bytes, tuple[int, int]] = {}
-        """First value and time of a sender's clock since then, by direction key."""
+        """First value and time of a sender's clock since the last estimate, by direction key."""
 
     def resume(self, shift_ns: int, last_ns: int | None) -> None:
-        """Continue after an earlier run; ``last_ns``: time of its last segment, as the captures have it."""
+        """Continue after an earlier run; ``last_ns``: capture time of its last segment."""
         self.shift_ns, self._resumed_ns = shift_ns, last_ns
         if shift_ns and last_ns is not None:
             self._estimate_ns = last_ns - shift_ns
 
     def follow(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Pass everything on, with steps taken out of the times, and a `ClockStep` at each of them.
+        """Pass all items on, with steps subtracted from their times and a `ClockStep` at each step.
 
-        What has come through here passes a second time as it is.
+        A nested call passes items on unchanged.
         """
         if self._is_following:
             return iter(source)
@@ -147,15 +143,15 @@ class ClockWatch:
         return self._follow(iter(source))
 
     def release(self) -> list[Any]:
-        """Decide now with what has come, since nothing more does: what was read ahead goes to the dissector."""
+        """Decide with the items read so far, since no more follow: all of them go to the dissector."""
         passed: list[Any] = []
         while self._ahead:
             passed += self._next(self._judge(is_all=True) or 0)
         self._arm()
         return passed
 
-    def beside(self, item: Any) -> list[Any]:
-        """What goes to the dissector for an item that comes beside the source: first what was read ahead."""
+    def interleave(self, item: Any) -> list[Any]:
+        """The items for the dissector when an item arrives outside the source: first all items read ahead."""
         passed = self.release()
         if type(item) is Segment:
             if self.last_ns == FAR:
@@ -166,41 +162,12 @@ class ClockWatch:
         return [*passed, item]
 
     def steady_ns(self, last_ns: int) -> int:
-        """The time of the last segment, ``last_ns`` in the captures, to measure durations with."""
+        """The time of the last segment for durations; ``last_ns`` is its capture time."""
         return last_ns if self._slow_ns == FAR or not self.shift_ns else self._slow_ns - self.shift_ns
 
-    def stand_aside(self) -> None:
-        """Change no times: the reader takes some flows of a capture only (`pass_time`)."""
+    def disable(self) -> None:
+        """Change no times: this reader takes only some flows of a capture."""
         self._is_following = True
-
-    def pass_time(self, now_ns: int, capture: str) -> None:
-        """Take note of the time of the next frame of a capture.
-
-        A reader that takes some flows of a capture only tells all times, then asks `contradicts` about its own
-        segments, and has to give up if one of them does.
-        """
-        before_ns, is_other, self._capture = self._before_ns, capture != self._capture, capture
-        jump_ns = 0 if before_ns == FAR else now_ns - before_ns
-        if jump_ns >= STEP_NS or (jump_ns <= -STEP_NS and not is_other):
-            self._gap = jump_ns, before_ns
-            self._spoken.clear()
-        elif self._gap is not None and now_ns - sum(self._gap) > AHEAD_NS:
-            self._gap = None
-        # A fast path must not take what may contradict.
-        self.last_ns, self._slow_ns = (now_ns if self._gap is None else FAR), now_ns
-
-    def contradicts(self, segment: Segment) -> bool:
-        """Whether a segment says that the clock may have been set in the last interval."""
-        if self._gap is None:
-            return False
-        is_first = segment.key not in self._spoken
-        self._spoken |= {segment.key, reverse_key(segment.key)}
-        if self._gap[0] < 0 and is_first and not segment.flags & SYN and self._continues(segment):
-            return True
-        evidence, _ = self._evidence(segment, *self._gap, is_first=is_first)
-        if evidence is _Evidence.PASSED:
-            self._gap = None
-        return evidence in (_Evidence.STOOD, _Evidence.ANSWERED)
 
     def _follow(self, source: Iterator[Any]) -> Iterator[Any]:
         try:
@@ -217,7 +184,7 @@ class ClockWatch:
             self._is_following = False
 
     def _look(self, source: Iterator[Any]) -> Iterator[Any]:
-        """Pass on what was read ahead, once it is known which times it has."""
+        """Pass on the items read ahead, once their times are decided."""
         while self._ahead:
             step_ns = self._judge()
             while step_ns is None:
@@ -227,7 +194,7 @@ class ClockWatch:
                     self._ahead.append(item)
                 elif not self._ahead:
                     return
-                # If the others were released meanwhile, the new one is the first.
+                # If the others were released meanwhile, the new item is the first.
                 step_ns = self._judge(is_all=item is None)
             yield from self._next(step_ns)
         self._arm()
@@ -238,7 +205,7 @@ class ClockWatch:
             self.last_ns = self._slow_ns
 
     def _next(self, step_ns: int) -> list[Any]:
-        """The first one of what was read ahead, after a step of the clock if there was one."""
+        """The first item read ahead, after a `ClockStep` if there was one."""
         item = self._ahead.popleft()
         if type(item) is not Segment:
             return [item]
@@ -259,13 +226,13 @@ class ClockWatch:
         return [*step, item]
 
     def shifted(self, item: Segment) -> Segment:
-        """A segment with the time that durations are measured with."""
+        """A segment with its time for durations."""
         if not self.shift_ns:
             return item
         return replace(item, timestamp_ns=CaptureTime(item.timestamp_ns - self.shift_ns, item.timestamp_ns))
 
     def _refer(self, segment: Segment) -> None:
-        """Take note of a sender's clock, if its flow began before the last estimate."""
+        """Note a sender's clock, if its flow began before the last estimate."""
         entry = None if self._estimate_ns == FAR else self._flows.entry(segment.key)
         if entry is None or entry[1].first_stamp_ns >= self._estimate_ns or segment.key in self._references:
             return
@@ -286,9 +253,9 @@ class ClockWatch:
         return self._slow_ns if self.last_ns == FAR else self.last_ns
 
     def _judge(self, *, is_all: bool = False) -> int | None:
-        """By how much the clock was set before the first one of what was read ahead; ``None``: read on.
+        """The step of the clock before the first item read ahead; ``None``: read on.
 
-        ``is_all``: there is nothing more to read.
+        ``is_all``: there are no more items to read.
         """
         self._is_doubtful = False
         first = self._ahead[0]
@@ -306,13 +273,13 @@ class ClockWatch:
                 return set_ns
         if not self._flows.flows and jump_ns > 0:
             return 0  # nothing can prove it
-        stood: dict[bytes, _Elapsed] = {}
-        """Direction keys whose clocks contradict, and how long the interval was by them."""
+        contradictions: dict[bytes, _Elapsed] = {}
+        """Elapsed times of the interval by clocks that contradict it, by direction key."""
         answered = advanced = False
         spoken: set[bytes] = set()
-        """Both directions of flows of which something has come."""
+        """Both directions of flows with segments so far."""
         begun: set[bytes] = set()
-        """Those of them that have begun since."""
+        """Directions among ``spoken`` of flows that began after the interval."""
         continues = False
         count, latest_ns = 0, first.timestamp_ns
         for segment in self._ahead:
@@ -335,30 +302,30 @@ class ClockWatch:
             spoken |= keys
             if evidence is _Evidence.PASSED:
                 return 0
-            if evidence is _Evidence.STOOD:
-                stood.setdefault(segment.key, elapsed)
+            if evidence is _Evidence.CONTRADICTED:
+                contradictions.setdefault(segment.key, elapsed)
             elif evidence is _Evidence.ANSWERED:
                 answered = True
             elif evidence is _Evidence.ADVANCED:
                 advanced = True
         is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
-        if _is_proof(stood) or answered or (jump_ns < 0 and continues):
+        if _is_proof(contradictions) or answered or (jump_ns < 0 and continues):
             if not is_settled:
                 return None
-            doubt, elapsed_ns = min(stood.values(), default=(_ASSUMED, 0))
+            doubt, elapsed_ns = min(contradictions.values(), default=(_ASSUMED, 0))
             self._is_estimate, elapsed_ns = doubt != _MEASURED, max(0, elapsed_ns)
             return jump_ns - (elapsed_ns if jump_ns < 0 else min(elapsed_ns, jump_ns))
-        if not (is_all or count >= MAX_AHEAD or (is_settled and not stood)):
+        if not (is_all or count >= MAX_AHEAD or (is_settled and not contradictions)):
             return None
-        self._is_doubtful = bool(stood) and not advanced and jump_ns > 0 and self.machine is None
+        self._is_doubtful = bool(contradictions) and not advanced and jump_ns > 0 and self.machine is None
         return 0
 
     def _evidence(
         self, segment: Segment, jump_ns: int, before_ns: int, *, is_first: bool
     ) -> tuple[_Evidence, _Elapsed]:
-        """What a segment says about an interval that began then, and how long that was by its clock.
+        """Evidence of a segment about an interval that began at ``before_ns``, and the interval's length by its clock.
 
-        ``is_first``: it is the first of its flow after the interval.
+        ``is_first``: the segment is the first of its flow after the interval.
         """
         entry = self._flows.entry(segment.key)
         if entry is None:
@@ -372,14 +339,14 @@ class ClockWatch:
         return evidence, elapsed
 
     def _continues(self, segment: Segment) -> bool:
-        """Whether a segment belongs to a connection that is known and open."""
+        """Whether a segment belongs to a known, open connection."""
         entry = self._flows.entry(segment.key)
         if entry is None or entry[0].closed:
             return False
         return abs(entry[1].locate(segment.sequence) - entry[1].offset) <= START_WINDOW
 
     def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, _Elapsed]:
-        """What the sender's clock says."""
+        """Evidence of the sender's clock."""
         stamp, (last, last_ns) = time_stamp(segment.options), _last_stamp(half)
         if segment.flags & SYN or NO_STAMP in (stamp, last) or last_ns < self._estimate_ns:
             return _Evidence.NONE, _NOTHING
@@ -390,7 +357,7 @@ class ClockWatch:
         history = *self._reference(segment.key, half), last, last_ns
         low, high = _rates(*history)
         if ticks < 0:
-            # An old frame, or a device that has started again.
+            # An old frame, or a device that has restarted.
             is_old = low > _LOWEST_RATE and (ticks - 1) * _SECOND // low <= total_ns <= (ticks + 1) * _SECOND // high
             return (_Evidence.PASSED if is_old else _Evidence.NONE), _NOTHING
         most_ns, least_ns = (ticks + 1) * _SECOND // low, max(0, ticks - 1) * _SECOND // high
@@ -399,7 +366,7 @@ class ClockWatch:
         if (is_less and jump_ns > 0 and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
             outside_ns = total_ns - jump_ns
             doubt, elapsed_ns = elapsed
-            return _Evidence.STOOD, (doubt, elapsed_ns - outside_ns)
+            return _Evidence.CONTRADICTED, (doubt, elapsed_ns - outside_ns)
         if not is_less and not is_more and least_ns >= total_ns - STEP_NS:
             return _Evidence.PASSED, _NOTHING
         return (_Evidence.ADVANCED if 0 < total_ns < 2 * elapsed[1] else _Evidence.NONE), _NOTHING
@@ -407,40 +374,44 @@ class ClockWatch:
 
 @dataclass(slots=True, frozen=True)
 class ClockChange:
-    """A place from which on the times of captures have another distance to those that durations are measured with."""
+    """A place where the difference between capture times and times for durations changes."""
 
     file: int
-    """Place of the capture in the order of reading."""
+    """Index of the capture in reading order."""
     frame: int
     shift_ns: int
     step: ClockStep | None = None
-    """``None`` where an earlier capture was set."""
+    """``None`` if the clock was set in an earlier capture."""
 
 
 @dataclass(slots=True, frozen=True)
-class Clock:
+class CaptureClock:
     """The clock of captures that are read in parts."""
 
     changes: tuple[ClockChange, ...] = ()
-    """In the order of reading."""
+    """Changes in reading order."""
     ends: tuple[int, ...] = ()
-    """Times of the last segments of the captures, to measure durations with; empty where nothing has changed."""
+    """Times of the last segments of the captures, for durations; empty without changes."""
 
     def changes_before(self, file: int, frame: int) -> int:
-        """How many changes are before or at a frame."""
+        """Number of changes before or at a frame."""
         return bisect_right(self.changes, (file, frame), key=lambda change: (change.file, change.frame))
 
     def is_set_back(self, count: int, file: int) -> bool:
-        """Whether one of the first changes set the clock of a capture back."""
-        return any(one.file == file and one.step is not None and one.step.by_ns < 0 for one in self.changes[:count])
+        """Whether one of the first ``count`` changes set the clock of a capture back."""
+        return any(
+            change.file == file and change.step is not None and change.step.by_ns < 0 for change in self.changes[:count]
+        )
 
 
-NO_CLOCK: Final = Clock()
-"""That of captures that nobody has set."""
+NO_CLOCK: Final = CaptureClock()
+"""The clock of captures without changes."""
 
 
-def clock_of(source: Iterable[Any], names: Sequence[str], shift_ns: int = 0, last_ns: int | None = None) -> Clock:
-    """The clock of captures, from all their segments; ``names``: the captures in the order of reading.
+def clock_of(
+    source: Iterable[Any], names: Sequence[str], shift_ns: int = 0, last_ns: int | None = None
+) -> CaptureClock:
+    """The clock of captures, from all their segments; ``names``: the captures in reading order.
 
     ``shift_ns`` and ``last_ns``: as for `ClockWatch.resume`.
     """
@@ -462,11 +433,11 @@ def clock_of(source: Iterable[Any], names: Sequence[str], shift_ns: int = 0, las
                 step = None
             ends[place] = max(ends[place], item.timestamp_ns)
             flows.feed(item)
-    return Clock(tuple(changes), tuple(map(int, ends)) if changes else ())
+    return CaptureClock(tuple(changes), tuple(map(int, ends)) if changes else ())
 
 
 def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: int) -> bool:
-    """Whether a segment that is the first of its flow after an interval answers what the other side sent before it."""
+    """Whether the first segment of a flow after an interval answers data that the other side sent before it."""
     if not segment.flags & ACK or segment.flags & RST or 0 < jump_ns < SENT_AGAIN_NS:
         return False
     if not peer.offset and peer.initial_sequence >= 0 and peer.fin_offset < 0:
@@ -479,11 +450,11 @@ def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: in
     end = peer.offset + (peer.fin_offset == peer.offset)
     if peer.locate(segment.acknowledgment) != end:
         return False
-    # Data may be a message of its own, if the acknowledgment before it was not captured.
+    # Data may be a new message, if the acknowledgment before it was not captured.
     answer = segment.payload
     replies = bool(answer) and bool(peer.history) and answer[0] in _ANSWERS.get(peer.history[-1][0] >> 4, b"")
     if end > peer.acknowledged:
-        # Some programs that make captures leave out bare acknowledgments.
+        # Some programs that write captures omit bare acknowledgments.
         of_handshake = 1 if peer.first_stamp_ns < half.first_stamp_ns else 2
         is_real = half.empty_segments > (of_handshake if half.initial_sequence >= 0 else 0)
         return is_real and (not answer or replies)
@@ -491,17 +462,17 @@ def _is_answer(segment: Segment, half: HalfStream, peer: HalfStream, jump_ns: in
 
 
 def _last_sent_ns(half: HalfStream) -> int:
-    """When a side last sent data or the end of its stream, or its SYN."""
+    """Time when a side last sent data, FIN or SYN."""
     if half.fin_offset >= 0:
         return half.fin_place[1]
     return half.options_ns if half.offset else half.first_stamp_ns
 
 
-def _is_proof(stood: Collection[bytes]) -> bool:
-    """Whether directions whose clocks contradict that of the capture are both of one flow, or of two hosts."""
-    if any(reverse_key(key) in stood for key in stood):
+def _is_proof(keys: Collection[bytes]) -> bool:
+    """Whether directions with contradicting clocks are both directions of one flow, or belong to two hosts."""
+    if any(reverse_key(key) in keys for key in keys):
         return True
-    return len({key[:4] if is_ipv4_key(key) else key[:16] for key in stood}) > 1
+    return len({key[:4] if is_ipv4_key(key) else key[:16] for key in keys}) > 1
 
 
 def _last_stamp(half: HalfStream) -> tuple[int, int]:
@@ -510,7 +481,7 @@ def _last_stamp(half: HalfStream) -> tuple[int, int]:
 
 
 def _rates(first: int, first_ns: int, last: int, last_ns: int) -> tuple[int, int]:
-    """The least and the most ticks that a side's clock counts in a second."""
+    """Minimum and maximum rate of a side's clock, in ticks per second."""
     ticks, span_ns = distance(first, last), last_ns - first_ns
     if first == NO_STAMP or ticks <= 0 or span_ns <= 0:
         return _LOWEST_RATE, _HIGHEST_RATE
@@ -520,7 +491,7 @@ def _rates(first: int, first_ns: int, last: int, last_ns: int) -> tuple[int, int
 
 
 def _elapsed(first: int, first_ns: int, last: int, last_ns: int, ticks: int) -> _Elapsed:
-    """How long a number of ticks lasts, most probably."""
+    """Most probable duration of a number of ticks."""
     before, span_ns = distance(first, last), last_ns - first_ns
     if first == NO_STAMP or before <= 0 or span_ns < _SHORT_NS:
         return _ASSUMED, ticks * _SECOND // _USUAL_RATE

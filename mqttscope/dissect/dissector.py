@@ -1,8 +1,8 @@
-"""Turns frames and segments into events: puts each flow in order and routes its streams through its dialogue.
+"""Turns frames and segments into events: orders each flow, and routes its streams through its `FlowState`.
 
 `dissect` takes frames and walks them down to segments (`segments`); `dissect_segments` takes segments.  Most segments
-hold complete packets of a known connection in order: `dissect_segments` handles these itself, and leaves all others to
-`Dissector`.  `tcp_counters` gives what TCP did to a flow as plain numbers, for consumers that see only the connection.
+contain complete packets of a known connection in order: `dissect_segments` handles these itself, and leaves all others
+to `Dissector`.  `tcp_counters` returns the TCP counters of a flow, for consumers that see only the connection.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mqttscope.dissect.flow_state import (
     TLS,
     UNDECIDED,
     WEBSOCKET,
+    EndedFlow,
     FlowState,
     FlowTrigger,
-    Over,
 )
 from mqttscope.dissect.options import Options
 from mqttscope.dissect.transports import C2S, S2C, PacketEvents, Transports, cut_off
@@ -50,8 +50,9 @@ from mqttscope.net.flow import (
     StreamData,
     StreamGap,
     StreamOverlap,
+    WindowClosed,
 )
-from mqttscope.net.flows import Ending, FlowTable, acknowledged, delivered
+from mqttscope.net.flows import FlowTable, acknowledged_offset, delivery
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.frame import (
     CaptureError,
@@ -62,7 +63,7 @@ from mqttscope.net.frame import (
     Frame,
     Plaintext,
     SegmentItem,
-    Undecrypted,
+    UndecryptedSession,
 )
 from mqttscope.net.headers import segment as segment_of
 from mqttscope.net.host_names import HostNames
@@ -72,20 +73,20 @@ from mqttscope.session.capture_time import shift_of, shifted
 from mqttscope.session.connection import Connection
 
 MAX_RESETS: Final = 1_024
-"""Resets whose senders are remembered; fewer segments than this come before one is judged."""
+"""Maximum number of resets with a remembered sender; fewer segments than this arrive before one is judged."""
 MAX_NAMED: Final = 5
-"""Connections that are named of those whose TLS was not decrypted for the same reason."""
+"""Maximum number of connections named per reason for undecrypted TLS."""
 _END: Final = 1 << 62
 """After all stream offsets."""
 _MISSING: Final = frozenset(("before_start", "out_of_window"))
-"""Reasons for which bytes are discarded that both sides may have read."""
+"""Reasons of discarded bytes that both sides may have read."""
 
 
 class Dissector:
     """All flows of one run.  Feed it segments, then close it.
 
-    Its parts: ``flows`` puts the bytes of each flow in order, a `FlowState` for each says what they are, `Transports`
-    takes off what wraps MQTT, and `PacketEvents` makes events of packets.
+    Its parts: ``flows`` orders the bytes of each flow, a `FlowState` per flow identifies its protocol, `Transports`
+    unwraps MQTT, and `PacketEvents` makes events of packets.
     """
 
     def __init__(self, options: Options | None = None) -> None:
@@ -93,35 +94,37 @@ class Dissector:
         self.flows = FlowTable(verify_checksums=self.options.verify_checksums)
         self.clock = ClockWatch(self.flows)
         self.cut_bytes = 0
-        """Bytes of payload that the snap length cut off, of any flow."""
+        """Payload bytes of all flows that the snap length cut off."""
         self.closed_bytes = 0
-        """Bytes of payload of flows that are over."""
+        """Payload bytes of ended flows."""
         self.overlaps = 0
-        """Places where bytes came again with other content, or were accepted with a wrong checksum."""
+        """Places with repeated bytes of other content, or with bytes that were accepted with a wrong checksum."""
         self.damaged_segments = 0
-        """Segments with data that were damaged, of MQTT connections and of such that never began."""
+        """Damaged segments with data, of MQTT connections and of connections that never began."""
         self.discarded_segments = 0
-        """Segments with data that no connection took, of MQTT connections and of such that were over."""
+        """Segments with data that no connection took, of open and ended MQTT connections."""
         self.discarded_bytes = 0
         self.closed_copies = 0
-        """Segments of MQTT connections that were captured twice, up to the ends of these."""
+        """Segments that were captured twice, of closed MQTT connections until their end."""
         self.one_sided = 0
-        """Closed MQTT connections of which the capture has one direction alone."""
+        """Closed MQTT connections with only one direction in the capture."""
         self.packet_events = PacketEvents()
         self._transports = Transports(self.options, self.packet_events, self.alarm, self.flows.budget)
         self.named_otherwise, self.other_tls = self._transports.named_otherwise, self._transports.other_tls
         self._resets: dict[tuple[str, int], bytes] = {}
-        """Who sent the latest resets, by capture and frame."""
+        """Senders of the latest resets, by capture and frame."""
         self.undecrypted: Counter[str] = Counter()
-        """Connections whose TLS, or a part of it, was not decrypted, by the reason."""
+        """Number of connections with TLS that was not, or only partly, decrypted, by reason."""
         self.undecrypted_names: dict[str, list[str]] = {}
-        """The first of them."""
+        """The first of these connections, by reason."""
         self._plaintexts: dict[FlowIdentity, deque[Plaintext]] = {}
-        """What was decrypted and waits for the bytes that completed it."""
-        self._reasons: dict[FlowIdentity, Undecrypted] = {}
-        """Why sessions were not decrypted, of flows that have not ended yet."""
+        """Decrypted content that waits for the bytes that completed it."""
+        self._reasons: dict[FlowIdentity, UndecryptedSession] = {}
+        """Reasons for undecrypted sessions, of flows that have not ended yet."""
         self.names = HostNames()
-        """Names of addresses so far."""
+        """Names of addresses, from DNS answers."""
+        self.close_beside: Callable[[], Iterator[Event]] | None = None
+        """Replaces `close` if another reader has flows of the capture: the ends of all flows come in one order."""
         self._watcher: Callable[[FlowState, StreamData | StreamGap], None] | None = None
 
     def watch(
@@ -129,52 +132,52 @@ class Dissector:
         streams: Callable[[FlowState, StreamData | StreamGap], None],
         frames: Callable[[FlowState, object], None],
     ) -> None:
-        """Have bytes seen before they are read.
+        """Register functions that see bytes before they are read.
 
-        ``streams``: those of all flows of which it is known what they speak, and their gaps.  ``frames``: what the
-        frames of WebSockets give (`net.websocket.WebSocketEvent`).
+        ``streams`` gets the bytes and gaps of all flows with a known protocol, ``frames`` the events of WebSockets
+        (`net.websocket.WebSocketEvent`).
         """
         self._watcher, self._transports.watcher = streams, frames
 
     def feed(self, segment: Segment) -> Iterator[Event]:
-        """Events of one more segment."""
-        # What timed out before did so without it: its flow must not have come further yet.
+        """Events of one segment, and of all time-outs before it."""
+        # Earlier time-outs are independent of this segment, so they run before its flow changes.
         yield from self.advance(segment.timestamp_ns)
         if segment.flags & RST:
-            self._note_reset(segment)
+            self.note_reset(segment.capture, segment.frame, plain_key(segment.key))
         for event in self.flows.feed(segment):
-            yield from self._handle(event)
+            yield from self.handle(event)
 
     def adopt(self, flow: Flow) -> None:
-        """Continue with a flow that another dissector remembered."""
+        """Continue a flow that another dissector remembered."""
         self.flows.adopt(flow)
         dialogue = flow.context
         while isinstance(dialogue, FlowState):
             for stream in (dialogue.client_stream, dialogue.server_stream):
                 stream.budget = self.flows.budget
-                stream.budget.take(stream.held)
+                stream.budget.take(stream.held + len(stream.before))
             dialogue = dialogue.inner
 
     def take(self, item: SegmentItem | Decrypted | Event) -> Iterator[Event]:
-        """Events of whatever comes next; events pass through."""
+        """Events of the next item; events pass through."""
         if type(item) is Segment:
             yield from self.feed(item)
         elif type(item) is Plaintext:
             yield from self.plaintext(item)
-        elif type(item) is Undecrypted:
+        elif type(item) is UndecryptedSession:
             self._reasons[item.flow] = item
         elif type(item) is DnsMessage:
             self.names.feed(item)
         else:
-            # Events are no notices, but of these only keys matter here.
+            # Events are not notices, but only keys matter here.
             if isinstance(item, CaptureSecrets):
                 self.take_note(item)
             yield item  # type: ignore[misc]
 
     def plaintext(self, plaintext: Plaintext) -> Iterator[Event]:
-        """Take what was decrypted: its events come with those of the bytes that completed it.
+        """Take decrypted content: its events come with the events of the bytes that completed it.
 
-        They come at once if these bytes have passed: in a live capture decryption may take longer.
+        If these bytes have already passed, the events come at once: in a live capture decryption may take longer.
         """
         self._plaintexts.setdefault(plaintext.flow, deque()).append(plaintext)
         known = self.flows.entry(plaintext.flow[0])
@@ -184,15 +187,15 @@ class Dissector:
             yield from self._inside(flow, (plaintext.from_initiator,), half.offset - 1)
 
     def _inside(self, flow: Flow, directions: tuple[bool, ...], offset: int) -> Iterator[Event]:
-        """Events of what the bytes of a flow up to a stream offset completed inside its TLS: a dialogue of its own."""
+        """Events of the decrypted content of a flow up to a stream offset, from a `FlowState` of its own."""
         plaintexts = self._plaintexts.get(flow.identity)
         while plaintexts and plaintexts[0].from_initiator in directions and plaintexts[0].offset <= offset:
             plaintext = plaintexts.popleft()
             outer = flow.context
-            if isinstance(outer, Over):
+            if isinstance(outer, EndedFlow):
                 continue
             if not isinstance(outer, FlowState):
-                # Nothing of its TLS said that it would carry MQTT.
+                # Its TLS did not show a sign of MQTT.
                 outer = self._new_dialogue(flow)
                 outer.move(FlowTrigger.SPEAKS_TLS)
             inner = self._transports.inside(outer)
@@ -204,51 +207,47 @@ class Dissector:
             self._plaintexts.pop(flow.identity, None)
 
     def _time_of(self, flow: Flow, plaintext: Plaintext) -> int:
-        """When plaintext came, without steps of the clock: the time of the segment, which passes the watch."""
+        """Time of plaintext without steps of the clock: the time of its segment, which passes the watch."""
         if (flow.last_frame, flow.last_capture) == (plaintext.frame, plaintext.capture):
             return flow.last_timestamp_ns
         shift_ns = self.clock.shift_ns
         return shifted(plaintext.timestamp_ns - shift_ns, shift_ns)
 
     def take_note(self, notice: CaptureNotice) -> None:
-        """Take a notice of the capture that passes by: with keys in it TLS may be decrypted."""
+        """Take a notice of the capture: if it contains keys, TLS may be decrypted."""
         if isinstance(notice, CaptureSecrets):
             self.options.decrypting = True
 
     def advance(self, timestamp_ns: int) -> Iterator[Event]:
-        """Events of a time in which no segment came: a silent interface says nothing, but its time passes."""
+        """Events of elapsed time without segments: also on a silent interface, time passes."""
         flows = self.flows
         while (due_ns := flows.next_due_ns) is not None and due_ns < timestamp_ns:
-            # One time after the other: who is woken at one may ask for the next.
+            # Time by time, since a handler may schedule the next alarm.
             for event in flows.advance(due_ns):
-                yield from self._handle(event)
+                yield from self.handle(event)
         for event in flows.advance(timestamp_ns):
-            yield from self._handle(event)
+            yield from self.handle(event)
 
     def alarm(self, flow: Flow) -> Callable[[int], None]:
-        """What has a `ConnectionDue` of the flow's connection reported at a capture time."""
+        """A function that schedules a `ConnectionDue` of the flow's connection at a capture time."""
         return partial(self.flows.alarm, flow)
 
     def close(self) -> Iterator[Event]:
-        """Events of the end of the capture."""
+        """End the capture: events of the ends of all flows."""
+        if self.close_beside is not None:
+            yield from self.close_beside()
+            return
         for event in self.flows.close():
-            yield from self._handle(event)
-
-    def closing(self) -> Iterator[tuple[Ending, Event]]:
-        """The same, each with the place of its flow among the ends of all flows."""
-        for place, found in self.flows.closing():
-            for one in found:
-                for event in self._handle(one):
-                    yield place, event
+            yield from self.handle(event)
 
     @property
     def packets(self) -> int:
-        """Packets reported so far, malformed ones included; 0 where each connection counts its own."""
+        """Number of packets reported, malformed ones included; 0 if each connection counts its own."""
         return self.packet_events.counting.packets
 
     @property
     def connections(self) -> int:
-        """Connections reported so far; the next one gets this number."""
+        """Number of connections reported; the number of the next connection."""
         return self._transports.connections
 
     @connections.setter
@@ -257,12 +256,12 @@ class Dissector:
 
     @property
     def other_flows(self) -> int:
-        """Flows that do not speak MQTT."""
+        """Number of flows that do not speak MQTT."""
         return self._transports.other_flows
 
     @property
     def copied_segments(self) -> int:
-        """Segments of closed MQTT connections that were captured twice, also after the end."""
+        """Segments of closed MQTT connections that were captured twice, even after the end."""
         return self.closed_copies + self.flows.late_copies
 
     @copied_segments.setter
@@ -271,12 +270,12 @@ class Dissector:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of payload that the capture has, of any flow."""
+        """Captured payload bytes of all flows."""
         running = sum(_delivered(flow) for flow in self.flows.flows.values() if not flow.closed)
         return self.closed_bytes + running
 
-    def _handle(self, event: FlowEvent) -> Iterator[Event]:
-        """Events that one thing which happened to a flow brings."""
+    def handle(self, event: FlowEvent) -> Iterator[Event]:
+        """Events that result from one event of a flow."""
         if type(event) is StreamData:
             dialogue = event.flow.context
             if type(dialogue) is FlowState:
@@ -289,7 +288,7 @@ class Dissector:
             dialogue = self._new_dialogue(event.flow)
             if self.names:
                 dialogue.names = self.names.of_flow(event.flow.key)
-            if isinstance(before, Over):
+            if isinstance(before, EndedFlow):
                 yield from self._transports.resume(dialogue, before)
             return
         if isinstance(event, SegmentDiscarded):
@@ -314,10 +313,14 @@ class Dissector:
         elif isinstance(event, StreamOverlap):
             self.overlaps += 1
             if dialogue.connection is not None:
-                # Nobody knows which bytes the receiver has read.
+                # It is unknown which bytes the receiver has read.
                 dialogue.connection.side(
                     C2S if event.from_initiator is dialogue.client_is_initiator else S2C
                 ).gapped = True
+        elif isinstance(event, WindowClosed):
+            if dialogue.connection is not None and dialogue.connection.history is not None:
+                from_client = event.from_initiator is dialogue.client_is_initiator
+                dialogue.connection.history.window_closed(C2S if from_client else S2C, event.timestamp_ns)
         elif isinstance(event, FlowAlarm):
             if dialogue.connection is not None:
                 _note_standing(dialogue)
@@ -327,13 +330,13 @@ class Dissector:
             yield from self._end_of_flow(dialogue, event)
 
     def _new_dialogue(self, flow: Flow) -> FlowState:
-        made = flow.context = FlowState(flow)
+        dialogue = flow.context = FlowState(flow)
         if not self.options.count_by_connection:
-            made.counting = self.packet_events.counting
-        return made
+            dialogue.counting = self.packet_events.counting
+        return dialogue
 
     def _data(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
-        """Events of the next bytes of a dialogue, by what it speaks as far as that is known."""
+        """Events of the next bytes of a flow, by its protocol as far as known."""
         if self._watcher is not None and dialogue.phase is not UNDECIDED and not dialogue.inside:
             self._watcher(dialogue, event)
         if dialogue.connection is not None and dialogue.connection.history is not None and not dialogue.inside:
@@ -345,13 +348,13 @@ class Dissector:
             from_client = event.from_initiator is dialogue.client_is_initiator
             yield from self.packet_events.feed(dialogue, from_client, event.data, event)
         elif phase is UNDECIDED:
-            if dialogue.take(event, self.options):
+            if dialogue.hold(event, self.options):
                 yield from self._begin(dialogue)
         elif phase is TLS:
             yield from self._transports.tls(dialogue, event)
 
     def _begin(self, dialogue: FlowState) -> Iterator[Event]:
-        """The dialogue was decided: report the connection and go through what had to wait."""
+        """The protocol was decided: report the connection and process the waiting bytes."""
         waiting = dialogue.without_preface()
         if dialogue.is_ignored:
             self._transports.ignore(dialogue)
@@ -370,7 +373,7 @@ class Dissector:
         yield from self._late_discards(dialogue)
 
     def _late_discards(self, dialogue: FlowState) -> Iterator[Event]:
-        """What was discarded before there was a connection to report it of."""
+        """Events of segments discarded before there was a connection."""
         if dialogue.connection is not None:
             before, dialogue.discarded = dialogue.discarded, []
             more, dialogue.discarded_more = dialogue.discarded_more, {}
@@ -379,7 +382,7 @@ class Dissector:
 
     def _gap(self, dialogue: FlowState, event: StreamGap) -> Iterator[Event]:
         if dialogue.phase is UNDECIDED:
-            if dialogue.take(event, self.options):
+            if dialogue.hold(event, self.options):
                 yield from self._begin(dialogue)
             return
         if self._watcher is not None:
@@ -405,7 +408,7 @@ class Dissector:
                 yield from self._transports.lost_inside(dialogue.inner, from_client, event)
 
     def _note_undecrypted(self, flow: Flow) -> None:
-        """Note why the TLS of a flow that ends was not decrypted, if it carries MQTT or keys were given for it."""
+        """Note why the TLS of an ending flow was not decrypted, if it carries MQTT or keys were given for it."""
         undecrypted = self._reasons.pop(flow.identity, None)
         if undecrypted is None:
             return
@@ -425,9 +428,9 @@ class Dissector:
             names.append(name)
 
     def _discarded(self, event: SegmentDiscarded, count: int = 1) -> Iterator[Event]:
-        """Data of ``count`` segments that no stream takes; only data of MQTT connections is of interest."""
+        """Data of ``count`` segments that is not part of any stream; only MQTT connections report it."""
         spoken = event.flow.context
-        if not isinstance(spoken, FlowState | Over):
+        if not isinstance(spoken, FlowState | EndedFlow):
             return
         if spoken.connection is None:
             if isinstance(spoken, FlowState) and spoken.phase is not IGNORED:
@@ -443,7 +446,7 @@ class Dissector:
             self.discarded_segments += count
             self.discarded_bytes += event.length
         if event.reason in _MISSING:
-            if isinstance(spoken, Over):
+            if isinstance(spoken, EndedFlow):
                 spoken.part_sides()
             connection.side(direction).gapped = True
         place = (event.frame, event.timestamp_ns, event.capture)
@@ -467,18 +470,18 @@ class Dissector:
             yield from self._last_items(dialogue.inner, from_client, event)
         yield from self._last_items(dialogue, from_client, event)
         if dialogue.ending_due:
-            # Else there is more to come from before the end.
+            # Otherwise more bytes from before the end will follow.
             yield from self._report_ending(dialogue)
 
-    def _note_reset(self, segment: Segment) -> None:
-        """Remember who sent a reset: it ends both streams, and says nothing of its sender where that had sent FIN."""
+    def note_reset(self, capture: str, frame: int, sender: bytes) -> None:
+        """Remember the sender of a reset: a reset ends both streams, and does not reveal a sender that had sent FIN."""
         resets = self._resets
         if len(resets) >= MAX_RESETS:
             del resets[next(iter(resets))]
-        resets[segment.capture, segment.frame] = plain_key(segment.key)
+        resets[capture, frame] = sender
 
     def _reset_by(self, dialogue: FlowState, event: StreamClosed) -> str:
-        """``client`` or ``server``: who sent the reset that ended a stream; empty where that is not known."""
+        """``client`` or ``server``: the sender of the reset that ended a stream; empty if unknown."""
         key = self._resets.get((event.capture, event.frame)) if event.how == "reset" else None
         if key is None:
             return ""
@@ -494,13 +497,13 @@ class Dissector:
             yield ConnectionEnding(dialogue.connection, *dialogue.closed_place)
 
     def _last_items(self, dialogue: FlowState, from_client: bool, at: StreamClosed | FlowClosed) -> Iterator[Event]:
-        """What a stream still held.  Only a sender that closes in good order inside a packet is to blame for it."""
+        """The rest of a stream.  Only a sender that closes properly inside a packet is to blame for it."""
         if dialogue.web is not None and not dialogue.stream(from_client).closed:
             yield from self._transports.unwrapped(dialogue, dialogue.web.close(from_client), at)
         stream = dialogue.stream(from_client)
         items = stream.close()
         if at.how != "fin":
-            items = [cut_off(one, at.how, stream) for one in items]
+            items = [cut_off(item, at.how, stream) for item in items]
         if items and dialogue.connection is not None:
             yield from self.packet_events.late_items(dialogue, from_client, items, at)
 
@@ -540,7 +543,7 @@ class Dissector:
             event.flow.context = dialogue.remember()
 
     def _sum_up(self, dialogue: FlowState, connection: Connection) -> None:
-        """What TCP tells of a whole connection."""
+        """Add the TCP results of a whole connection to it."""
         flow = dialogue.flow
         connection.details["tcp"] = tcp_counters(flow, client_is_initiator=dialogue.client_is_initiator)
         connection.copied_segments = flow.initiator.copied_segments + flow.responder.copied_segments
@@ -552,11 +555,11 @@ class Dissector:
         connection.client_unacknowledged = max(0, asked.offset - asked.acknowledged)
         connection.server_unacknowledged = max(0, served.offset - served.acknowledged)
         # A FIN counts one, whether or not it was captured.
-        beyond = (one.acknowledged - one.offset for one in (flow.initiator, flow.responder))
+        beyond = (half.acknowledged - half.offset for half in (flow.initiator, flow.responder))
         connection.unseen_bytes = sum(more for more in beyond if more > 1)
         connection.end_disowned = flow.disowned
         both = flow.initiator.segments and flow.responder.segments
-        # A SYN from a port that was in use is answered with where the connection before stands (RFC 5961 section 4).
+        # A SYN on a port in use may be answered with an acknowledgment for the connection before (RFC 5961 section 4).
         if not both and not any(ended.initiator.segments and ended.responder.segments for ended in flow.past):
             of_client = bool(flow.initiator.segments) is dialogue.client_is_initiator
             connection.one_sided = str(C2S if of_client else S2C)
@@ -580,7 +583,7 @@ class Dissector:
 
 
 def _note_segment(dialogue: FlowState, event: StreamData) -> None:
-    """Tell the history of the connection how far its sides have come."""
+    """Report the progress of both sides to the history of the connection."""
     connection = dialogue.connection
     history = None if connection is None else connection.history
     if history is None:
@@ -588,7 +591,7 @@ def _note_segment(dialogue: FlowState, event: StreamData) -> None:
     from_client = event.from_initiator is dialogue.client_is_initiator
     spoken = dialogue.inner or dialogue
     stream, answers = spoken.stream(from_client), spoken.stream(not from_client)
-    # Not where the other stream stands now: what came at once may have moved it on already.
+    # Not the current position of the other stream: bytes of the same segment may have moved it already.
     shown = history.party(S2C if from_client else C2S).position if dialogue.replaying else event.shown
     history.segment(
         from_client,
@@ -602,7 +605,7 @@ def _note_segment(dialogue: FlowState, event: StreamData) -> None:
 
 
 def _note_standing(dialogue: FlowState) -> None:
-    """Tell the history of the connection what TCP shows of its streams beside their bytes."""
+    """Report the TCP state of both streams to the history of the connection."""
     connection, flow = dialogue.connection, dialogue.flow
     history = None if connection is None else connection.history
     if history is None:
@@ -621,7 +624,7 @@ def _delivered(flow: Flow) -> int:
 
 _new = PacketEvent.__new__
 SAYS_NO_VERSION: Final = frozenset(PACKETS.values()) - {Connect, Connack}
-"""Packets that leave the version of their connection as it is."""
+"""Packets that do not change the version of their connection."""
 
 
 def dissect_segments(
@@ -633,15 +636,15 @@ def dissect_segments(
 ) -> Iterator[Event]:
     """Events of TCP segments in capture order; capture notices among them pass through.
 
-    ``more``: the capture continues elsewhere, so that flows are left open at the end.
+    ``more``: the capture continues elsewhere, so that flows stay open at the end.
 
-    What somebody has decrypted of a TLS flow comes after the segment that completed it.
+    Decrypted TLS content comes after the segment that completed it.
 
-    Whole packets that arrive in order on a connection already known are most of all traffic: they are handled right
+    Complete packets that arrive in order on a known connection are most of all traffic: they are handled right
     here, everything else by the dissector's methods.
     """
     running = dissector or Dissector(options)
-    take_in_order, feed, handle = running.flows.take_in_order, running.feed, running._handle
+    take_in_order, feed, handle = running.flows.take_in_order, running.feed, running.handle
     for segment in running.clock.follow(source):
         if type(segment) is not Segment:
             yield from running.take(segment)
@@ -655,7 +658,7 @@ def dissect_segments(
             continue
         dialogue = entry[0].context
         if type(dialogue) is not FlowState or dialogue.phase is not MQTT:
-            yield from handle(delivered(entry, segment))
+            yield from handle(delivery(entry, segment))
             continue
         from_client = entry[3] is dialogue.client_is_initiator
         stream = dialogue.client_stream if from_client else dialogue.server_stream
@@ -666,7 +669,7 @@ def dissect_segments(
             history.segment(
                 from_client,
                 entry[1].offset,
-                acknowledged(entry, segment.acknowledgment),
+                acknowledged_offset(entry, segment.acknowledgment),
                 entry[2].offset,
                 segment.timestamp_ns,
                 stream.held,
@@ -690,15 +693,15 @@ def dissect_segments(
             elif type(item) in SAYS_NO_VERSION:
                 topic = None
             else:
-                # With all that came at once: what it does to the version holds from the next bytes on.
+                # With the rest of the segment: a new version only applies to the next segment.
                 yield from running.packet_events.items(dialogue, from_client, [item, *left], segment)
                 break
             number = counting.packets
             counting.packets = number + 1
             offset = side.stream_offset
-            # Bytes are missing of packets after a gap alone, and a gap does not come this way.
+            # Only packets after a gap lack bytes, and gaps do not come this way.
             side.stream_offset = offset + len(item.raw)
-            # Without __init__: there is one for each packet.
+            # Without __init__, for speed: there is one event for each packet.
             event = _new(PacketEvent)
             event.connection = connection
             event.direction = direction
@@ -721,32 +724,32 @@ def segments(
     fragments: FragmentTable | None = None,
     note_skipped: NoteSkipped | None = None,
 ) -> Iterator[SegmentItem]:
-    """Frames to segments, and what may name hosts; notices pass through.
+    """Segments and DNS answers from frames; notices pass through.
 
-    IP fragments are put together.  Frames without TCP are counted by reason in ``skipped``; a link type that cannot
-    be read is a `CaptureError` once per capture.  ``fragments`` is a table whose counts somebody wants to see.
+    IP fragments are reassembled.  Frames without TCP are counted by reason in ``skipped``; an unsupported link type
+    is a `CaptureError` once per capture.  ``fragments``: a table for callers that read its counts.
     ``note_skipped`` is called with the capture, the reason and the number of the frames that ``skipped`` counts.
     """
     table = FragmentTable() if fragments is None else fragments
     counted: Counter[str] = skipped if skipped is not None else Counter()
-    told: set[tuple[str, str]] = set()
+    reported: set[tuple[str, str]] = set()
     for frame in frames:
         if type(frame) is not Frame:
             yield frame  # type: ignore[misc]
             continue
-        found = segment_of(frame)
-        if type(found) is Segment:
-            yield found
+        piece = segment_of(frame)
+        if type(piece) is Segment:
+            yield piece
             continue
-        whole = table.feed(found) if isinstance(found, Fragment) else found
+        whole = table.feed(piece) if isinstance(piece, Fragment) else piece
         if isinstance(whole, Segment):
             yield whole
         elif isinstance(whole, NotSegment):
             counted[whole.reason] += 1
             if note_skipped is not None:
                 note_skipped(frame.capture, whole.reason, 1)
-            if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in told:
-                told.add((frame.capture, whole.detail))
+            if whole.reason == "unsupported_link_type" and (frame.capture, whole.detail) not in reported:
+                reported.add((frame.capture, whole.detail))
                 yield CaptureError(frame.capture, whole.detail, None, frame.number - 1)
             elif type(whole) is DnsMessage:
                 yield whole
@@ -767,19 +770,11 @@ def dissect(
 
 
 COUNTERS: Final = (
-    "data_segments",
-    "empty_segments",
-    "retransmitted_segments",
-    "retransmitted_bytes",
-    "duplicate_segments",
-    "copied_segments",
-    "out_of_order_segments",
-    "damaged_segments",
-    "overlaps",
-    "zero_windows",
+    "data_segments", "empty_segments", "retransmitted_segments", "retransmitted_bytes", "duplicate_segments",
+    "copied_segments", "out_of_order_segments", "damaged_segments", "overlaps", "zero_windows",
     "keep_alive_probes",
-)
-"""Counters of `net.reassembly.HalfStream` that `tcp_counters` hands on, in this order."""
+)  # fmt: skip
+"""Counters of `net.reassembly.HalfStream` that `tcp_counters` returns, in this order."""
 
 
 def tcp_counters(flow: Flow, *, client_is_initiator: bool) -> dict[str, dict[str, int]]:

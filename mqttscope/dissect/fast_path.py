@@ -1,9 +1,9 @@
 """The fast path: from the buffer of a reader to the events of packets, without an object for each frame.
 
-Nearly all frames of a capture are segments of TCP that continue a connection whose packets are known.  `FastPath` takes
-these where they lie, and gives their events to whoever wants them.  All else it leaves to `dissect_segments`, to which
-the reader yields the frame; both work on one `Dissector`, so that a capture may change from one way to the other with
-each frame.  A test holds that every capture gives the same events with and without the fast path.
+Nearly all frames of a capture are TCP segments that continue a connection with known packets.  `FastPath` reads them in
+place, and passes their events to a callback.  It leaves all other frames to `dissect_segments`, to which the
+reader yields them; both work on one `Dissector`, so that a capture may switch between them with each frame.
+A test checks that every capture gives equal events with and without the fast path.
 """
 
 from __future__ import annotations
@@ -13,36 +13,38 @@ from typing import Final
 
 from mqttscope.dissect.clock_watch import STEP_NS
 from mqttscope.dissect.dissector import SAYS_NO_VERSION, Dissector
-from mqttscope.dissect.flow_state import IGNORED, MQTT, Arrival, FlowState
+from mqttscope.dissect.flow_state import IGNORED, MQTT, ByteOrigin, FlowState
 from mqttscope.dissect.transports import C2S, S2C
 from mqttscope.events import Event, PacketEvent
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.stream import StreamItem
 from mqttscope.net.checksum import WRONG
-from mqttscope.net.flows import acknowledged
+from mqttscope.net.flows import acknowledged_offset
 from mqttscope.net.headers import judge, locate
 from mqttscope.session.connection import Connection
 
 OVERLAP_NS: Final = 10_000_000
-"""So much may the frames at the edge of two rotated captures be out of order."""
+"""Maximum disorder of frames at the boundary of two rotated captures."""
+Located = Callable[[bytes, int, int, bytes, int, int, int, int, int, int, int, int, int, str], object]
+"""Takes a frame (data, start, stop), the results of `locate`, number, time and capture."""
 _new: Final = PacketEvent.__new__
 _new_publish: Final = Publish.__new__
 
 
 class CaptureOrder:
-    """The times at which captures end, and which of them overlap in time with one that was read before."""
+    """The end times of captures, and the captures that overlap in time with an earlier one."""
 
     def __init__(self) -> None:
         self.overlapping: list[str] = []
         """Captures that begin before the end of an earlier one."""
         self._ends: dict[str, int] = {}
-        """Latest segment of each capture but the one at hand."""
+        """Latest segment of each capture except the current one."""
         self._capture = ""
         self._end_ns = self._latest_ns = -1 << 63
 
     def see(self, capture: str, timestamp_ns: int) -> None:
-        """Take the time of the next segment."""
+        """Note the time of the next segment."""
         if capture != self._capture:
             self._latest_ns = max(self._latest_ns, self._end_ns)
             if timestamp_ns < self._latest_ns - OVERLAP_NS:
@@ -53,24 +55,24 @@ class CaptureOrder:
             self._end_ns = timestamp_ns
 
     def end_ns(self, capture: str) -> int | None:
-        """Time of the latest segment of a capture so far."""
+        """Time of the latest segment of a capture."""
         return self._end_ns if capture == self._capture else self._ends.get(capture)
 
 
 class FrameCounts:
-    """Frames of one capture that were taken, their bytes, and the times between which they lie."""
+    """Number and bytes of the frames of one capture on the fast path, and their first and last time."""
 
     def __init__(self, timestamp_ns: int) -> None:
         self.frames = 0
         self.frame_bytes = 0
-        """On the wire."""
+        """Length on the wire."""
         self.captured_bytes = 0
         self.first_ns = timestamp_ns
         self.last_ns = timestamp_ns
 
 
 class FastPath:
-    """Takes frames of known connections (`FrameSink`), for a dissector that `dissect_segments` gives all others."""
+    """Takes frames of known connections (`FrameSink`) for a dissector; `dissect_segments` handles all other frames."""
 
     def __init__(
         self,
@@ -82,38 +84,41 @@ class FastPath:
         placing: bool = False,
         passing: bool = False,
         reusing: bool = False,
+        located: Located | None = None,
     ) -> None:
-        """``feed`` takes each event while its connection is in the state before it.
+        """``feed`` takes each event before it changes the state of its connection.
 
         ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``; with
-        ``placing``, `place_of` knows where the bytes of an event stand.  ``passing``: ``feed`` keeps no event, so that
-        one serves for all packets.  ``reusing``: it keeps no packet either, and knows none by its identity.
+        ``placing``, `place_of` locates the bytes of an event.  ``passing``: ``feed`` keeps no event, so that
+        one object serves for all packets.  ``reusing``: ``feed`` keeps no packet either, and compares none by identity.
+        ``located`` takes each segment before its events.
         """
         self.base = 0
         """As `FrameSink.base`."""
         self.counts: dict[str, FrameCounts] = {}
-        """Frames that were taken, by capture."""
+        """Counts of the frames taken, by capture."""
         self.closed = False
-        """Whether no more frames are taken: whoever reads wants to see all of them from now on."""
-        self._dissector = dissector
+        """Whether the path is closed: the reader wants to see all further frames."""
+        self.dissector = dissector
         self._flows = dissector.flows
         self._clock = dissector.clock
-        self._feed = feed
-        self._order = order
-        self._counting = counting
-        self._placing = placing
+        self.feed = feed
+        self.order = order
+        self.counting = counting
+        self.placing = placing
         self._passing = passing
+        self._located = located
         self._event: PacketEvent | None = None
-        """The event of the last packet, where it may be used again."""
+        """The event of the last packet, if it may be reused."""
         self._publish: Publish | None = _new_publish(Publish) if reusing else None
-        """The same of a PUBLISH that had a segment for itself."""
+        """A PUBLISH object that may be reused for a PUBLISH in a segment of its own."""
         self._data, self._start, self._end, self._frame, self._capture = b"", 0, 0, 0, ""
-        """The frame that was offered last."""
+        """The latest frame."""
 
     def place_of(self, raw: bytes, frame: int, capture: str) -> int:
-        """Offset in the capture, uncompressed, of bytes that a frame brought; -1 where it does not hold all of them.
+        """Offset in the uncompressed capture of bytes in a frame; -1 if the frame does not contain all of them.
 
-        It knows the frame that was offered last alone.  Wherever in it equal bytes stand is as good as any other place.
+        Works for the latest frame only.  If equal bytes occur at several offsets, any of them is right.
         """
         if frame != self._frame or capture != self._capture:
             return -1
@@ -132,7 +137,7 @@ class FastPath:
         capture: str,
     ) -> bool:
         """As `FrameSink.take`."""
-        if self._placing:
+        if self.placing:
             self._data, self._start, self._end, self._frame, self._capture = data, start, end, number, capture
         clock = self._clock
         if self.closed or not -STEP_NS < timestamp_ns - clock.last_ns < STEP_NS:
@@ -147,7 +152,7 @@ class FastPath:
         if entry is None:
             return False
         if payload_at == payload_end:
-            # Damage does no harm to a segment without data that acknowledges nothing new.
+            # Damage is harmless in a segment without data that acknowledges nothing new.
             if (
                 acknowledgment != entry[2].sequence
                 and self._flows.verify_checksums
@@ -158,9 +163,14 @@ class FastPath:
                 entry, sequence, acknowledgment, flags, window, b"", b"", number, timestamp_ns, capture
             ):
                 return False
-            if self._order is not None:
-                self._order.see(capture, timestamp_ns)
-            if self._counting:
+            if self._located is not None:
+                self._located(
+                    data, start, end, key, sequence, acknowledgment, flags, window, options_at, payload_at, payload_end,
+                    number, timestamp_ns, capture,
+                )  # fmt: skip
+            if self.order is not None:
+                self.order.see(capture, timestamp_ns)
+            if self.counting:
                 self._count(original_length, end - start, timestamp_ns, capture)
             return True
         dialogue = entry[0].context
@@ -188,9 +198,14 @@ class FastPath:
             capture,
         ):
             return False
-        if self._order is not None:
-            self._order.see(capture, timestamp_ns)
-        if self._counting:
+        if self._located is not None:
+            self._located(
+                data, start, end, key, sequence, acknowledgment, flags, window, options_at, payload_at, payload_end,
+                number, timestamp_ns, capture,
+            )  # fmt: skip
+        if self.order is not None:
+            self.order.see(capture, timestamp_ns)
+        if self.counting:
             self._count(original_length, end - start, timestamp_ns, capture)
         if connection is None:
             return True
@@ -201,7 +216,7 @@ class FastPath:
             history.segment(
                 from_client,
                 entry[1].offset,
-                acknowledged(entry, acknowledgment),
+                acknowledged_offset(entry, acknowledgment),
                 entry[2].offset,
                 timestamp_ns,
                 stream.held,
@@ -211,19 +226,21 @@ class FastPath:
             self._packet(dialogue, connection, item, from_client, number, timestamp_ns, capture)
             return True
         if item is None and not from_client and not connection.server_side.stream_offset:
-            place = Arrival(len(payload), number, timestamp_ns, capture)
-            for event in self._dissector.packet_events.feed(dialogue, from_client, payload, place):
-                self._feed(event)
+            place = ByteOrigin(len(payload), number, timestamp_ns, capture)
+            for event in self.dissector.packet_events.feed(dialogue, from_client, payload, place):
+                self.feed(event)
             return True
         items: list[StreamItem] = stream.feed(payload) if item is None else [item]
-        for index, one in enumerate(items):
-            if isinstance(one, ControlPacket) and (type(one) is Publish or type(one) in SAYS_NO_VERSION):
-                self._packet(dialogue, connection, one, from_client, number, timestamp_ns, capture)
+        for index, stream_item in enumerate(items):
+            if isinstance(stream_item, ControlPacket) and (
+                type(stream_item) is Publish or type(stream_item) in SAYS_NO_VERSION
+            ):
+                self._packet(dialogue, connection, stream_item, from_client, number, timestamp_ns, capture)
                 continue
-            # With all that came at once: what it does to the version holds from the next bytes on.
-            place = Arrival(len(payload), number, timestamp_ns, capture)
-            for event in self._dissector.packet_events.items(dialogue, from_client, items[index:], place):
-                self._feed(event)
+            # With the rest of the segment: a new version only applies to the next segment.
+            place = ByteOrigin(len(payload), number, timestamp_ns, capture)
+            for event in self.dissector.packet_events.items(dialogue, from_client, items[index:], place):
+                self.feed(event)
             break
         return True
 
@@ -237,7 +254,7 @@ class FastPath:
         timestamp_ns: int,
         capture: str,
     ) -> None:
-        """Give the event of a packet, then apply the packet to its connection."""
+        """Pass the event of a packet on, then apply the packet to its connection."""
         if from_client:
             direction, side = C2S, connection.client_side
         else:
@@ -249,11 +266,11 @@ class FastPath:
         number = counting.packets
         counting.packets = number + 1
         offset = side.stream_offset
-        # Bytes are missing of packets after a gap alone, and a gap does not come this way.
+        # Only packets after a gap lack bytes, and gaps do not come this way.
         side.stream_offset = offset + len(packet.raw)
         event = self._event
         if event is None:
-            # Without __init__: there is one for each packet.
+            # Without __init__, for speed: there is one event for each packet.
             event = _new(PacketEvent)
             if self._passing:
                 self._event = event
@@ -266,7 +283,7 @@ class FastPath:
         event.packet = packet
         event.topic = topic
         event.stream_offset = offset
-        self._feed(event)
+        self.feed(event)
         connection.apply(packet, direction, number, frame, timestamp_ns)
 
     def _count(self, original_length: int, captured_length: int, timestamp_ns: int, capture: str) -> None:

@@ -1,7 +1,7 @@
-"""What is known above TCP of one flow: first what it speaks, then its MQTT streams and connection.
+"""The state of one flow above TCP: first its protocol, then its MQTT streams and connection.
 
-A flow begins undecided and keeps what arrives until the bytes, the ports or a limit decide (`FlowPhase`).  Its first
-bytes say what it speaks, whatever its port.  Nothing is kept of a flow that does not speak MQTT.
+A flow begins undecided and keeps its bytes until the bytes, the ports or a limit decide (`FlowPhase`).  Its first
+bytes determine its protocol, whatever its port.  Nothing is kept of a flow that does not speak MQTT.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.resync import count_packets, plausible_header
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.net.flow import Flow, SegmentDiscarded, StreamData, StreamGap
-from mqttscope.net.http_upgrade import looks_like_upgrade
+from mqttscope.net.http_upgrade import Problem, Upgrade, looks_like_upgrade
 from mqttscope.net.proxy_protocol import header_length
 from mqttscope.net.segment import ports
 from mqttscope.net.tls_hello import CLIENT_HELLO, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import WebSocket, may_start_frame
 from mqttscope.session.connection import Connection, OtherEnd
-from mqttscope.session.inflight import Side
+from mqttscope.session.inflight import ConnectionSide
 
 MAX_UNDECIDED_BYTES: Final = 16_384
-"""Bytes of one flow that are kept while it is not clear what it speaks."""
+"""Maximum bytes of one flow that are kept while its protocol is unknown."""
 PIECE_COST: Final = 16
-"""What each piece of them counts beside its bytes, so that tiny pieces are bounded too."""
+"""Bytes counted for each piece in addition to its length, so that tiny pieces are bounded too."""
 GAP_COST: Final = 256
-"""What a gap counts."""
+"""Bytes counted for a gap."""
 LOOKS: Final = 64
-"""So many pieces are looked at one by one; then a look waits until the bytes have grown by a quarter."""
+"""Number of pieces that are each checked at once; after them, a check waits until the bytes have grown by 25 %."""
 
 MAX_DISCARDED: Final = 64
 """Maximum number of discarded segments kept per flow while it is undecided; further ones are added to a similar one."""
@@ -39,34 +39,35 @@ MAX_DISCARDED: Final = 64
 HANDSHAKE: Final = "TCP handshake"
 VERSIONS: Final = (ProtocolVersion.V5, ProtocolVersion.V3_1_1)
 MIN_RUN: Final = 2
-"""Packets in a row that one direction must show when nothing but plausibility speaks for MQTT."""
+"""Minimum number of packets in a row in one direction if plausibility is the only evidence for MQTT."""
 _OF_CLIENT: Final = (PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ)
 _OF_SERVER: Final = (PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, PacketType.PINGRESP)
 
 
 class FlowPhase(StrEnum):
-    """The phases of a flow above TCP, and what leads from which phase to which.
+    """The phases of a flow above TCP, and the transitions between them.
 
-    A flow is what TCP carries between two endpoints.  Nothing in TCP says what its bytes mean, and captures may begin
-    in the middle, so the dissector finds out, by evidence in this order: the first bytes of either side (CONNECT, an
+    A flow is the bytes that TCP carries between two endpoints.  TCP does not identify their protocol, and captures may
+    begin in the middle, so the dissector decides by evidence in this order: the first bytes of either side (CONNECT, an
     HTTP upgrade, a TLS hello), the port that the user named or IANA assigned, and packets that are plausible in a row.
 
-    * ``undecided``: what arrives is kept, up to a limit, until the evidence is enough.
-    * ``mqtt``: the bytes are MQTT packets, and where each begins is known.  Nearly all traffic is read in this phase.
-    * ``searching``: the bytes are MQTT, but in one direction at least it is not known where the next packet begins: the
-      capture began in the middle, or bytes are missing.  That stream looks for a place where packets fit.
-    * ``ws``: the bytes are a WebSocket, first its HTTP exchange and then its frames, with MQTT inside of the frames.
+    * ``undecided``: bytes are kept, up to a limit, until there is enough evidence.
+    * ``mqtt``: the bytes are MQTT packets with known beginnings.  Nearly all traffic is read in this phase.
+    * ``searching``: the bytes are MQTT, but in at least one direction the beginning of the next packet is unknown: the
+      capture began in the middle, or bytes are missing.  That stream searches for a place where packets fit.
+    * ``ws``: the bytes are a WebSocket, first its HTTP exchange and then its frames, with MQTT inside the frames.
+      If neither the exchange nor the port names MQTT, the first message of the client must begin with a CONNECT.
       Each direction has phases of its own there (`net.http_upgrade.WebSocketPhase`).
-    * ``tls``: the bytes are TLS.  They are listed, not read, unless somebody decrypts them.
-    * ``ignored``: no MQTT.  Nothing is kept of the flow any more.
+    * ``tls``: the bytes are TLS.  They are listed, not read, unless they are decrypted.
+    * ``ignored``: not MQTT.  Nothing more is kept of the flow.
 
-    What carries MQTT is not a phase that ends when MQTT begins, since a flow speaks the same from its first byte to its
-    last.  A WebSocket stays ``ws``, and its messages go to streams of packets that search where they have to without a
-    change of the phase.  TLS stays ``tls``, and what was decrypted of it is a second `FlowState` inside of the first
-    one, which begins ``undecided`` like any other: it is plain MQTT, or a WebSocket again.  Where it is ``ignored``,
-    the outer one still lists its TLS.
+    The transport is not a phase that ends when MQTT begins, since a flow keeps its protocol to its last byte.
+    A WebSocket stays ``ws``, and its messages go to packet streams that may search without a change of the phase.
+    TLS stays ``tls``, and its decrypted content is a second `FlowState` inside the first, which begins ``undecided``
+    like any other: it is plain MQTT, or a WebSocket again.  If the content is ``ignored``, the outer state still lists
+    its TLS.
 
-    The table has no way for what cannot happen: a trigger that does not fit the phase is a fault of the program.
+    The table omits impossible transitions: a trigger that does not fit the phase is a fault of the program.
     """
 
     UNDECIDED = "undecided"
@@ -78,20 +79,20 @@ class FlowPhase(StrEnum):
 
 
 class FlowTrigger(StrEnum):
-    """What says more of it."""
+    """Evidence that changes the phase of a flow."""
 
     SPEAKS_MQTT = "speaks MQTT"
-    """By a CONNECT, packets in a row, or the port; or the connection continues after a reset that nobody heeds."""
+    """By a CONNECT, packets in a row, or the port; or the connection continues after a reset that both sides ignore."""
     SPEAKS_WEBSOCKET = "speaks WebSocket"
     """By an HTTP upgrade, or the port."""
     SPEAKS_TLS = "speaks TLS"
-    """By a hello, or the port; or somebody has decrypted some of it."""
+    """By a hello, or the port; or some of it was decrypted."""
     FRAMING_LOST = "framing lost"
-    """A direction does not know any more where the next packet begins."""
+    """The beginning of the next packet is unknown in one direction."""
     FRAMING_FOUND = "framing found"
-    """All directions know."""
+    """The beginning of the next packet is known in all directions."""
     NO_MQTT = "no MQTT"
-    """Nothing speaks for MQTT: not the bytes, not the names in an upgrade or hello, not the port."""
+    """There is no evidence for MQTT: not in the bytes, not in the names of an upgrade or hello, not by the port."""
 
 
 UNDECIDED: Final = FlowPhase.UNDECIDED
@@ -111,11 +112,11 @@ TRANSITIONS: Final = {
     (WEBSOCKET, FlowTrigger.NO_MQTT): IGNORED,
     (TLS, FlowTrigger.NO_MQTT): IGNORED,
 }
-"""The next phase for each phase and what may happen in it."""
+"""The next phase for each phase and trigger."""
 
 
 def starts_with_connect(head: bytes) -> bool | None:
-    """Whether a stream begins with a CONNECT, however broken its flags are; ``None`` while too little is known."""
+    """Whether a stream begins with a CONNECT, even with broken flags; ``None`` while more bytes are needed."""
     if not head:
         return None
     if head[0] >> 4 != PacketType.CONNECT:
@@ -135,10 +136,10 @@ def starts_with_connect(head: bytes) -> bool | None:
 def looks_like_mqtt(first: bytes, second: bytes) -> bool:
     """Whether the beginnings of both directions of a flow joined in the middle look like MQTT packets.
 
-    Both directions must begin with a packet, and together they must hold more than chance gives.
+    Both directions must begin with a packet, and together they must have more packets than chance would give.
     """
-    one, other = count_packets(first, VERSIONS), count_packets(second, VERSIONS)
-    return bool(one and other) and max(one, other) >= MIN_RUN
+    first_count, second_count = count_packets(first, VERSIONS), count_packets(second, VERSIONS)
+    return bool(first_count and second_count) and max(first_count, second_count) >= MIN_RUN
 
 
 def begins_with_packet(head: bytes) -> bool:
@@ -146,12 +147,12 @@ def begins_with_packet(head: bytes) -> bool:
 
 
 def may_start_packet(head: bytes) -> bool:
-    """Whether a packet of any version may begin here, by its fixed header; also while nothing is there."""
+    """Whether a packet of any version may begin here, by its fixed header; true without bytes."""
     return not head or any(plausible_header(head, 0, len(head), version) for version in VERSIONS)
 
 
 def client_speaks(data: bytes) -> bool | None:
-    """Whether packets that only one side may send show who this is: True client, False server, None unknown."""
+    """Whether the sender is the client, by packets that only one side may send; ``None`` if unknown."""
     position = 0
     while position < len(data):
         kind = data[position] >> 4
@@ -171,8 +172,8 @@ def client_speaks(data: bytes) -> bool | None:
 
 
 @dataclass(slots=True)
-class Arrival:
-    """Bytes that a stream holds while it looks for packets, and the frame that brought them."""
+class ByteOrigin:
+    """The frame of bytes that a stream holds while it searches for packets, and the number of these bytes."""
 
     length: int
     frame: int
@@ -181,8 +182,8 @@ class Arrival:
 
 
 @dataclass(slots=True)
-class Held:
-    """What one stream gave while the other held earlier bytes and looked for packets; it also says where it lies."""
+class HeldItem:
+    """An item of one stream, held while the other stream searches for packets in earlier bytes, with its frame."""
 
     from_client: bool
     item: StreamItem
@@ -192,101 +193,114 @@ class Held:
 
 
 @dataclass(slots=True)
-class Counting:
-    """Numbers of packets, of a run or of one connection."""
+class PacketCounter:
+    """Counter for the numbers of packets, in a run or in one connection."""
 
     packets: int = 0
-    """How many were counted; the next one gets this number."""
+    """Number of packets counted; the number of the next packet."""
 
 
 @dataclass(slots=True)
-class Over:
-    """What is remembered of a dialogue that has ended, for segments that come late."""
+class EndedFlow:
+    """The state of an ended flow that late segments need."""
 
     connection: Connection
-    """As it was, without what it takes much memory to remember."""
+    """The connection without its large fields."""
     client_is_initiator: bool
     roles_known: bool
     roles_evidence: str
 
     def part_sides(self) -> None:
-        """Give each side of the connection a state of its own, where nothing is remembered of both."""
+        """Give each side of the connection a state of its own, if both share the empty one."""
         connection = self.connection
         if connection.client_side is connection.server_side:
-            connection.client_side, connection.server_side = Side(), Side()
+            connection.client_side, connection.server_side = ConnectionSide(), ConnectionSide()
 
 
-_NO_SIDE: Final = Side()
-"""For both sides of all connections of which nothing is remembered; `Over.part_sides` before it is changed."""
+@dataclass(slots=True)
+class UnnamedWebSocket:
+    """A WebSocket whose request and port do not name MQTT: the first bytes of the client decide."""
+
+    upgrade: Upgrade
+    problems: list[tuple[Problem, int]] = field(default_factory=list)
+    """Problems before that, each with its frame."""
+    head: bytes = b""
+    """Bytes of the client; at most those of the header and the protocol name of a CONNECT."""
+
+
+_NO_SIDE: Final = ConnectionSide()
+"""Shared empty state of both sides; call `EndedFlow.part_sides` before changing it."""
 _new: Final = Connection.__new__
-_FIELDS: Final = tuple(one.name for one in fields(Connection))
+_FIELDS: Final = tuple(attribute.name for attribute in fields(Connection))
 
 
 @dataclass(slots=True)
 class FlowState:
-    """One flow seen from above."""
+    """One flow above TCP."""
 
     flow: Flow
     phase: FlowPhase = UNDECIDED
-    """What it speaks; `move` changes it."""
+    """The protocol of the flow; `move` changes it."""
     client_is_initiator: bool = True
     roles_known: bool = True
     roles_evidence: str = HANDSHAKE
     joined: bool = False
-    """The beginning of the flow was not captured, so framing has to be found."""
+    """The beginning of the flow was not captured, so framing must be found."""
     connection: Connection | None = None
     client_stream: PacketStream = field(default_factory=PacketStream)
     server_stream: PacketStream = field(default_factory=PacketStream)
     web: WebSocket | None = None
+    unnamed: UnnamedWebSocket | None = None
+    """The WebSocket as long as nothing says whether it carries MQTT."""
     tls: TlsObserver | None = None
     inner: FlowState | None = None
-    """What is said inside TLS, once some of it was decrypted."""
+    """The content of TLS, once some of it was decrypted."""
     inside: bool = False
-    """This is the inner dialogue of another."""
-    client_arrivals: list[Arrival] = field(default_factory=list)
-    """Where the bytes came from that the client's stream searches; empty while it is framed."""
-    server_arrivals: list[Arrival] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
-    """What one stream gave and the other may have something to put before."""
+    """Whether this is the inner state of another."""
+    client_arrivals: list[ByteOrigin] = field(default_factory=list)
+    """Frames of the bytes that the client's stream searches; empty while it is framed."""
+    server_arrivals: list[ByteOrigin] = field(default_factory=list)
+    held: list[HeldItem] = field(default_factory=list)
+    """Items held because the other stream may have earlier ones."""
     waiting: list[StreamData | StreamGap] = field(default_factory=list)
-    """What arrived while undecided."""
+    """Bytes and gaps that arrived while undecided."""
     waiting_bytes: int = 0
-    """Their size, with `PIECE_COST` and `GAP_COST`."""
+    """Size of ``waiting``, with `PIECE_COST` and `GAP_COST`."""
     preface: int = 0
-    """Length of the PROXY protocol header that the initiator's bytes begin with."""
+    """Length of the PROXY protocol header before the initiator's bytes."""
     proxied: StreamData | None = None
-    """That header, until there is a connection to report it of."""
+    """The PROXY protocol header, until a connection can report it."""
     replaying: bool = False
-    """What waited is gone through: the streams have come further already than what is read."""
+    """Whether waiting events are being replayed: the streams are already further than the replayed bytes."""
     next_look: int = 0
-    """Size at which the next look is due."""
+    """Size of the waiting bytes at the next check."""
     closed_by: str | None = None
-    """``client`` or ``server``: who ended the transport first."""
+    """``client`` or ``server``: the side that ended the transport first."""
     closed_how: str | None = None
     closed_place: tuple[int, int, str] = (0, 0, "")
-    """Frame, time and capture of that FIN or RST."""
+    """Frame, time and capture of the first FIN or RST."""
     also_closed: OtherEnd | None = None
-    """How the other side ended."""
+    """The end of the other side."""
     ends_reported: list[str] = field(default_factory=list)
-    """Sides whose streams were reported to be over: the FIN of another may wait after a hole."""
+    """Sides with a reported end of the stream: the FIN of the other side may wait after a hole."""
     ending_reported: bool = False
     discarded: list[SegmentDiscarded] = field(default_factory=list)
     """Segments discarded while the flow was undecided; see `note_discarded`."""
     discarded_more: dict[int, int] = field(default_factory=dict)
     """Number of segments that were added to one in ``discarded``, by its index."""
-    counting: Counting = field(default_factory=Counting)
-    """What its packets are numbered with."""
+    counting: PacketCounter = field(default_factory=PacketCounter)
+    """The counter that numbers its packets."""
     names: tuple[str | None, str | None] = (None, None)
-    """What DNS called the responder and the initiator before the first segment."""
+    """DNS names of the responder and the initiator before the first segment."""
 
     @property
     def speaks_mqtt(self) -> bool:
-        """Whether the bytes of the flow are MQTT as they are."""
+        """Whether the bytes of the flow are plain MQTT."""
         return self.phase is MQTT or self.phase is SEARCHING
 
     @property
     def is_ignored(self) -> bool:
-        """Whether nothing of the flow is read any further."""
+        """Whether the flow is no longer read."""
         return self.phase is IGNORED
 
     def move(self, trigger: FlowTrigger) -> None:
@@ -295,13 +309,13 @@ class FlowState:
     def stream(self, from_client: bool) -> PacketStream:
         return self.client_stream if from_client else self.server_stream
 
-    def arrivals(self, from_client: bool) -> list[Arrival]:
-        """Where the bytes came from that the stream of one direction searches."""
+    def arrivals(self, from_client: bool) -> list[ByteOrigin]:
+        """Frames of the bytes that the stream of one direction searches."""
         return self.client_arrivals if from_client else self.server_arrivals
 
     @property
     def holding(self) -> bool:
-        """Whether a stream holds bytes of which it is not known yet what they are."""
+        """Whether a stream holds bytes that are not identified yet."""
         return bool(
             (self.client_stream.searching and self.client_arrivals)
             or (self.server_stream.searching and self.server_arrivals)
@@ -318,13 +332,13 @@ class FlowState:
         self.discarded.append(event)
 
     def settle(self) -> None:
-        """Go into or out of the phase in which one of the streams looks for packets."""
+        """Enter or leave the phase ``searching``, as the streams do."""
         for stream, arrivals in (
             (self.client_stream, self.client_arrivals),
             (self.server_stream, self.server_arrivals),
         ):
             if not stream.searching:
-                # What is left belongs to a packet that a later frame completes.
+                # The rest belongs to a packet that a later frame completes.
                 arrivals.clear()
         searches = self.client_stream.searching or self.server_stream.searching
         if self.phase is MQTT and searches:
@@ -333,16 +347,16 @@ class FlowState:
             self.move(FlowTrigger.FRAMING_FOUND)
 
     def end(self, by_client: bool, how: str, place: tuple[int, int, str], sent_by: str = "") -> None:
-        """Note that a side has ended; the FIN of the other one may have come before, with bytes missing before it.
+        """Note the end of a side; the FIN of the other side may have come before, and wait after missing bytes.
 
-        ``sent_by`` is the side that sent the reset, where there is one and that is known.
+        ``sent_by`` is the side that sent the reset, if there is one and its sender is known.
         """
         who = "client" if by_client else "server"
         self.ends_reported.append(who)
         if not self.closed_how:
             waits = self.flow.responder if by_client is self.client_is_initiator else self.flow.initiator
             before = waits.fin_place
-            # It may have ended by now, with this very segment, and is yet to be reported.
+            # The other side may have ended with this very segment, and not be reported yet.
             if waits.fin_offset >= 0 and (before[1], before[0]) < (place[1], place[0]):
                 self.closed_by, self.closed_how, self.closed_place = "server" if by_client else "client", "fin", before
                 self.also_closed = OtherEnd(how, *place)
@@ -354,33 +368,33 @@ class FlowState:
             and self.also_closed is None
             and place != self.closed_place
         ):
-            # A reset ends both directions at once: that is no other end, nor is one by the side that sent FIN before.
+            # A reset ends both directions at once: it is not another end, nor is a reset by the side that sent FIN.
             # If the sender of a reset was forgotten, it may be that side.
             self.also_closed = OtherEnd(how, *place)
 
     @property
     def ending_due(self) -> bool:
-        """Whether all that the side said which ended first is known: nothing of it waits after a hole any more."""
+        """Whether the side that ended first is complete: nothing of it waits after a hole."""
         return self.closed_by in self.ends_reported and not self.held and not self.holding
 
-    def remember(self) -> Over | None:
-        """What late segments need to know of the connection."""
-        found = self.connection
-        if found is None:
+    def remember(self) -> EndedFlow | None:
+        """The state that late segments need of the connection."""
+        connection = self.connection
+        if connection is None:
             return None
-        up, down = found.client_side, found.server_side
+        up, down = connection.client_side, connection.server_side
         slim = _new(Connection)
-        for name in _FIELDS:  # what `replace` does takes ten times as long
-            setattr(slim, name, getattr(found, name))
+        for name in _FIELDS:  # `replace` takes ten times as long
+            setattr(slim, name, getattr(connection, name))
         slim.history = slim.alarm = slim.acknowledgments = None
         slim.details = {}
         slim.client_side = slim.server_side = _NO_SIDE
-        if found.closed_how == "reset":
+        if connection.closed_how == "reset":
             slim.client_side, slim.server_side = _limits_of(up), _limits_of(down)
-        return Over(slim, self.client_is_initiator, self.roles_known, self.roles_evidence)
+        return EndedFlow(slim, self.client_is_initiator, self.roles_known, self.roles_evidence)
 
     def restart_stream(self, from_client: bool) -> list[StreamItem]:
-        """Begin a stream again, looking for packets: an unknown number of its bytes is lost.  Returns what it held."""
+        """Restart a stream in search of packets, after an unknown loss of bytes.  Returns the items that it held."""
         old = self.stream(from_client)
         new = PacketStream(old.version, old.version_source, old.max_packet_bytes, budget=old.budget)
         new.lose_framing()
@@ -391,8 +405,8 @@ class FlowState:
         self.arrivals(from_client).clear()
         return old.close()
 
-    def take(self, event: StreamData | StreamGap, options: Options) -> bool:
-        """Keep what arrived and try to decide; returns whether the dialogue is decided now."""
+    def hold(self, event: StreamData | StreamGap, options: Options) -> bool:
+        """Keep bytes or a gap and try to decide; returns whether the flow is decided now."""
         self.waiting.append(event)
         self.waiting_bytes += PIECE_COST + len(event.data) if isinstance(event, StreamData) else GAP_COST
         if len(self.waiting) <= LOOKS or self.waiting_bytes >= min(self.next_look, MAX_UNDECIDED_BYTES):
@@ -401,7 +415,7 @@ class FlowState:
         return self.phase is not UNDECIDED
 
     def without_preface(self) -> list[StreamData | StreamGap]:
-        """What waited, for it is the dialogue's turn now; a PROXY protocol header is put aside into ``proxied``."""
+        """The waiting bytes and gaps, removed from the state; a PROXY protocol header goes to ``proxied``."""
         waiting, self.waiting, self.waiting_bytes = self.waiting, [], 0
         left, parts, rest = self.preface, list[bytes](), list[StreamData | StreamGap]()
         for event in waiting:
@@ -417,9 +431,9 @@ class FlowState:
         return rest
 
     def give_up(self, options: Options) -> None:
-        """Nothing more comes: decide with what there is."""
+        """Decide with the bytes at hand, since no more follow."""
         if self.flow.disowned and not self.waiting and not (self.flow.syn_seen or self.flow.syn_ack_seen):
-            # One side still held a connection of long ago, and the other one said that there is none.
+            # One side still held an old connection, and the other side had forgotten it.
             self.move(FlowTrigger.NO_MQTT)
             return
         self._decide(options, final=True)
@@ -427,7 +441,7 @@ class FlowState:
             self.move(FlowTrigger.NO_MQTT)
 
     def _head(self, *, from_initiator: bool) -> tuple[bytes, bool]:
-        """The first bytes of one direction up to a gap, and whether some before them are lost."""
+        """The first bytes of one direction up to a gap, and whether bytes before them are lost."""
         parts: list[bytes] = []
         cut = False
         for event in self.waiting:
@@ -444,7 +458,7 @@ class FlowState:
         source, destination = ports(self.flow.key)
         protocol, server_port = options.protocol_of(source, destination)
         if self.inside and self.connection is not None and protocol != named.WEBSOCKET:
-            # Its port or its ALPN says that this TLS goes with MQTT.
+            # Its port or its ALPN marks this TLS as MQTT.
             protocol = named.MQTT
         if protocol is None and not options.detect:
             self.move(FlowTrigger.NO_MQTT)
@@ -478,7 +492,7 @@ class FlowState:
             self.move(FlowTrigger.NO_MQTT)
 
     def _by_content(self, first: bytes, second: bytes) -> bool:
-        """Decide by the first bytes of either direction, which also tell who is the client."""
+        """Decide by the first bytes of either direction, which also identify the client."""
         for head, from_initiator in ((first, True), (second, False)):
             if starts_with_connect(head):
                 self._client_is(from_initiator, "CONNECT")
@@ -498,18 +512,18 @@ class FlowState:
         return False
 
     def _client_is(self, initiator: bool, evidence: str) -> None:
-        """The bytes say who the client is; the handshake stays the evidence where it says the same."""
+        """Set the client by the bytes; if they agree with the handshake, that stays the evidence."""
         if initiator is not self.client_is_initiator or not self.flow.initiator_known:
             self.client_is_initiator, self.roles_evidence = initiator, evidence
 
     def _by_port(self, protocol: str, initiator_serves: bool, first: bytes, second: bytes, *, middle: bool) -> None:
-        """Believe the port where the bytes say nothing."""
+        """Decide by the port, without evidence in the bytes."""
         if not self.flow.initiator_known:
             self.client_is_initiator = not initiator_serves
             self.roles_known = False
             self.roles_evidence = "port"
             self._orient(first, second)
-        # Joined in the middle of a port for something else, or plain MQTT after all.
+        # Joined in the middle on a port for another protocol, or plain MQTT nevertheless.
         plain = looks_like_mqtt(first, second)
         if protocol == named.TLS and not plain:
             self.move(FlowTrigger.SPEAKS_TLS)
@@ -521,7 +535,7 @@ class FlowState:
             self.move(FlowTrigger.SPEAKS_MQTT)
 
     def _orient(self, first: bytes, second: bytes) -> None:
-        """Who is the client, from packets that only one side may send."""
+        """Identify the client by packets that only one side may send."""
         if self.flow.initiator_known:
             return
         self.roles_known = False
@@ -535,16 +549,16 @@ class FlowState:
             self.roles_evidence = "higher port"
 
 
-def _limits_of(side: Side) -> Side:
-    """What a side announced and its aliases: what a connection needs that continues after a reset."""
-    return Side(
+def _limits_of(side: ConnectionSide) -> ConnectionSide:
+    """The announced limits and aliases of a side, which a connection needs that continues after a reset."""
+    return ConnectionSide(
         side.receive_maximum, side.maximum_packet_size, side.topic_alias_maximum, side.limits_known, side.aliases,
         alias_bytes=side.alias_bytes,
     )  # fmt: skip
 
 
 def _may_be_plain(protocol: str, first: bytes, second: bytes) -> bool:
-    """Whether more bytes could show that plain MQTT is spoken on a port for TLS or WebSocket joined in the middle."""
+    """Whether more bytes could reveal plain MQTT on a TLS or WebSocket port, in a flow joined in the middle."""
     wrapped = {named.TLS: looks_like_tls_records, named.WEBSOCKET: may_start_frame}.get(protocol)
     if wrapped is None or looks_like_mqtt(first, second):
         return False
@@ -554,7 +568,7 @@ def _may_be_plain(protocol: str, first: bytes, second: bytes) -> bool:
 
 
 def _open_question(first: bytes) -> bool:
-    """Whether more bytes of the initiator could still show what this is."""
+    """Whether more bytes of the initiator could still identify the protocol."""
     return (
         not first
         or starts_with_connect(first) is None

@@ -12,7 +12,18 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from mqttscope.budget import Budget
-from mqttscope.dissect.flow_state import IGNORED, SEARCHING, Arrival, Counting, FlowState, FlowTrigger, Held, Over
+from mqttscope.dissect.flow_state import (
+    IGNORED,
+    SEARCHING,
+    ByteOrigin,
+    EndedFlow,
+    FlowState,
+    FlowTrigger,
+    HeldItem,
+    PacketCounter,
+    UnnamedWebSocket,
+    starts_with_connect,
+)
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt.codec import decode, header_fault
@@ -23,22 +34,23 @@ from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.stream import PacketStream, StreamItem, Unparsed
 from mqttscope.net.flow import Flow, StreamData, StreamGap
 from mqttscope.net.http_upgrade import HTTP, Problem, Upgrade
-from mqttscope.net.proxy_protocol import told_endpoints
+from mqttscope.net.proxy_protocol import parse_endpoints
 from mqttscope.net.segment import endpoints, ports
-from mqttscope.net.websocket import CLOSE, Control, Lost, MessageData, MessageGap
+from mqttscope.net.websocket import CLOSE, PING, PONG, ControlFrame, LostBytes, MessageData, MessageGap
 from mqttscope.session.connection import Connection
+from mqttscope.session.history import History
 
 C2S: Final = Direction.CLIENT_TO_SERVER
 S2C: Final = Direction.SERVER_TO_CLIENT
 MAX_HELD_ITEMS: Final = 64
-"""Of one connection, packets that are held back until it is known whether others come before them."""
+"""Maximum number of packets of one connection that are held because earlier ones may follow."""
 _CONNECT: Final = PacketType.CONNECT
 _CONNACK: Final = PacketType.CONNACK
 _PUBLISH: Final = PacketType.PUBLISH
 
 
 class Place(Protocol):
-    """What an event takes frame, time and capture from."""
+    """The source of frame, time and capture of an event."""
 
     frame: int
     timestamp_ns: int
@@ -46,11 +58,11 @@ class Place(Protocol):
 
 
 class PacketEvents:
-    """Events of flows that are known to speak MQTT: of what their streams of packets give."""
+    """Makes events of the items of packet streams, for flows that speak MQTT."""
 
     def __init__(self) -> None:
-        self.counting = Counting()
-        """Packets reported so far, malformed ones included, unless each connection counts its own."""
+        self.counting = PacketCounter()
+        """Counter of all packets, malformed ones included, unless each connection counts its own."""
 
     def feed(self, dialogue: FlowState, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
         """Events of the next bytes of one direction."""
@@ -63,7 +75,7 @@ class PacketEvents:
                 stream.hold(data)
                 return
         if stream.searching:
-            dialogue.arrivals(from_client).append(Arrival(len(data), at.frame, at.timestamp_ns, at.capture))
+            dialogue.arrivals(from_client).append(ByteOrigin(len(data), at.frame, at.timestamp_ns, at.capture))
             yield from self.late_items(dialogue, from_client, stream.feed(data), at)
         else:
             yield from self.items(dialogue, from_client, stream.feed(data), at)
@@ -71,11 +83,11 @@ class PacketEvents:
                 yield from self.release(dialogue)
 
     def gap(self, dialogue: FlowState, from_client: bool, length: int, at: Place) -> Iterator[Event]:
-        """Events of bytes of one direction that the capture lost."""
+        """Events of a gap in one direction."""
         stream = dialogue.stream(from_client)
         arrivals = dialogue.arrivals(from_client)
         if stream.searching or arrivals:
-            arrivals.append(Arrival(length, at.frame, at.timestamp_ns, at.capture))
+            arrivals.append(ByteOrigin(length, at.frame, at.timestamp_ns, at.capture))
             yield from self.late_items(dialogue, from_client, stream.gap(length), at)
         else:
             yield from self.items(dialogue, from_client, stream.gap(length), at)
@@ -101,7 +113,7 @@ class PacketEvents:
                 place = arrivals[index]
             history = None if dialogue.connection is None else dialogue.connection.history
             if history is not None and place.frame != at.frame:
-                history.late(C2S if from_client else S2C)
+                history.note_late(C2S if from_client else S2C)
             yield from self.items(dialogue, from_client, [item], place)
         del arrivals[:index]
         dialogue.settle()
@@ -109,24 +121,24 @@ class PacketEvents:
             yield from self.release(dialogue)
 
     def release(self, dialogue: FlowState, *, final: bool = False) -> Iterator[Event]:
-        """Events of what was held back, in the order of the frames, once nothing can come before it."""
+        """Events of held items, in the order of the frames, once no earlier item can follow."""
         if dialogue.holding and len(dialogue.held) <= MAX_HELD_ITEMS and not final:
             return
         held, dialogue.held = dialogue.held, []
-        # Frames count again in each capture.
-        one_capture = all(one.capture == held[0].capture for one in held)
-        held.sort(key=lambda one: one.frame if one_capture else one.timestamp_ns)
-        for one in held:
-            yield from self._events_of(dialogue, one.from_client, [one.item], one)
+        # Frame numbers restart in each capture.
+        one_capture = all(held_item.capture == held[0].capture for held_item in held)
+        held.sort(key=lambda held_item: held_item.frame if one_capture else held_item.timestamp_ns)
+        for held_item in held:
+            yield from self._events_of(dialogue, held_item.from_client, [held_item.item], held_item)
 
     def items(self, dialogue: FlowState, from_client: bool, items: list[StreamItem], at: Place) -> Iterator[Event]:
-        """Events of what one direction's stream gave.
+        """Events of the items of one direction's stream.
 
-        While the other stream of a joined connection holds earlier bytes and looks for packets in them, they are held
-        back: an answer would come before what it answers.
+        While the other stream of a joined connection searches for packets in earlier bytes, the items are held:
+        otherwise an answer could come before its request.
         """
         if dialogue.phase is SEARCHING and items and dialogue.joined and (dialogue.held or dialogue.holding):
-            dialogue.held += [Held(from_client, item, at.frame, at.timestamp_ns, at.capture) for item in items]
+            dialogue.held += [HeldItem(from_client, item, at.frame, at.timestamp_ns, at.capture) for item in items]
         elif items:
             yield from self._events_of(dialogue, from_client, items, at)
 
@@ -155,7 +167,7 @@ class PacketEvents:
                 yield PacketEvent(connection, direction, number, frame, timestamp_ns, capture, item, topic, offset)
                 connection.apply(item, direction, number, frame, timestamp_ns)
                 if kind is _CONNACK and connection.client_side.doubt and not dialogue.client_stream.busy:
-                    connection.answered()
+                    connection.note_answer()
                 continue
             if isinstance(item, Malformed):
                 yield from self._malformed(dialogue, connection, direction, item, at, offset)
@@ -163,7 +175,7 @@ class PacketEvents:
                 connection.side(direction).gapped = True
                 if item.packet_type == PacketType.CONNECT:
                     self._identify_by_head(dialogue, connection, item)
-                # Lost bytes alone say nothing new: the gap itself was reported.
+                # Lost bytes alone are not news: the gap itself was reported.
                 if item.raw or item.reason != "gap":
                     yield UnparsedEvent(connection, direction, frame, timestamp_ns, capture, item, offset)
                 if item.raw:
@@ -182,38 +194,38 @@ class PacketEvents:
         number = dialogue.counting.packets
         dialogue.counting.packets = number + 1
         topic = None
-        made, side = item.packet, connection.side(direction)
+        packet, side = item.packet, connection.side(direction)
         doubt = side.doubt
-        if made is not None and (item.complete or isinstance(made, Connect)):
-            # A CONNECT that cannot be read to its end has said all the same which version is spoken.
-            connection.identify(made, item.raw)
+        if packet is not None and (item.complete or isinstance(packet, Connect)):
+            # The version of a CONNECT is known even if the packet cannot be read to its end.
+            connection.identify(packet, item.raw)
             self._share_version(dialogue, connection)
-            if isinstance(made, Publish):
-                topic = connection.resolve_topic(made, direction)
+            if isinstance(packet, Publish):
+                topic = connection.resolve_topic(packet, direction)
         yield MalformedEvent(connection, direction, number, at.frame, at.timestamp_ns, at.capture, item, topic, offset)
-        if made is not None and item.complete:
-            # The fault was in a value, so the peer may well have taken the packet: its answer will name it.
-            connection.apply(made, direction, number, at.frame, at.timestamp_ns)
+        if packet is not None and item.complete:
+            # The fault was in a value, so the peer may have accepted the packet: its answer will name it.
+            connection.apply(packet, direction, number, at.frame, at.timestamp_ns)
         side.doubt = doubt
         connection.distrust(item, direction)
 
     def _identify_by_head(self, dialogue: FlowState, connection: Connection, item: Unparsed) -> None:
-        """Take what the captured beginning of a CONNECT says of who speaks which version."""
-        found = decode(item.raw)
-        if isinstance(found, Malformed) and found.packet is not None:
-            connection.identify(found.packet, item.raw)
+        """Identify the version and the client by the captured beginning of a CONNECT."""
+        malformed = decode(item.raw)
+        if isinstance(malformed, Malformed) and malformed.packet is not None:
+            connection.identify(malformed.packet, item.raw)
             self._share_version(dialogue, connection)
 
     def _note_search(self, dialogue: FlowState, from_client: bool, at: Place) -> None:
-        """Remember where the bytes came from that a stream begins to search."""
+        """Remember the frame of the bytes that a stream begins to search."""
         stream, arrivals = dialogue.stream(from_client), dialogue.arrivals(from_client)
         if stream.searching and not arrivals:
             waiting = stream.held + stream.passed + stream.lost
-            arrivals.append(Arrival(waiting, at.frame, at.timestamp_ns, at.capture))
+            arrivals.append(ByteOrigin(waiting, at.frame, at.timestamp_ns, at.capture))
             dialogue.settle()
 
     def _learn_version(self, dialogue: FlowState, connection: Connection, from_client: bool) -> None:
-        """Take over what the streams found out about the version of a connection without CONNECT."""
+        """Apply the version that the streams detected in a connection without CONNECT."""
         stream = dialogue.stream(from_client)
         source = stream.version_source
         if source and source not in ("CONNECT", connection.version_evidence):
@@ -228,7 +240,7 @@ class PacketEvents:
 
 
 def _is_beginning(dialogue: FlowState, stream: PacketStream) -> bool:
-    """Whether a server answers a CONNECT with the next bytes: the first ones show another protocol."""
+    """Whether the next bytes are a server's first answer to a CONNECT: they may show another protocol."""
     connection = dialogue.connection
     if connection is None or connection.connect_packet is None or connection.server_side.stream_offset:
         return False
@@ -236,14 +248,14 @@ def _is_beginning(dialogue: FlowState, stream: PacketStream) -> bool:
 
 
 def _length(item: StreamItem) -> int:
-    """How many bytes of its stream an item stands for."""
+    """Number of bytes of its stream that an item covers."""
     if isinstance(item, ControlPacket):
         return len(item.raw) + item.missing
     return len(item.raw) if isinstance(item, Malformed) else item.length
 
 
 MAX_OTHER_SERVERS: Final = 100
-"""Servers of TLS flows that are remembered by name."""
+"""Maximum number of remembered servers of TLS flows."""
 _MAX_PROBLEMS: Final = 100
 """Maximum number of WebSocket problems kept per connection; beyond it, the first of each reason and sender is kept."""
 _RESUMED: Final = (
@@ -252,12 +264,12 @@ _RESUMED: Final = (
     "wildcard_subscription_available", "subscription_identifier_available", "shared_subscription_available",
     "client_side", "server_side",
 )  # fmt: skip
-"""Fields of a connection that hold on after a reset which both sides ignored."""
+"""Fields of a connection that stay valid after a reset which both sides ignored."""
 _SPOKEN: Final = {"tcp": MQTT, "websocket": WEBSOCKET, TLS: TLS}
 
 
 class Transports:
-    """Makes the connections of flows that carry MQTT, and takes off what wraps it: events come from ``packets``."""
+    """Makes the connections of flows that carry MQTT, and unwraps their bytes; ``packets`` makes the events."""
 
     def __init__(
         self,
@@ -266,24 +278,24 @@ class Transports:
         alarm: Callable[[Flow], Callable[[int], None]],
         budget: Budget,
     ) -> None:
-        """``alarm``: gives what has a `ConnectionDue` of a flow's connection reported at a capture time."""
+        """``alarm`` returns a function that schedules a `ConnectionDue` of a flow's connection at a capture time."""
         self._options = options
         self._budget = budget
         self._packets = packets
         self._alarm = alarm
         self.watcher: Callable[[FlowState, object], None] | None = None
-        """Sees what WebSockets give, before the packets in it are read."""
+        """Sees the events of WebSockets before the packets in them are read."""
         self.connections = 0
-        """Connections reported so far; the next one gets this number."""
+        """Number of connections reported; the number of the next connection."""
         self.named_otherwise: Counter[tuple[int, str, str]] = Counter()
-        """Connections on ports that the user named for WebSocket or TLS, and what they speak instead."""
+        """Connections on ports that the user named for WebSocket or TLS, and their actual protocols."""
         self.other_flows = 0
-        """Flows that do not speak MQTT."""
+        """Number of flows that do not speak MQTT."""
         self.other_tls: Counter[str] = Counter()
-        """TLS flows among them by server, at most `MAX_OTHER_SERVERS` servers: nothing says that they hold MQTT."""
+        """Number of TLS flows without a sign of MQTT by server, for at most `MAX_OTHER_SERVERS` servers."""
 
     def inside(self, outer: FlowState) -> FlowState:
-        """What is said inside the TLS of a flow, once some of it was decrypted."""
+        """The state of the decrypted content of a flow, which begins with its first decrypted bytes."""
         if outer.inner is None:
             outer.inner = FlowState(
                 outer.flow,
@@ -304,7 +316,7 @@ class Transports:
         return connection is not None and (not dialogue.inside or connection.decrypted)
 
     def open(self, dialogue: FlowState, transport: str) -> Iterator[ConnectionOpened | UnparsedEvent]:
-        """Make the connection of a dialogue and report it, unless the TLS around it has it already."""
+        """Make and report the connection of a flow, unless the TLS around it already has one."""
         flow, connection = dialogue.flow, dialogue.connection
         if connection is None:
             connection = dialogue.connection = self._connect(dialogue, TLS if dialogue.inside else transport)
@@ -330,10 +342,10 @@ class Transports:
             connection.assume_version(version, "given", known=True)
         dialogue.settle()
 
-    def resume(self, dialogue: FlowState, before: Over) -> Iterator[Event]:
-        """Continue with a connection that was reset, and whose peers ignored that: as a connection of its own.
+    def resume(self, dialogue: FlowState, before: EndedFlow) -> Iterator[Event]:
+        """Continue a connection after a reset that both sides ignored, as a connection of its own.
 
-        What packets mean is known from the one before where MQTT stands in TCP itself; else it has to be found again.
+        With MQTT directly over TCP, the state of the earlier connection applies; otherwise it must be found again.
         """
         dialogue.client_is_initiator = before.client_is_initiator
         dialogue.roles_known, dialogue.roles_evidence = before.roles_known, before.roles_evidence
@@ -381,14 +393,14 @@ class Transports:
         self.connections += 1
         if dialogue.tls is not None:
             connection.details.update(dialogue.tls.summary())
-        told = None if dialogue.proxied is None else told_endpoints(dialogue.proxied.data)
-        if told is not None:
-            connection.details["proxy"] = {"client": told[0], "server": told[1]}
-        found = _SPOKEN[transport]
+        addresses = None if dialogue.proxied is None else parse_endpoints(dialogue.proxied.data)
+        if addresses is not None:
+            connection.details["proxy"] = {"client": addresses[0], "server": addresses[1]}
+        spoken = _SPOKEN[transport]
         for port in ports(flow.key):
             named = self._options.ports.get(port, MQTT)
-            if named not in (MQTT, found):
-                self.named_otherwise[port, named, found] += 1
+            if named not in (MQTT, spoken):
+                self.named_otherwise[port, named, spoken] += 1
         return connection
 
     def websocket(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
@@ -397,93 +409,111 @@ class Transports:
         from_client = event.from_initiator is dialogue.client_is_initiator
         yield from self.unwrapped(dialogue, dialogue.web.feed(from_client, event.data), event)
 
-    def unwrapped(self, dialogue: FlowState, found: Iterable[object], at: Place) -> Iterator[Event]:
-        """Events of what a WebSocket gave."""
-        for one in found:
+    def unwrapped(self, dialogue: FlowState, pieces: Iterable[object], at: Place) -> Iterator[Event]:
+        """Events of the items of a WebSocket."""
+        for piece in pieces:
             if self.watcher is not None:
-                self.watcher(dialogue, one)
-            if isinstance(one, Upgrade):
+                self.watcher(dialogue, piece)
+            if isinstance(piece, Upgrade):
                 if self._is_open(dialogue) and dialogue.connection is not None:
-                    # What the client said was too much to wait for an answer that the capture shows late.
+                    # The client sent too much to wait for the response, which the capture has later.
                     details = _web_details(dialogue.connection)
                     details.pop("status", None)
-                    details.update(_asked(one))
+                    details.update(_asked(piece))
                     dialogue.connection.revision += 1
                     continue
-                refused = not one.accepted and one.status is not None
-                if refused and (one.status == 101 or not _names_mqtt(one)):
-                    if one.status != 101 and dialogue.web is not None and dialogue.web.client.phase is HTTP:
+                refused = not piece.accepted and piece.status is not None
+                if refused and (piece.status == 101 or not _names_mqtt(piece)):
+                    if piece.status != 101 and dialogue.web is not None and dialogue.web.client.phase is HTTP:
                         continue  # the client may ask again
                     self.ignore(dialogue)
                     return
-                if not self._wanted(dialogue, one):
+                if not self._wanted(dialogue, piece):
+                    dialogue.unnamed = UnnamedWebSocket(piece)
+                    continue
+                yield from self._open_websocket(dialogue, piece)
+                continue
+            if dialogue.unnamed is not None and not self._is_open(dialogue):
+                if isinstance(piece, Problem) and not piece.fatal and len(dialogue.unnamed.problems) < _MAX_PROBLEMS:
+                    dialogue.unnamed.problems.append((piece, at.frame))
+                if isinstance(piece, ControlFrame) or (isinstance(piece, Problem) and not piece.fatal):
+                    continue
+                is_mqtt = isinstance(piece, MessageData) and _begins_mqtt(dialogue.unnamed, piece)
+                if is_mqtt is None:
+                    continue
+                if not is_mqtt:
+                    dialogue.unnamed = None
                     self.ignore(dialogue)
                     return
-                for opened in self.open(dialogue, "websocket"):
-                    _web_details(opened.connection).update(_asked(one))
-                    yield opened
-                assert dialogue.connection is not None
-                _web_details(dialogue.connection).update(_asked(one))
-                continue
+                unnamed, dialogue.unnamed = dialogue.unnamed, None
+                yield from self._open_websocket(dialogue, unnamed.upgrade)
+                for problem, frame in unnamed.problems:
+                    _note_problem(dialogue, problem, frame)
+                assert isinstance(piece, MessageData)
+                piece = replace(piece, data=unnamed.head + piece.data)
             if not self._is_open(dialogue):
-                if not isinstance(one, MessageData):
+                if not isinstance(piece, MessageData):
                     continue
                 yield from self.open(dialogue, "websocket")
             connection = dialogue.connection
             assert connection is not None
-            if isinstance(one, Problem):
-                problems = _web_details(connection).setdefault("problems", [])
-                if isinstance(problems, list) and (len(problems) < _MAX_PROBLEMS or not _is_recorded(one, problems)):
-                    problems.append(
-                        {"from_client": one.from_client, "reason": one.reason, "detail": one.detail, "frame": at.frame}
-                    )
-            elif isinstance(one, MessageData):
+            if isinstance(piece, Problem):
+                _note_problem(dialogue, piece, at.frame)
+            elif isinstance(piece, MessageData):
                 if connection.history is None:
-                    yield from self._packets.feed(dialogue, one.from_client, one.data, at)
+                    yield from self._packets.feed(dialogue, piece.from_client, piece.data, at)
                 else:
-                    yield from self._framed(dialogue, connection, one, at)
-            elif isinstance(one, Control):
-                if one.opcode == CLOSE and connection.history is not None:
-                    connection.history.party(C2S if one.from_client else S2C).closing_ns = at.timestamp_ns
-            elif isinstance(one, MessageGap):
-                yield from self._packets.gap(dialogue, one.from_client, one.length, at)
-            elif isinstance(one, Lost):
-                yield from self._lost(dialogue, one.from_client, "websocket", one.length, at)
+                    yield from self._framed(dialogue, connection, piece, at)
+            elif isinstance(piece, ControlFrame):
+                if connection.history is not None:
+                    _note_control(connection.history, piece, at)
+            elif isinstance(piece, MessageGap):
+                yield from self._packets.gap(dialogue, piece.from_client, piece.length, at)
+            elif isinstance(piece, LostBytes):
+                yield from self._lost(dialogue, piece.from_client, "websocket", piece.length, at)
 
-    def _framed(self, dialogue: FlowState, connection: Connection, one: MessageData, at: Place) -> Iterator[Event]:
-        """Events of the payload of a frame; how packets and frames fit is noted for judges."""
-        yield from self._packets.feed(dialogue, one.from_client, one.data, at)
-        if one.frame_end and connection.history is not None:
-            direction = C2S if one.from_client else S2C
+    def _open_websocket(self, dialogue: FlowState, upgrade: Upgrade) -> Iterator[Event]:
+        """Make the connection of a WebSocket and report it with what its exchange said."""
+        for event in self.open(dialogue, "websocket"):
+            _web_details(event.connection).update(_asked(upgrade))
+            yield event
+        assert dialogue.connection is not None
+        _web_details(dialogue.connection).update(_asked(upgrade))
+
+    def _framed(self, dialogue: FlowState, connection: Connection, piece: MessageData, at: Place) -> Iterator[Event]:
+        """Events of the payload of a frame; the alignment of packets and frames is noted for rules."""
+        yield from self._packets.feed(dialogue, piece.from_client, piece.data, at)
+        if piece.frame_end and connection.history is not None:
+            direction = C2S if piece.from_client else S2C
             count = connection.side(direction).packets
-            connection.history.party(direction).frame(count, within=bool(dialogue.stream(one.from_client).held))
+            connection.history.party(direction).frame(count, within=bool(dialogue.stream(piece.from_client).held))
 
     def _lost(self, dialogue: FlowState, from_client: bool, reason: str, length: int, at: Place) -> Iterator[Event]:
-        """An unknown number of bytes is missing of what a transport carries, so that framing is lost in there too."""
+        """Restart a stream after an unknown loss of bytes in its transport, which also loses the framing of packets."""
         stream = dialogue.stream(from_client)
         rest = [cut_off(item, reason, stream) for item in dialogue.restart_stream(from_client)]
         yield from self._packets.items(dialogue, from_client, [*rest, Unparsed(reason, length)], at)
 
     def lost_inside(self, inner: FlowState, from_client: bool, event: StreamGap) -> Iterator[Event]:
-        """Records of TLS are lost."""
+        """Apply a loss of TLS records to the decrypted content."""
         if inner.web is not None:
             yield from self.unwrapped(inner, inner.web.gap(from_client, event.length), event)
         elif inner.speaks_mqtt:
             yield from self._lost(inner, from_client, TLS, event.length, event)
 
     def _wanted(self, dialogue: FlowState, upgrade: Upgrade) -> bool:
-        """Whether a WebSocket goes with MQTT: by its names, or because the user says so of the port."""
+        """Whether a WebSocket carries MQTT: by its names, or by a port that the user named."""
         return _names_mqtt(upgrade) or WEBSOCKET in map(self._options.ports.get, ports(dialogue.flow.key))
 
     def tls(self, dialogue: FlowState, event: StreamData) -> Iterator[Event]:
-        """TLS is listed, not read: the connection is reported once the hello says whether it concerns us."""
+        """Feed TLS, which is listed, not read: the connection is reported once the hello shows that it may be MQTT."""
         if dialogue.tls is None:
             return
         from_client = event.from_initiator is dialogue.client_is_initiator
         dialogue.tls.feed(from_client, event.data)
         if dialogue.connection is not None:
             return
-        # After the server's first bytes no hello comes any more, unless two interfaces were captured.
+        # After the server's first bytes no hello can follow, unless two interfaces were captured.
         server_spoke = not from_client and bool(
             dialogue.tls.client.offset or dialogue.tls.server.offset > len(event.data)
         )
@@ -494,7 +524,7 @@ class Transports:
             self.ignore(dialogue)
 
     def _tls_concerns(self, dialogue: FlowState, knows_hello: bool) -> bool:
-        """Whether TLS goes with MQTT: by ALPN, or by the port once the hello was read or cannot come any more."""
+        """Whether TLS carries MQTT: by ALPN, or by the port once the hello was read or can no longer come."""
         assert dialogue.tls is not None
         if any("mqtt" in name.lower() for name in dialogue.tls.alpn_offered):
             return True
@@ -502,12 +532,12 @@ class Transports:
         return protocol is not None and knows_hello
 
     def note_tls(self, dialogue: FlowState) -> None:
-        """Note on the connection what is known of its TLS."""
+        """Update the TLS details of the connection."""
         if dialogue.tls is not None and dialogue.connection is not None:
             dialogue.connection.details.update(dialogue.tls.summary())
 
     def ignore(self, dialogue: FlowState) -> None:
-        """Let go of a flow that does not carry MQTT."""
+        """Drop a flow that does not carry MQTT."""
         if dialogue.phase is not IGNORED:
             dialogue.move(FlowTrigger.NO_MQTT)
         if dialogue.inside:
@@ -520,8 +550,46 @@ class Transports:
         self.other_flows += 1
 
 
+def _begins_mqtt(unnamed: UnnamedWebSocket, message: MessageData) -> bool | None:
+    """Whether a WebSocket carries MQTT by the next bytes in it; ``None`` while they are too few.
+
+    In MQTT the client speaks first, and begins with a CONNECT.
+    """
+    if not message.from_client:
+        return False if message.data else None
+    is_connect = starts_with_connect(unnamed.head + message.data)
+    if is_connect is None:
+        unnamed.head += message.data
+    return is_connect
+
+
+def _note_problem(dialogue: FlowState, problem: Problem, frame: int) -> None:
+    """Note a fault of a side in a WebSocket on its connection."""
+    assert dialogue.connection is not None
+    problems = _web_details(dialogue.connection).setdefault("problems", [])
+    if isinstance(problems, list) and (len(problems) < _MAX_PROBLEMS or not _is_recorded(problem, problems)):
+        problems.append(
+            {"from_client": problem.from_client, "reason": problem.reason, "detail": problem.detail, "frame": frame}
+        )
+
+
+def _note_control(history: History, control: ControlFrame, at: Place) -> None:
+    """Note the first Close frame of a side, and Ping frames without a Pong."""
+    direction = C2S if control.from_client else S2C
+    party = history.party(direction)
+    if control.opcode == CLOSE and not party.closing_ns:
+        party.closing_ns, party.closing_frame = at.timestamp_ns, at.frame
+        party.closing_code, party.closing_reason = control.code, control.reason or ""
+    elif control.opcode == PING:
+        if not party.web_pings:
+            party.web_ping_ns, party.web_ping_frame = at.timestamp_ns, at.frame
+        party.web_pings += 1
+    elif control.opcode == PONG:
+        history.party(S2C if control.from_client else C2S).web_pings = 0
+
+
 def _asked(upgrade: Upgrade) -> dict[str, object]:
-    """What an upgrade says of the connection; ``status`` where the server refused it, until another one is accepted."""
+    """Details of a connection from its upgrade; ``status`` if the server refused it, until another one is accepted."""
     details: dict[str, object] = {
         "path": upgrade.request_path,
         "host": upgrade.host,
@@ -540,12 +608,12 @@ def _is_recorded(problem: Problem, problems: list[dict[str, object]]) -> bool:
 
 
 def _web_details(connection: Connection) -> dict[str, object]:
-    """Where what is known of a WebSocket goes."""
+    """The WebSocket details of a connection, to add to."""
     if connection.websocket is None:
         connection.details["websocket"] = {}
-    found = connection.websocket
-    assert found is not None
-    return found
+    details = connection.websocket
+    assert details is not None
+    return details
 
 
 def _names_mqtt(upgrade: Upgrade) -> bool:
@@ -554,9 +622,9 @@ def _names_mqtt(upgrade: Upgrade) -> bool:
 
 
 def cut_off(item: StreamItem, how: str, stream: PacketStream) -> StreamItem:
-    """The last item of a stream that did not end in good order: nobody is to blame for what is missing of it.
+    """The last item of a stream that did not end properly: nobody is to blame for its missing bytes.
 
-    Its fixed header may be that of no packet, whatever is missing.
+    Its fixed header may be invalid nevertheless, which is a fault of the sender.
     """
     if isinstance(item, Malformed) and item.reason is MalformedReason.TRUNCATED:
         fault = header_fault(item.raw, stream.version) if stream.version_source else None

@@ -1,4 +1,4 @@
-"""What reason codes mean in practice, and what to change for each cause."""
+"""Meanings of reason codes in practice, and advice for each cause."""
 
 from __future__ import annotations
 
@@ -65,11 +65,44 @@ OF_DISCONNECT: dict[int, tuple[Cause, str]] = {
     0xA2: (Cause.NOT_SUPPORTED, "Wildcard Subscriptions are not supported"),
 }
 """Reason codes of DISCONNECT: the cause, and what they mean."""
+OF_UNUSED_IDENTIFIER = (
+    "Store the QoS 2 state of the client over restarts, or connect with Clean Start when it is lost.",
+    "Look in the broker for the Packet Identifiers of its PUBACK packets: each must be the one of the PUBLISH.",
+)
+"""Advice on an acknowledgement for an identifier that the client had not used: of QoS 2, and PUBACK."""
+OF_SUBPROTOCOL = (
+    "Let the client offer mqtt in Sec-WebSocket-Protocol: it is the subprotocol of 3.1.1 and 5.0 (mqttv3.1: of 3.1)."
+)
+OF_CLOSE: dict[int, tuple[Cause, str]] = {
+    1000: (Cause.SERVER_CLOSED, "normal closure"),
+    1001: (Cause.SERVER_CLOSED, "going away"),
+    1002: (Cause.PROTOCOL_VIOLATION, "protocol error"),
+    1003: (Cause.PROTOCOL_VIOLATION, "unsupported data"),
+    1007: (Cause.PROTOCOL_VIOLATION, "invalid payload data"),
+    1008: (Cause.SERVER_DISCONNECT, "policy violation"),
+    1009: (Cause.PACKET_TOO_LARGE, "message too big"),
+    1010: (Cause.PROTOCOL_VIOLATION, "mandatory extension"),
+    1011: (Cause.SERVER_UNAVAILABLE, "internal error"),
+    1012: (Cause.SERVER_RESTART, "service restart"),
+    1013: (Cause.SERVER_UNAVAILABLE, "try again later"),
+    1014: (Cause.SERVER_UNAVAILABLE, "bad gateway"),
+    3000: (Cause.NOT_AUTHORIZED, "unauthorized"),
+    3003: (Cause.NOT_AUTHORIZED, "forbidden"),
+    3008: (Cause.IDLE_TIMEOUT, "timeout"),
+}
+"""Status codes of a WebSocket Close frame with their registered names: the cause if a server sends them."""
 BY_VIOLATION = {
     code: OF_DISCONNECT[code][0] for code in (0x81, 0x82, 0x8D, 0x93, 0x94, 0x95, 0x99, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2)
 } | {0x8D: Cause.PROTOCOL_VIOLATION}
 """Which cause a violation is, by the reason code that the specification has for it."""
 
+OF_MTU = (
+    (
+        "Find the largest packet that the path carries (ping with “do not fragment” in several sizes), and set the MTU"
+        " or MSS of the VPN, tunnel or router to it."
+    ),
+    "Let ICMP “fragmentation needed” (IPv6: “packet too big”) pass the firewalls on the path.",
+)
 ADVICE: dict[Cause, tuple[str, ...]] = {
     Cause.NORMAL: (),
     Cause.CLIENT_DISCONNECT: ("Look in the log of the device for the reason that its DISCONNECT names.",),
@@ -113,10 +146,23 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         "Check the address and port that the device has, the route to it, and firewalls on the way.",
     ),
     Cause.NO_MQTT: (),
+    Cause.NO_CONNECT: (
+        ("Look in the client why it did not send CONNECT on this connection: a blocked thread, or a state from before a"
+        " reconnect."),
+        "If it is a health check, let it close the connection itself.",
+    ),
+    Cause.TURNED_AWAY: (
+        ("Look at what ends connections before MQTT: the maximum number of connections, lists of blocked addresses, and"
+        " a proxy without its broker."),
+        "Look in the log of the server, or of the proxy before it, at that time.",
+    ),
     Cause.WRONG_LISTENER: (
         "Check the port that the device has, and whether that port is for plain MQTT, TLS or WebSockets.",
     ),
     Cause.WRONG_PATH: ("Check the path of the URL (often /mqtt).",),
+    Cause.SERVER_HUNG: (
+        "Look in the log of the broker, and in the metrics of its machine, for what blocked it at that time.",
+    ),
     Cause.NO_CONNACK: (
         ("Look in the log of the broker: it closes without CONNACK where a CONNECT is malformed, where a listener is of"
         " another kind (TLS, WebSocket), or where a plugin refuses."),
@@ -158,6 +204,11 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         ("Let clients reconnect after a random time, so that they do not all come back at once; sessions survive it"
         " only where the broker stores them."),
     ),
+    Cause.PART_REPLACED: (
+        ("Look in the logs of the proxy, ingress or load balancer at that time: a reload, a rollout, or its time-out"
+        " for old workers (nginx: worker_shutdown_timeout)."),
+        "Reload it less often, or give old workers more time; let clients reconnect after a random time.",
+    ),
     Cause.SERVER_DISCONNECT: ("Look in the log of the broker at that time.",),
     Cause.TLS_FAILURE: (
         ("Check the certificates: dates, names, the chain that the device trusts, and its clock; then TLS versions and"
@@ -167,6 +218,7 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         ("Choose a Keep Alive that is shorter than this time-out, or raise the idle time-out of the proxy, load"
         " balancer or firewall before the broker."),
     ),
+    Cause.FIXED_AGE: ("Look in the broker, service or proxy for a maximum duration of connections.",),
     Cause.NO_PING_RESPONSE: (
         ("Find out which side lost the other: capture at the broker at the same time. Where the PINGREQ arrives there,"
         " look why the broker does not answer."),
@@ -207,7 +259,7 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
     Cause.NOT_SHOWN: ("Capture both directions of the connection.",),
     Cause.UNREADABLE: ("Decrypt with --keylog FILE, or capture where MQTT is not encrypted.",),
 }  # fmt: skip
-"""By cause, the most useful first."""
+"""Advice for each cause, the most useful first."""
 OF_REFUSED_CONNECT = (
     (
         "Compare user name, password and certificate of the device with those of the broker, and look whether it may"

@@ -1,8 +1,8 @@
 """Reads the log of a broker, and finds the lines that confirm or contradict why a connection ended.
 
 Each broker has a few patterns in one table (`PATTERNS`).  The clocks of log and capture may differ, also by a time
-zone: lines about clients that connected show by how much.  A line that names a cause states it: the broker knows why
-it closed.
+zone: lines about connecting clients show the difference.  A cause that a line states is certain: the broker decided to
+close.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from mqttscope.explain import describe
 from mqttscope.explain.causes.case import Case, candidate
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.secrets.findings import masked
+from mqttscope.session.connection import host_of
 
 SECOND = 1_000_000_000
 NEAR_NS = 3 * SECOND
-"""So far from the end of a connection, after the difference of the clocks, its line may be: logs have whole seconds."""
+"""Maximum time between an end and its log line, after the clock difference; logs have whole seconds."""
 MAX_LINES = 2_000_000
 """Lines of a log about clients that are kept."""
 MAX_LINE = 4_096
@@ -33,7 +34,7 @@ CONNECTED = "connected"
 _BY_SERVER = frozenset(
     (Cause.KEEP_ALIVE, Cause.TAKEN_OVER, Cause.NOT_AUTHORIZED, Cause.PACKET_TOO_LARGE, Cause.ADMINISTRATIVE_ACTION)
 )
-"""Causes for which the broker closes."""
+"""Causes that make the broker close."""
 
 _ADDRESS = r"(?P<address>\[?[0-9A-Fa-f:.]+\]?:\d+)"
 _NAME = r"(?P<client>.{1,512}?)"
@@ -71,7 +72,7 @@ PATTERNS: tuple[tuple[str, re.Pattern[str], Cause | str], ...] = tuple(
         ("NATS", rf"{_ADDRESS} - mid:\d+ - \"{_NAME}\" - .{{0,200}}connection closed: (?P<why>.*)", ""),
     )
 )
-"""Lines of brokers about a client, and what they say: a cause, or ``why``, in which `REASONS` look for words."""
+"""Lines of brokers about a client with their meaning: a cause, or the group ``why`` for `REASONS`."""
 REASONS: tuple[tuple[re.Pattern[str], Cause], ...] = tuple(
     (re.compile(words, re.IGNORECASE), cause)
     for words, cause in (
@@ -93,7 +94,7 @@ REASONS: tuple[tuple[re.Pattern[str], Cause], ...] = tuple(
         (r"reset|broken pipe|econnreset", Cause.CLIENT_RESET),
     )
 )
-"""What the words of a broker for the end of a connection mean, the surest first."""
+"""Meanings of a broker's words for the end of a connection, the surest first."""
 _TIMES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(text), form)
     for text, form in (
@@ -112,14 +113,14 @@ class LogLine:
     timestamp_ns: int
     client: str
     address: str
-    """With the port where the line has it; empty without one."""
+    """Address, with the port if the line has it; empty without an address."""
     about: Cause | str
-    """The cause that it states, `CONNECTED`, or empty: it names none that is known."""
+    """The cause that it states, `CONNECTED`, or empty if it states no known cause."""
     text: str
 
     @property
     def by(self) -> str | None:
-        """Who closed first, if what it states tells."""
+        """Side that closed first, if the line shows it."""
         if self.about in (Cause.NORMAL, Cause.CLIENT_CLOSED):
             return "client"
         return "server" if self.about in _BY_SERVER else None
@@ -136,11 +137,11 @@ class BrokerLog:
     left_out: int = 0
     """Lines about clients beyond `MAX_LINES`."""
     apart: list[int] = field(default_factory=list)
-    """How far the clock of the log was ahead of that of the capture, at each client that connected."""
+    """Lead of the log's clock over the capture's clock, at each client that connected."""
     servers: set[str] = field(default_factory=set)
-    """Servers that have accepted clients of which the log says the same."""
+    """Servers that accepted clients which the log lists as connected."""
     _connected: dict[tuple[str, str], list[int]] = field(default_factory=dict)
-    """Times at which clients connected, by Client Identifier and address."""
+    """Connect times of clients, by Client Identifier and address."""
     _used: set[int] = field(default_factory=set)
     """Lines that are about an end."""
     confirmed: int = 0
@@ -150,31 +151,31 @@ class BrokerLog:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> BrokerLog:
-        """The log of which these are the lines."""
-        made = cls()
-        kept = 0
+        """The log with these lines."""
+        log = cls()
+        count = 0
         addresses: dict[str, str] = {}
         for text in texts:
-            made.read += 1
+            log.read += 1
             line = read_line(text[:MAX_LINE])
             if line is None:
                 continue
-            if kept >= MAX_LINES:
-                made.left_out += 1
+            if count >= MAX_LINES:
+                log.left_out += 1
                 continue
             if line.about == CONNECTED:
                 addresses[line.client] = line.address
             elif not line.address:
                 # The lines of a client are about its last connection.
                 line = replace(line, address=addresses.get(line.client, ""))
-            made.lines.setdefault(line.client, []).append(line)
-            kept += 1
-        for client, found in made.lines.items():
-            found.sort(key=lambda one: one.timestamp_ns)
-            for line in found:
+            log.lines.setdefault(line.client, []).append(line)
+            count += 1
+        for client, lines in log.lines.items():
+            lines.sort(key=lambda line: line.timestamp_ns)
+            for line in lines:
                 if line.about == CONNECTED:
-                    made._connected.setdefault((client, line.address), []).append(line.timestamp_ns)
-        return made
+                    log._connected.setdefault((client, line.address), []).append(line.timestamp_ns)
+        return log
 
     def accepted(self, client: str, address: str, server: str, timestamp_ns: int) -> None:
         """A server has accepted a client; the nearest line with the same address shows how far the clocks are apart."""
@@ -182,7 +183,7 @@ class BrokerLog:
         if times is None:
             return
         at = bisect_left(times, timestamp_ns)
-        nearest = min(times[max(at - 1, 0) : at + 1], key=lambda one: abs(one - timestamp_ns))
+        nearest = min(times[max(at - 1, 0) : at + 1], key=lambda time: abs(time - timestamp_ns))
         self.apart.append(nearest - timestamp_ns)
         self.servers.add(server)
 
@@ -200,64 +201,64 @@ class BrokerLog:
         ended, began = case.ended_ns + self.ahead_ns, case.connection.opened_ns + self.ahead_ns
         client = case.connection.client_identifier or ""
         of_broker = case.by == "server" and (not self.servers or case.connection.server in self.servers)
-        found = []
+        lines = []
         for name in (client, *([""] if of_broker and client else [])):
             known = self.lines.get(name, [])
-            first = bisect_left(known, ended - NEAR_NS, key=lambda one: one.timestamp_ns)
-            last = bisect_right(known, ended + NEAR_NS, key=lambda one: one.timestamp_ns)
-            found += [one for one in known[first:last] if one.about != CONNECTED and id(one) not in self._used]
+            first = bisect_left(known, ended - NEAR_NS, key=lambda line: line.timestamp_ns)
+            last = bisect_right(known, ended + NEAR_NS, key=lambda line: line.timestamp_ns)
+            lines += [line for line in known[first:last] if line.about != CONNECTED and id(line) not in self._used]
         address = case.connection.client
-        found = [one for one in found if one.address in ("", address) or one.address == address.rpartition(":")[0]]
+        lines = [line for line in lines if line.address in ("", address) or line.address == host_of(address)]
         # Logs have whole seconds.
-        found = [one for one in found if one.timestamp_ns + SECOND > began]
-        found = [one for one in found if case.by is None or one.by in (None, case.by)]
-        return sorted(found, key=lambda one: abs(one.timestamp_ns - ended))
+        lines = [line for line in lines if line.timestamp_ns + SECOND > began]
+        lines = [line for line in lines if case.by is None or line.by in (None, case.by)]
+        return sorted(lines, key=lambda line: abs(line.timestamp_ns - ended))
 
-    def judged(self, case: Case, found: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
-        """Candidates with what the log says: the one that it states is certain, and others are no longer possible.
+    def judged(self, case: Case, candidates: tuple[Candidate, ...]) -> tuple[Candidate, ...]:
+        """Candidates judged by the log: the cause that it states is certain, and other causes are no longer possible.
 
-        What a packet of the capture says stands: a line that contradicts it is a doubt.
+        A reason in a captured packet has precedence: a line that contradicts it is a doubt.
         """
         lines = self.about(case)
         if not lines or not case.is_closed:
             self.unknown += case.is_closed
-            return found
-        stated = next((one for one in lines if isinstance(one.about, Cause)), lines[0])
+            return candidates
+        stated = next((line for line in lines if isinstance(line.about, Cause)), lines[0])
         if stated.client:
             self._used.add(id(stated))
-        told = Evidence(f"the broker's log says: {shown(stated.text)}", None, stated.timestamp_ns - self.ahead_ns)
+        evidence = Evidence(f"the broker's log says: {shown(stated.text)}", None, stated.timestamp_ns - self.ahead_ns)
         if not isinstance(stated.about, Cause):
-            return (replace(found[0], reasons=(*found[0].reasons, told)), *found[1:])
-        same = [one for one in found if fits(one.cause, stated.about)]
+            return (replace(candidates[0], reasons=(*candidates[0].reasons, evidence)), *candidates[1:])
+        same = [candidate for candidate in candidates if fits(candidate.cause, stated.about)]
         if same:
             self.confirmed += 1
             first = same[0]
             headline = f"{first.headline} The broker's log confirms it."
             sure = replace(first, certainty=Certainty.CERTAIN, headline=headline, doubts=())
-            return (replace(sure, reasons=(*first.reasons, told)),)
+            return (replace(sure, reasons=(*first.reasons, evidence)),)
         self.contradicted += 1
         if case.story.disconnects or (case.story.connack is not None and case.story.connack.code):
-            return (replace(found[0], doubts=(*found[0].doubts, told)), *found[1:])
-        before = f"the capture alone would suggest: {found[0].headline}"
+            return (replace(candidates[0], doubts=(*candidates[0].doubts, evidence)), *candidates[1:])
+        before = f"the capture alone would suggest: {candidates[0].headline}"
         return (
             candidate(
                 stated.about, Certainty.CERTAIN if stated.client else Certainty.LIKELY,
                 f"The broker's log names the reason: {shown(stated.text)}",
-                [told, *case.last_packet("client"), case.closing()], [Evidence(before)], weight=120,
+                [evidence, *case.last_packet("client"), case.closing()], [Evidence(before)], weight=120,
             ),
         )  # fmt: skip
 
     def summary(self) -> list[str]:
-        """What became of the log, in sentences."""
-        told = f"The broker's log ({self.read:,} lines) confirmed {self.confirmed:,} causes"
-        told += f" and named another reason for {self.contradicted:,}; it has no line about {self.unknown:,} ends."
+        """Sentences about the use of the log."""
+        text = f"The broker's log ({self.read:,} lines) confirmed {self.confirmed:,} causes"
+        text += f" and named another reason for {self.contradicted:,}; it has no line about {self.unknown:,} ends."
         if self.apart:
             ahead = self.ahead_ns
             what = "more" if ahead >= 0 else "less"
-            told += f" Its clock shows {describe.span(abs(ahead))} {what} than that of the capture."
+            text += f" Its clock shows {describe.span(abs(ahead))} {what} than that of the capture."
         if self.left_out:
-            told += f" Lines about clients after the first {MAX_LINES:,} were left out: {self.left_out:,}."
-        return [told]
+            text += f" Lines about clients after the first {MAX_LINES:,} were left out: {self.left_out:,}."
+        return [text]
 
 
 _FITS = {
@@ -284,15 +285,15 @@ def shown(text: str) -> str:
 
 
 def read_line(text: str) -> LogLine | None:
-    """What a line of a log says about a client; ``None`` for all other lines."""
+    """The statement of a log line about a client; ``None`` for other lines."""
     for _, pattern, about in PATTERNS:
-        found = pattern.search(text)
-        if found is None:
+        match = pattern.search(text)
+        if match is None:
             continue
         when = read_time(text)
         if when is None:
             return None
-        named = found.groupdict()
+        named = match.groupdict()
         why = named.get("why") or ""
         stated = about or next((cause for words, cause in REASONS if words.search(why)), "")
         address = named.get("address") or named.get("host") or ""
@@ -303,12 +304,12 @@ def read_line(text: str) -> LogLine | None:
 def read_time(text: str) -> int | None:
     """The time of a line, in nanoseconds since 1970; without a zone as if in UTC, which `BrokerLog.apart` corrects."""
     for pattern, form in _TIMES:
-        found = pattern.search(text)
-        if found is None:
+        match = pattern.search(text)
+        if match is None:
             continue
         if form == "epoch":
-            return int(found[1]) * SECOND
-        return _nanoseconds(found[1].replace("/", "-").replace(",", ".").replace("Z", "+00:00"))
+            return int(match[1]) * SECOND
+        return _nanoseconds(match[1].replace("/", "-").replace(",", ".").replace("Z", "+00:00"))
     return None
 
 

@@ -5,81 +5,137 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING
 
 from mqttscope import events
+from mqttscope.budget import Budget
 from mqttscope.explain import describe
-from mqttscope.explain.book import Book, host
-from mqttscope.explain.causes import encrypted, listener, mqtt, said, tcp, timing
-from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames, twin
+from mqttscope.explain.book import Book
+from mqttscope.explain.causes import (
+    encrypted,
+    generations,
+    handshake,
+    hangs,
+    lifetimes,
+    listener,
+    mqtt,
+    path,
+    reason_codes,
+    tcp,
+    timing,
+    unread,
+)
+from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames, replaced_state, returned, twin
 from mqttscope.explain.causes.declarations import client_spoke_last, possible
+from mqttscope.explain.lookups import unresolved
 from mqttscope.explain.model import PLAIN, QUIET, Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
-from mqttscope.explain.story import Story
-from mqttscope.lint.finding import Finding
+from mqttscope.explain.story import MAX_REREAD_BYTES, ODD_TEXT, Story
+from mqttscope.lint.finding import Finding, Severity
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.wire import counted
-from mqttscope.session.connection import C2S, Connection
+from mqttscope.secrets.findings import HidingOptions, conceal
+from mqttscope.session.connection import C2S, Connection, host_of
 
 if TYPE_CHECKING:
     from mqttscope.explain.broker_log import BrokerLog
+    from mqttscope.lint.rule import Rule
 
 MAX_WAITING = 5_000
-"""Ended connections that wait for what comes of them; beyond these the oldest is explained with what is known."""
+"""Maximum number of ended connections that wait for later evidence; beyond it the oldest is explained at once."""
 WITNESS_NS = 1_800 * SECOND
-"""Maximum time in which the next packet of an open connection may disprove a stop of its server: one and a half times
+"""Maximum time until the next packet of an open connection may disprove a stop of its server: one and a half times
 the Keep Alive of 20 minutes that services allow."""
 AGAIN_NS = 10 * SECOND
 """Time between two looks at an end that waits for a witness."""
+EARLY_NS = 2 * SECOND
+"""Time from the end of a connection to its first explanation in live traffic."""
 MAX_COMPETING = 4
 """Maximum number of causes of one end that are shown."""
 
 Detector = Callable[[Case], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
-    tcp.without_packets,
-    listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port,
-    listener.broken_websocket, listener.plain_to_a_tls_port, listener.proxy_header,
-    said.normal, said.server_disconnect, said.connack_refusal, said.no_connack, said.other_version, said.tls_alert,
-    timing.keep_alive, timing.no_ping_response, mqtt.taken_over, mqtt.wrong_length, mqtt.stray_bytes,
-    mqtt.unreadable_bytes, mqtt.violation, mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet,
-    mqtt.server_restart, timing.idle_timeout, timing.client_timeout, tcp.half_open, tcp.closed_on_delivery,
-    tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
+    unread.turned_away, tcp.without_packets,
+    listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port, listener.web_request,
+    listener.broken_websocket, listener.unanswered_web_ping, listener.plain_to_a_tls_port, listener.proxy_header,
+    reason_codes.normal, reason_codes.server_disconnect, listener.websocket_close, reason_codes.connack_refusal,
+    reason_codes.no_connack, reason_codes.other_version, handshake.tls_alert, handshake.handshake_cut,
+    timing.keep_alive, timing.closed_unread, timing.no_ping_response, timing.closed_on_own_ping,
+    timing.unanswered_request, lifetimes.token_expired, mqtt.taken_over,
+    mqtt.wrong_length, mqtt.stray_bytes, mqtt.unreadable_bytes, mqtt.violation,
+    mqtt.not_authorized, mqtt.beyond_profile, mqtt.closed_on_packet,
+    mqtt.server_restart, hangs.hung, generations.part_replaced,
+    timing.idle_timeout, timing.client_timeout, timing.without_keep_alive, path.half_open, tcp.closed_on_delivery,
+    tcp.forgotten, tcp.device_restart, encrypted.of_encrypted, tcp.middlebox, tcp.plain_end,
 )  # fmt: skip
 """All that look at an end."""
 OWN: tuple[Detector, ...] = (
     tcp.without_packets,
     listener.broken_websocket,
-    tcp.half_open,
+    path.half_open,
     timing.keep_alive,
     mqtt.taken_over,
     mqtt.wrong_length,
     mqtt.violation,
 )
-"""Those of them that look at what one connection alone did."""
+"""Detectors that look at one connection alone."""
 SPECIAL: tuple[Detector, ...] = (
     mqtt.not_authorized,
     mqtt.beyond_profile,
     mqtt.closed_on_packet,
 )
-"""Those that look at what one connection asked for, and what a server that stops may have met by chance."""
-REPEATED: tuple[Detector, ...] = (timing.idle_timeout, timing.client_timeout)
-"""Those that look for ends like this one, which may come later."""
+"""Detectors that look at the last request of one connection, which a server that stops may have received by chance."""
+REPEATED: tuple[Detector, ...] = (
+    timing.idle_timeout,
+    timing.client_timeout,
+    timing.without_keep_alive,
+    lifetimes.fixed_age,
+    lifetimes.own_timer,
+    tcp.forgotten,
+)
+"""Detectors that look for ends like this one, which may come later."""
 SAID = 100
-"""The weight from which on a packet names the cause: nothing competes with it."""
+"""Minimum weight of a cause that a packet names: no other cause competes with it."""
 STRONG = 60
-"""The weight from which on a hypothesis goes before the bare fact."""
+"""Minimum weight of a hypothesis that precedes the bare fact."""
 PLAIN_WEIGHT = 20
+ANSWERS = frozenset((packets.Puback, packets.Pubrec, packets.Suback, packets.Pingresp))
+"""Packets of a server that prove what it bears."""
+REMARKED = ("OPS331",)
+"""Rules of practice about ends that need no explanation one by one, and that become remarks."""
+HEARD = frozenset((*REMARKED, *ODD_TEXT))
+"""Rules with findings that are used although they are not errors."""
+MAX_REMARKS = 8
+"""Maximum number of remarks of one run."""
+PRECEDED = frozenset(
+    (
+        Cause.BAD_CREDENTIALS, Cause.KEEP_ALIVE, Cause.NOT_AUTHORIZED, Cause.NOT_SUPPORTED, Cause.NO_CONNACK,
+        Cause.PACKET_TOO_LARGE, Cause.PROTOCOL_VIOLATION, Cause.RECEIVE_MAXIMUM, Cause.TAKEN_OVER, Cause.TOPIC_ALIAS,
+        Cause.WRONG_LISTENER, Cause.WRONG_PATH,
+    )
+)  # fmt: skip
+"""Causes with evidence that precedes the end.  Other likely causes depend on what happens later: whether the client or
+other clients come back, or whether more connections end the same way."""
 NEVER = QUIET | {Cause.CLIENT_DISCONNECT}
+
+
+def is_used(rule: type[Rule]) -> bool:
+    """Whether the findings of a rule change an explanation: errors, and the findings of a few other rules."""
+    return rule.worst() is Severity.ERROR or rule.code in HEARD
 
 
 class Explainer:
     """Feed it each event with the linter's findings before the next event is taken; it yields explanations.
 
-    ``watch`` has to see the segments before the dissector does.
+    ``watch`` has to see the segments before the dissector does.  ``is_live``: do not wait for hours whether further
+    connections end after the same silence or at the same age; the third such end is recognised by those before it.
     """
 
-    def __init__(self, watch: SegmentWatch | None = None, log: BrokerLog | None = None) -> None:
+    def __init__(
+        self, watch: SegmentWatch | None = None, log: BrokerLog | None = None, *, is_live: bool = False
+    ) -> None:
+        self.is_live = is_live
         self.watch = watch or SegmentWatch()
         self.log = log
         """The log of the broker, which confirms or contradicts causes."""
@@ -87,16 +143,22 @@ class Explainer:
         self.totals = Totals()
         self.stories: dict[int, Story] = {}
         """Open connections by number."""
+        self.reread = Budget(MAX_REREAD_BYTES)
+        """Bytes of packets of open connections and of ends that are not explained yet."""
+        self._still_open: set[str] = set()
+        """Hosts of clients with connections that are open at the end."""
         self._waiting: OrderedDict[int, Story] = OrderedDict()
         """Ended ones."""
         self._pending: deque[tuple[int, Case, Explanation]] = deque()
         """Explanations in the order of the ends, each with the time until which further ends may repeat its silence."""
+        self._ended: deque[tuple[int, int]] = deque(maxlen=MAX_WAITING)
+        """Times and numbers of the latest ended connections, for `early`."""
         self._now_ns = 0
         self._again_ns = 0
         """When the first of them, which waits for a witness, is looked at again."""
 
     def feed(self, event: events.Event, findings: Iterable[Finding] = ()) -> list[Explanation]:
-        """Take one event; returns the explanations for which nothing more is waited for."""
+        """Take one event; returns the explanations that are complete."""
         kind = type(event)
         if kind is events.PacketEvent:
             self._packet(event, findings)  # type: ignore[arg-type]
@@ -105,11 +167,13 @@ class Explainer:
             self._findings(findings)
         elif isinstance(event, events.MalformedEvent | events.UnparsedEvent):
             self._story(event.connection).damaged(event)
+            self._hidden(event)
             self._findings(findings)
             if isinstance(event, events.MalformedEvent) and event.malformed.packet is not None:
                 self._identified(event, event.malformed.packet)
         elif isinstance(event, events.GapEvent):
             self._story(event.connection).gap(event.direction)
+            self._hidden(event)
             self._findings(findings)
         elif isinstance(event, events.ConnectionClosed):
             self._findings(findings)
@@ -120,18 +184,53 @@ class Explainer:
         else:
             self._findings(findings)
         now = getattr(event, "timestamp_ns", None)
-        if now is not None and now > self._now_ns:
-            self._now_ns = now
+        return self.pass_time(self._now_ns if now is None else now)
+
+    def pass_time(self, now_ns: int) -> list[Explanation]:
+        """Take the time, also of a silent interface; returns the explanations that are complete."""
+        self._now_ns = max(self._now_ns, now_ns)
         return list(self._due()) if self._waiting or self._pending else []
+
+    @property
+    def undecided(self) -> int:
+        """Number of ended connections that wait for later evidence."""
+        return len(self._waiting) + len(self._pending)
+
+    def early(self) -> Iterator[tuple[Explanation, bool]]:
+        """First explanations of the connections that ended `EARLY_NS` ago, for live traffic.
+
+        Each comes with whether it is complete; if not, `feed` or `pass_time` returns the connection later, possibly
+        with another cause.
+        """
+        while self._ended and self._now_ns - self._ended[0][0] >= EARLY_NS:
+            _, number = self._ended.popleft()
+            story = self._waiting.get(number)
+            if story is None:
+                continue
+            case = Case(story, self.book, self.watch)
+            explanation = self._explanation(case, ranked(candidates(case, DETECTORS)))
+            is_complete = is_settled(explanation)
+            if is_complete:
+                del self._waiting[number]
+                self._explain(story)
+                _, _, explanation = self._pending.pop()
+                self._count(explanation)
+            yield explanation, is_complete
 
     def close(self) -> list[Explanation]:
         """The capture has ended: explain what is left."""
         self.book.close()
-        for story in sorted(self._waiting.values(), key=lambda one: one.ended_ns):
+        for story in sorted(self._waiting.values(), key=lambda story: story.ended_ns):
             self._explain(story)
         self._waiting.clear()
         left = list(self._released(1 << 63))
-        self.totals.dropped = dict(self.book.dropped + self.watch.dropped)
+        names = [server.name for server in self.book.servers.values() if server.name]
+        hosts = {host for server in self.book.servers.values() for host in server.pauses}
+        hosts |= {endpoint.rpartition(":")[0].strip("[]") for endpoint in self.book.servers}
+        lost = unresolved(self.watch.lookups, names, hosts, self._still_open, self.watch.now_ns)
+        self.totals.unresolved = list(islice(lost, MAX_REMARKS))
+        self.totals.remarks += [row.sentence for row in self.totals.unresolved] + self.watch.lookups.limits
+        self.totals.dropped = dict(self.book.dropped + self.book.voices.dropped + self.watch.dropped)
         return left
 
     def _story(self, connection: Connection) -> Story:
@@ -141,52 +240,75 @@ class Explainer:
         return story
 
     def _opened(self, connection: Connection) -> Story:
-        story = self.stories[connection.number] = Story(connection)
+        story = self.stories[connection.number] = Story(connection, budget=self.reread)
         self.watch.begin(connection.flow_key, connection.opened_ns, connection.frame, connection.capture)
         self.totals.connections += 1
-        self.book.opened(story)
+        facts = self.watch.open_facts(connection.flow_key, (connection.frame, connection.capture))
+        is_answered = facts is None or facts.half(connection.server).begun or bool(facts.undecided)
+        self.book.opened(story, is_answered=is_answered)
         return story
 
     def _packet(self, event: events.PacketEvent, findings: Iterable[Finding]) -> None:
         connection = event.connection
         story = self.stories.get(connection.number) or self._opened(connection)
         story.packet(event)
-        for one in findings:
-            self._finding(one)
-        found = event.packet
-        if type(found) in (packets.Puback, packets.Pubrec) and event.direction is not C2S:
-            self.book.acknowledged(story)
-        if type(found) is packets.Publish:
-            if event.direction is not C2S:
-                self.book.published(event.topic, connection.number, event.timestamp_ns, event.frame, event.capture)
+        for finding in findings:
+            self._finding(finding)
+        packet = event.packet
+        if event.direction is not C2S:
+            self.book.voices.spoke(connection.server, event.timestamp_ns, event.frame)
+            if type(packet) in ANSWERS:
+                self.book.acknowledged(story)
+        if type(packet) is packets.Subscribe and connection.client_identifier and story.filters:
+            self.book.noted(story, connection.client_identifier, event.timestamp_ns, event.frame, event.capture)
+        if type(packet) is packets.Publish:
+            if event.direction is not C2S and event.topic:
+                self.book.published(story, event.topic, packet, event.timestamp_ns, event.frame, event.capture)
         else:
-            self._identified(event, found)
+            self._identified(event, packet)
 
-    def _identified(self, event: events.PacketEvent | events.MalformedEvent, found: object) -> None:
+    def _hidden(self, event: events.MalformedEvent | events.UnparsedEvent | events.GapEvent) -> None:
+        """Bytes of a server that may contain a packet."""
+        if event.direction is not C2S:
+            self.book.voices.spoke(event.connection.server, event.timestamp_ns, event.frame)
+
+    def _identified(self, event: events.PacketEvent | events.MalformedEvent, packet: object) -> None:
         """CONNECT and CONNACK identify the client."""
         connection = event.connection
-        if isinstance(found, packets.Connect) and event.direction is C2S:
-            if found.will is not None and found.will.will_topic:
-                self.book.arm(found.will.will_topic)
+        if isinstance(packet, packets.Connect) and event.direction is C2S:
+            if packet.will is not None and packet.will.will_topic:
+                self.book.arm(packet.will.will_topic)
             if connection.client_identifier:
                 story = self._story(connection)
                 self.book.arrived(story, connection.client_identifier, event.timestamp_ns, event.frame, event.capture)
-        elif isinstance(found, packets.Connack) and event.direction is not C2S:
+                self.book.noted(story, connection.client_identifier, event.timestamp_ns, event.frame, event.capture)
+        elif isinstance(packet, packets.Connack) and event.direction is not C2S:
             story = self._story(connection)
-            self.book.answered(story, connection.client_identifier, accepted=not found.reason_code)
-            if self.log is not None and not found.reason_code:
+            self.book.answered(story, connection.client_identifier, accepted=not packet.reason_code)
+            if self.log is not None and not packet.reason_code:
                 self.log.accepted(
                     connection.client_identifier or "", connection.client, connection.server, event.timestamp_ns
                 )
 
     def _findings(self, findings: Iterable[Finding]) -> None:
-        for one in findings:
-            self._finding(one)
+        for finding in findings:
+            self._finding(finding)
 
     def _finding(self, finding: Finding) -> None:
         story = self.stories.get(finding.connection) or self._waiting.get(finding.connection)
         if story is not None:
             story.finding(finding)
+        if finding.rule in REMARKED and finding.severity is Severity.WARNING:
+            self._remark(
+                f"{finding.confidence}: {conceal(finding, HidingOptions()).message} (frame {finding.frame:,})."
+            )
+
+    def _remark(self, text: str) -> None:
+        """Describe a connection with an end that needs no explanation."""
+        if len(self.totals.remarks) < MAX_REMARKS:
+            self.totals.remarks.append(text)
+        else:
+            self.book.dropped["remarks"] += 1
 
     def _closed(self, event: events.ConnectionClosed) -> None:
         connection = event.connection
@@ -198,18 +320,26 @@ class Explainer:
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
         case = Case(story, self.book, self.watch)
-        tcp.note_origin(case)
-        story.trigger = tcp.trigger(case)
+        for remark in chain(timing.held_back(case), timing.loops(case)):
+            self._remark(remark)
+        path.note_origin(case)
+        story.forgotten_ns = tcp.forgotten_ns(case)
+        story.unread = unread.unread(case)
+        request = hangs.asked(story, case.half("client"))
+        if request is not None:
+            self.book.left_unanswered(request)
+        story.trigger = tcp.trigger(case) or encrypted.trigger(case)
         if not story.disconnects and not story.finished and case.by == "server":
-            story.own = any(one.certainty.rank for one in candidates(case, OWN))
-            story.special = any(one.certainty.rank for one in candidates(case, SPECIAL))
-        explained = story.own or story.special or client_spoke_last(case)
+            story.own = any(candidate.certainty.rank for candidate in candidates(case, OWN))
+            story.special = any(candidate.certainty.rank for candidate in candidates(case, SPECIAL))
+        explained = story.own or story.special or bool(story.unread) or client_spoke_last(case)
         self.book.ended(story, case.by, case.ended_on, explained=explained)
         self._waiting[connection.number] = story
         self._waiting.move_to_end(connection.number)
+        self._ended.append((event.timestamp_ns, connection.number))
 
     def _due(self) -> Iterator[Explanation]:
-        """Explanations of connections whose ends lie far enough back."""
+        """Explanations of connections that ended long enough ago."""
         self._explain_due()
         yield from self._released(self._now_ns)
 
@@ -229,21 +359,24 @@ class Explainer:
             self._explain(story)
 
     def _released(self, now_ns: int) -> Iterator[Explanation]:
-        """Explanations for which no further end is waited for, with what the ends since have shown."""
+        """Explanations that no later end can change, with the evidence of the ends since."""
         while self._pending:
             until_ns, case, explanation = self._pending[0]
             if now_ns <= until_ns and len(self._pending) <= MAX_WAITING:
                 return
             self._pending.popleft()
+            causes = explanation.candidates
             repeated = tuple(candidates(case, REPEATED)) if until_ns else ()
             if repeated:
-                found = ranked((*explanation.candidates, *repeated))
-                explanation = replace(explanation, candidates=found[:MAX_COMPETING])
+                causes = ranked((*causes, *repeated))[:MAX_COMPETING]
+            if until_ns:
+                causes = (lifetimes.asleep(case, causes[0]), *causes[1:])
+                explanation = replace(explanation, candidates=causes)
             self._count(explanation)
             yield explanation
 
     def _patience_ns(self, story: Story) -> int:
-        """How long a connection may be silent whose next packet would show that its server did not stop."""
+        """Maximum silence of an open connection until its next packet would show that its server did not stop."""
         stories = self.book.open.get(story.connection.server, {}).values()
         before = (other.connection for other in stories if other.connection.opened_ns < story.ended_ns)
         longest_ns = max((connection.keep_alive or 0 for connection in before), default=0) * SECOND * 3 // 2
@@ -258,34 +391,46 @@ class Explainer:
         case = Case(story, self.book, self.watch)
         # Nothing competes with an ordinary DISCONNECT of a client that was served, and most connections end with one.
         was_served = story.connack is not None and not story.connack.code
-        found = tuple(candidates(case, (said.normal,))) if was_served else ()
-        if not any(candidate.cause is Cause.NORMAL for candidate in found):
-            found = ranked(candidates(case, DETECTORS))
+        causes = tuple(candidates(case, (reason_codes.normal,))) if was_served else ()
+        if not any(candidate.cause is Cause.NORMAL for candidate in causes):
+            # Later ends may contradict a fixed age: it is looked for when the explanation is released.
+            late = (lifetimes.fixed_age, lifetimes.own_timer) if self.log is not None or self.is_live else ()
+            causes = ranked(candidates(case, (*DETECTORS, *late)))
         if self.log is not None:
-            found = self.log.judged(case, found)
+            causes = self.log.judged(case, causes)
+        if story.back is not None:
+            causes = (returned(case, causes[0]), *causes[1:])
+        causes = (lifetimes.asleep(case, causes[0]), *causes[1:])
         if story.clock_set:
-            found = tuple(replace(one, reasons=in_frames(one.reasons)) for one in found)
-        made = self._made(case, found)
+            causes = tuple(replace(cause, reasons=in_frames(cause.reasons)) for cause in causes)
+        explanation = self._explanation(case, causes)
+        story.release()
         if story.facts is not None:
             self.watch.forget(story.facts)
-        is_open = made.first.certainty is Certainty.HYPOTHESIS and self.log is None and not story.clock_set
-        self._pending.append((case.ended_ns + timing.patience_ns(case) if is_open else 0, case, made))
+        is_open = explanation.first.certainty is Certainty.HYPOTHESIS
+        is_open = is_open or explanation.cause in (Cause.CLIENT_RESET, Cause.CLIENT_CLOSED)
+        is_open = is_open and self.log is None and not story.clock_set and not self.is_live
+        patience_ns = max(timing.patience_ns(case), lifetimes.patience_ns(case)) if is_open else 0
+        if not self.is_live:
+            patience_ns = max(patience_ns, lifetimes.sleep_patience_ns(case, causes[0]))
+        self._pending.append((case.ended_ns + patience_ns if patience_ns else 0, case, explanation))
 
-    def _count(self, made: Explanation) -> None:
+    def _count(self, explanation: Explanation) -> None:
         totals = self.totals
-        if made.cause is Cause.STILL_OPEN:
+        if explanation.cause is Cause.STILL_OPEN:
             totals.open += 1
-        elif made.cause is Cause.UNREADABLE:
+            self._still_open.add(host_of(explanation.client))
+        elif explanation.cause is Cause.UNREADABLE:
             totals.unreadable += 1
-        elif made.cause is Cause.NOT_SHOWN:
+        elif explanation.cause is Cause.NOT_SHOWN:
             totals.not_shown += 1
-        elif made.is_quiet:
+        elif explanation.is_quiet:
             totals.quiet += 1
-            totals.empty += made.cause is Cause.NO_MQTT
+            totals.empty += explanation.cause is Cause.NO_MQTT
         else:
-            totals.causes[str(made.cause)] = totals.causes.get(str(made.cause), 0) + 1
+            totals.causes[str(explanation.cause)] = totals.causes.get(str(explanation.cause), 0) + 1
 
-    def _made(self, case: Case, found: tuple[Candidate, ...]) -> Explanation:
+    def _explanation(self, case: Case, candidates: tuple[Candidate, ...]) -> Explanation:
         story, connection = case.story, case.connection
         return Explanation(
             connection=connection.number,
@@ -305,20 +450,27 @@ class Explainer:
             ended_capture=story.ended_capture or connection.capture,
             ended_by=connection.closed_by,
             ended_how=case.how,
-            candidates=found[:MAX_COMPETING],
+            candidates=candidates[:MAX_COMPETING],
             timeline=tuple(timeline(case)),
-            left_out=sum(story.counts.values()) - sum(len(one) for one in story.last.values()),
-            afterwards=tuple(self._afterwards(case, found[0].cause)),
-            came_back=_came_back(case, found[0].cause),
-            notes=(*notes(case), *_not_shown(found)),
+            left_out=sum(story.counts.values()) - sum(len(moments) for moments in story.last.values()),
+            afterwards=tuple(self._afterwards(case, candidates[0].cause)),
+            came_back=_came_back(case, candidates[0].cause),
+            notes=(*notes(case), *_not_shown(candidates)),
             clock_set=bool(story.clock_set),
             server_name=connection.server_name,
+            of_stop=candidates[0].cause is Cause.UNREACHABLE and tcp.stopped_before(case) is not None,
         )
 
     def _afterwards(self, case: Case, cause: Cause) -> Iterator[Evidence]:
         will = self.book.wills.get(case.connection.number)
         if will is not None:
             yield will
+        if will is not None and case.story.back is not None:
+            late = replaced_state(case)
+            replaced = "" if late is None else ", and the will replaced its newer retained message"
+            yield Evidence(
+                f"{case.story.back_who} was connected as {case.story.back_as} when the will was published{replaced}"
+            )
         back = _came_back(case, cause)
         if back is not None:
             yield back
@@ -327,7 +479,7 @@ class Explainer:
 def _came_back(case: Case, cause: Cause) -> Evidence | None:
     back = None if cause in NEVER else case.came_back()
     other = twin(case) if cause is Cause.TAKEN_OVER else None
-    if other is not None and host(other.client) == host(case.connection.client):
+    if other is not None and host_of(other.client) == host_of(case.connection.client):
         return Evidence.at(f"the client continued with connection #{other.connection} ({other.client})", other)
     if back is None:
         return None
@@ -336,23 +488,32 @@ def _came_back(case: Case, cause: Cause) -> Evidence | None:
 
 
 def candidates(case: Case, detectors: Iterable[Detector]) -> Iterator[Candidate]:
-    """What detectors say, as far as nothing contradicts it."""
+    """Candidates of detectors that no fact contradicts."""
     return possible(case, chain.from_iterable(detect(case) for detect in detectors))
 
 
-def ranked(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
+def ranked(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
     """Candidates, most probable first; each cause once.
 
     How a connection ended (`PLAIN`) goes before weak hypotheses about why, and after everything better.
     """
     by_cause: dict[Cause, Candidate] = {}
-    for one in sorted(found, key=_rank, reverse=True):
-        by_cause.setdefault(one.cause, one)
-    kept = list(by_cause.values())
-    first = kept[0]
+    for candidate in sorted(candidates, key=_rank, reverse=True):
+        by_cause.setdefault(candidate.cause, candidate)
+    best = list(by_cause.values())
+    first = best[0]
     if first.cause in (Cause.NORMAL, Cause.NO_MQTT, Cause.UNREADABLE, Cause.UNREACHABLE) or first.weight >= SAID:
         return (first,)
-    return tuple(one for one in kept if one is first or one.cause not in PLAIN)
+    settled = tcp.SETTLED if first.cause is Cause.IDLE_TIMEOUT and first.weight == tcp.FORGOTTEN_WEIGHT else PLAIN
+    settled = hangs.CONSEQUENCES if first.cause is Cause.SERVER_HUNG else settled
+    return tuple(candidate for candidate in best if candidate is first or candidate.cause not in settled)
+
+
+def is_settled(explanation: Explanation) -> bool:
+    """Whether no later evidence changes the cause: a packet states it, or its evidence precedes the end."""
+    first = explanation.first
+    is_likely = first.certainty is Certainty.LIKELY and first.cause in PRECEDED
+    return is_likely or bool(first.stated_by) or first.certainty is Certainty.CERTAIN
 
 
 def _not_shown(candidates: tuple[Candidate, ...]) -> Iterator[str]:
@@ -361,10 +522,10 @@ def _not_shown(candidates: tuple[Candidate, ...]) -> Iterator[str]:
         yield f"{counted(more, 'less probable cause')} not shown."
 
 
-def _rank(one: Candidate) -> tuple[float, int]:
-    if one.cause in PLAIN and one.weight <= PLAIN_WEIGHT:
-        return (0.5 if one.cause is not Cause.STILL_OPEN else -1, one.weight)
-    return (2 * one.certainty.rank + (one.weight >= STRONG), one.weight)
+def _rank(candidate: Candidate) -> tuple[float, int]:
+    if candidate.cause in PLAIN and candidate.weight <= PLAIN_WEIGHT:
+        return (0.5 if candidate.cause is not Cause.STILL_OPEN else -1, candidate.weight)
+    return (2 * candidate.certainty.rank + (candidate.weight >= STRONG), candidate.weight)
 
 
 def timeline(case: Case) -> Iterator[Moment]:
@@ -384,22 +545,22 @@ def timeline(case: Case) -> Iterator[Moment]:
     for side in ("client", "server"):
         half = case.half(side)
         if half is not None and half.last_repeat is not None and half.repeats:
-            one = half.last_repeat
+            repeat = half.last_repeat
             times = "once" if half.repeats == 1 else f"{half.repeats} times"
             moments.append(
                 Moment(
-                    one.timestamp_ns,
-                    one.frame,
+                    repeat.timestamp_ns,
+                    repeat.frame,
                     side,
                     f"TCP: sent again {times} without an acknowledgement",
-                    one.capture,
+                    repeat.capture,
                 )
             )
     return iter(story.in_order(moments))
 
 
 def notes(case: Case) -> Iterator[str]:
-    """What the capture lacks of the connection."""
+    """Missing data of the connection."""
     connection = case.connection
     if connection.one_sided:
         side = "client" if connection.one_sided == "client_to_server" else "server"

@@ -1,34 +1,37 @@
-"""What becomes of messages, and what is remembered to tell it: messages, clients, and how they stand to each other."""
+"""Fates of messages, and their data: messages, clients, and subscriptions."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from mqttscope.events import PacketEvent
-from mqttscope.explain import describe
-from mqttscope.explain.model import Evidence
+from mqttscope.explain import model
+from mqttscope.explain.forwards import Forward
+from mqttscope.explain.model import Evidence, NodeAnswer
+from mqttscope.explain.pauses import Pause
+from mqttscope.explain.repetitions import Resend, has_answer
 from mqttscope.mqtt import ProtocolVersion, packets
-from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
-from mqttscope.session.connection import C2S, Connection
+from mqttscope.session.connection import Connection
 from mqttscope.session.matching import FAILURE
 
 SECOND = 1_000_000_000
 QUEUE = "Look in the log of the broker for messages that it dropped: a full queue, or a rate limit."
 MANY = 20
-"""Messages for a client that was away, from which on the queue of a broker may be full (mosquitto sends 20 at once)."""
-MAX_WILLS = 1_000
-"""Maximum number of topics with such a will, and of subscriptions that are remembered for one of them."""
+"""Number of messages for an absent client that may fill the queue of a broker (mosquitto sends 20 at once)."""
+EXACTLY_ONCE = 2
+IGNORED_NS = 10 * SECOND
+"""Minimum time for which a client sends other packets instead of the answer to a message."""
 NEVER = 1 << 62
 """A time that does not come."""
 
 
 class Fate(StrEnum):
-    """What became of a message for one client."""
+    """The fate of a message for one client."""
 
     DELIVERED = "delivered"
     NOT_CONCERNED = "not_concerned"
@@ -57,6 +60,8 @@ class Fate(StrEnum):
     """Another member of the share, away or not in the capture, may have it (5.0 4.8.2)."""
     STALLED = "stalled"
     """The client had not read or acknowledged what the broker had sent before."""
+    TOPIC_CHANGED = "topic_changed"
+    """The broker most probably sent it with another topic."""
     NOT_SENT = "not_sent"
     """It should have come."""
 
@@ -68,11 +73,15 @@ class Delivery:
     client: str
     connection: int | None
     fate: Fate
-    said: str
+    outcome: str
     frame: int | None = None
     timestamp_ns: int | None = None
     capture: str | None = None
     advice: tuple[str, ...] = ()
+    remark: str = ""
+    """How it came late or more than once, as the predicate of a sentence about several messages."""
+    group: tuple[tuple[str, str], str] | None = None
+    """Client, and the cause that it has in common with other messages, such as the Topic Filter of a SUBSCRIBE."""
 
     @property
     def is_trouble(self) -> bool:
@@ -91,9 +100,9 @@ class Loss:
     topic: str
     """Topic Name of the message or Topic Filter of the subscription, as on the wire: not to be shown."""
     text: str
-    """What happened, without secrets."""
+    """The event as text, without secrets."""
     frame: int
-    """Of the message or the request."""
+    """Frame of the message or the request."""
     timestamp_ns: int
     capture: str
 
@@ -115,7 +124,7 @@ class Wanted:
     capture: str
     connection: int
     since_ns: int
-    """Since when the broker may know it: its SUBSCRIBE, or the CONNACK where that came later."""
+    """Earliest time when the broker may have it: its SUBSCRIBE, or a later CONNACK."""
     granted_ns: int | None = None
     """Time of the SUBACK, which proves that the broker had the subscription."""
     code: int | None = None
@@ -126,9 +135,11 @@ class Wanted:
     is_lost: bool = False
     """Whether that session was to be kept, and its client asked for it (Clean Start 0)."""
     begun: Wanted | None = None
-    """The first of those that it replaced without an end."""
+    """The first subscription that it replaced without an end."""
     before: Wanted | None = None
-    """The client's earlier subscription to the same, which had ended or was not granted."""
+    """The client's earlier subscription to this filter, which had ended or was not granted."""
+    rival: int = 0
+    """Frame of an earlier SUBSCRIBE with the same Packet Identifier and other filters that was not answered yet."""
     is_presumed: bool = False
     """Whether its version of MQTT has no Shared Subscriptions, and its filter has the form of one."""
 
@@ -136,6 +147,9 @@ class Wanted:
     """Whether its SUBSCRIBE is answered with all retained messages that match: Retain Handling 0, and not shared."""
     retained: Got | None = None
     """The first of them."""
+    answers: int = 0
+    """Number of them that came."""
+    last_answer_ns: int = 0
 
     def applies(self, message: Published, key: tuple[str, str]) -> bool:
         """Whether the client, with this key, had the subscription for a message when that was published."""
@@ -147,13 +161,26 @@ class Wanted:
 
     def first_after(self, now_ns: int) -> Wanted | None:
         """The first of the client's subscriptions to this filter that began after a time and was not refused."""
-        first, one = None, self.begun or self
-        while one.since_ns > now_ns:
-            first = one if (one.code or 0) < FAILURE else first
-            if one.before is None:
+        first, wanted = None, self.begun or self
+        while wanted.since_ns > now_ns:
+            first = wanted if (wanted.code or 0) < FAILURE else first
+            if wanted.before is None:
                 break
-            one = one.before.begun or one.before
+            wanted = wanted.before.begun or wanted.before
         return first
+
+
+@dataclass(slots=True)
+class VainUnsubscribe:
+    """An UNSUBSCRIBE of a Topic Filter that its client had not subscribed."""
+
+    topic_filter: str
+    frame: int
+    timestamp_ns: int
+    packet_identifier: int | None
+    connection: int
+    is_denied: bool = False
+    """Whether the broker reported success for it in MQTT 5.0: then it had such a subscription."""
 
 
 @dataclass(slots=True)
@@ -166,11 +193,23 @@ class Subscriber:
     connection: Connection | None = None
     """While it is open."""
     number: int = -1
-    """Of its last connection."""
+    """Number of its last connection."""
     filters: dict[str, Wanted] = field(default_factory=dict)
     complete: bool = True
     """Whether all its subscriptions are known."""
-    requests: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    requests: dict[int, list[tuple[int, tuple[str, ...]]]] = field(default_factory=dict)
+    """Frames and Topic Filters of SUBSCRIBE packets without SUBACK, oldest first, by Packet Identifier."""
+    vain: list[VainUnsubscribe] = field(default_factory=list)
+    address: str = ""
+    """Host of its last connection."""
+    is_named: bool = False
+    """Whether its Client Identifier is known."""
+    began: tuple[int, int, bool, bool] = (0, 0, False, False)
+    """Time and frame of its first CONNACK that accepts it, Session Present, and whether it asked for its session."""
+    sent: int = 0
+    """Number of messages of other topics that the broker sent it."""
+    sent_surely: int = 0
+    """How many of them have QoS 1 or 2."""
     left_ns: int = 0
     left_frame: int = 0
     ends: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -185,21 +224,46 @@ class Subscriber:
     """Time of the last gap in what the server sent it."""
     garbled_ns: int = -NEVER
     """Time of the last bytes from the client that are not a packet: they may be an acknowledgement."""
+    zero_answers: list[tuple[int, str, int]] = field(default_factory=list)
+    """Times, types and frames of its last answers with the Packet Identifier 0, which is of no message."""
     full: list[tuple[int, int]] = field(default_factory=list)
     """From when to when its Receive Maximum was used up, `NEVER` for the end of what lasts."""
 
     resumes: bool = False
     """Whether the CONNECT of its last connection has Clean Start 0."""
     parts: dict[str, list[tuple[int, int, int]]] = field(default_factory=dict)
-    """Time, frame and announced size of messages of which it was sent the beginning alone, by topic."""
+    """Time, frame and announced size of unfinished messages to it, by topic."""
     most_in_flight: int = 0
     """How many messages the broker had in flight to it at a time, over all its connections."""
 
     keeps_retain: bool = False
     """Whether RETAIN 1 may be of a live message to it: Retain As Published."""
 
+    def note_zero(self, event: PacketEvent) -> None:
+        """Take an answer with the Packet Identifier 0."""
+        self.zero_answers.append((event.timestamp_ns, event.packet.packet_type.name, event.frame))
+        del self.zero_answers[: -model.MAX_REPORTED]
+
+    def zero_answer(self, from_ns: int) -> str:
+        """The first of these answers within a second after a message; empty without one."""
+        rows = [row for row in self.zero_answers if 0 <= row[0] - from_ns <= SECOND]
+        return f"{rows[0][1]} with the Packet Identifier 0 (frame {rows[0][2]})" if rows else ""
+
+    def confirm(self, number: int, unsuback: packets.Unsuback) -> None:
+        """Take an UNSUBACK: success in MQTT 5.0 shows that the broker had the subscription."""
+        codes = unsuback.reason_codes or ()
+        rows = [
+            row for row in self.vain if (row.connection, row.packet_identifier) == (number, unsuback.packet_identifier)
+        ]
+        for row in rows:
+            row.is_denied = row.is_denied or 0 in codes
+
+    def has_no_local(self, topic: str) -> bool:
+        """Whether one of its subscriptions to a topic has No Local."""
+        return any(wanted.no_local and matches(wanted.plain_filter, topic) for wanted in self.filters.values())
+
     def has_room(self, now_ns: int) -> None:
-        """Note that its Receive Maximum is not used up any more."""
+        """Note that its Receive Maximum is no longer used up."""
         if self.full and self.full[-1][1] == NEVER:
             self.full[-1] = self.full[-1][0], now_ns
 
@@ -229,6 +293,23 @@ class Got:
     """Packet Identifier."""
     again: Got | None = None
     """The same copy, as it was sent again on a later connection."""
+    answered_ns: int = 0
+    answer_position: int = 0
+    """Position in the TCP stream of the client after the answer."""
+    repetition: Resend | None = None
+    """The same copy, as it was sent again on this connection."""
+    beside: list[int] = field(default_factory=list)
+    """Frames of live copies that came within a second of the first one, for other subscriptions as it seems."""
+    size: int = 0
+    """Bytes of the PUBLISH."""
+    reply: int = 0
+    """Frame of the next message of the client, if it came within a second."""
+    named: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    """Number of copies by their Subscription Identifiers."""
+    passed_on: int = 0
+    """Number of further copies that came after the publisher had sent the message again."""
+    echo: str = ""
+    """How a further copy came through another broker."""
 
     @property
     def last(self) -> Got:
@@ -240,16 +321,39 @@ class Got:
         """The first time that it arrived, else the last time that it was sent."""
         return self if self.again is None or self.arrived else self.again.best
 
-    def is_repeated_by(self, event: PacketEvent) -> bool:
-        """Whether a PUBLISH to the client is this copy, sent again on a later connection (5.0 and 3.1.1, 4.4)."""
+    def is_repeated_by(self, event: PacketEvent, *, is_exact: bool = True) -> bool:
+        """Whether a PUBLISH to the client is this copy, sent again on a later connection (5.0 and 3.1.1, 4.4).
+
+        ``is_exact``: with DUP and the same Packet Identifier, as the protocol asks for.
+        """
         last, packet = self.last, event.packet
+        identifier = getattr(packet, "packet_identifier", None)
         return (
-            bool(getattr(packet, "dup", False))
+            ((bool(getattr(packet, "dup", False)) and last.identifier == identifier) or not is_exact)
+            and identifier is not None
+            and not getattr(packet, "retain", False)
             and last.needs_answer
             and not last.is_answered
             and last.connection != event.connection.number
-            and last.identifier == getattr(packet, "packet_identifier", None)
         )
+
+    def is_resent_by(self, event: PacketEvent, *, is_exact: bool = True) -> bool:
+        """Whether a PUBLISH to the client is this copy, sent again on the same connection.
+
+        It has the same Packet Identifier, and DUP unless ``is_exact`` is false.  Then the identifier cannot be free
+        yet: the client has not acknowledged the first one, or TCP shows that the broker had not got that.
+        """
+        last, packet = self.last, event.packet
+        if last.identifier is None or last.connection != event.connection.number:
+            return False
+        if last.identifier != getattr(packet, "packet_identifier", None) or not last.needs_answer:
+            return False
+        if is_exact or getattr(packet, "dup", False):
+            return bool(getattr(packet, "dup", False))
+        if not last.is_answered:
+            history = event.connection.history
+            return not event.connection.client_side.gapped and (history is None or history.server.in_step())
+        return has_answer(event.connection, last.answer_position, from_client=False) is False
 
     @property
     def is_acknowledged(self) -> bool:
@@ -282,6 +386,13 @@ class Got:
         return (self.reader.client_side.last_timestamp_ns or 0) < self.timestamp_ns
 
     @property
+    def ignored_ns(self) -> int:
+        """Time for which the client sent other packets instead of an answer; 0 if its answer may be missing."""
+        reader, last_ns = self.reader, self.reader.client_side.last_timestamp_ns or 0
+        is_known = self.needs_answer and not self.is_answered and not reader.one_sided and not reader.client_side.gapped
+        return max(0, last_ns - self.timestamp_ns) if is_known else 0
+
+    @property
     def is_abandoned(self) -> bool:
         """Whether the session of the client ended with its connection and without PUBACK or PUBREC."""
         reader = self.reader
@@ -297,10 +408,10 @@ class Got:
 
 @dataclass(slots=True)
 class Held:
-    """How a client stood to a message when it was published, for one copy that it needed."""
+    """State of a client when a message was published, for one copy that it needed."""
 
     subscriptions: tuple[Wanted, ...]
-    """Its ordinary ones, any of which the copy serves, or one shared."""
+    """Its ordinary subscriptions, which one copy serves together, or one shared subscription."""
     online: bool
     number: int
     full: bool = False
@@ -319,6 +430,8 @@ class Held:
     """The connection, while it is open."""
     in_flight: int = 0
     """How many messages of the broker it had not acknowledged."""
+    sent: tuple[int, int] = (0, 0)
+    """Number of messages of other topics that the broker had sent it, and how many of them with QoS 1 or 2."""
 
     @property
     def share(self) -> str:
@@ -328,15 +441,15 @@ class Held:
     def best(self, message: Published, key: tuple[str, str]) -> Wanted:
         """The subscription that proves most that the message was due to the client, which has this key."""
 
-        def rank(one: Wanted) -> tuple[bool, bool, bool, bool, int]:
-            lasts = one.ended_ns is None or one.with_session or one.ended_ns > due_ns(message)
-            is_granted = one.granted_ns is not None and one.granted_ns <= message.timestamp_ns
-            return one.applies(message, key), lasts, (one.code or 0) < FAILURE, is_granted, one.qos
+        def rank(wanted: Wanted) -> tuple[bool, bool, bool, bool, int]:
+            lasts = wanted.ended_ns is None or wanted.with_session or wanted.ended_ns > due_ns(message)
+            is_granted = wanted.granted_ns is not None and wanted.granted_ns <= message.timestamp_ns
+            return wanted.applies(message, key), lasts, (wanted.code or 0) < FAILURE, is_granted, wanted.qos
 
         return max(self.subscriptions, key=rank)
 
     def backlog(self, since_ns: int) -> str:
-        """What shows that the broker may have waited to send more to the client; empty where nothing does.
+        """Evidence that the broker may have waited before it sent more to the client, or empty.
 
         A broker that has sent something else since a time, in nanoseconds, did not wait.
         """
@@ -351,7 +464,7 @@ class Held:
         return "had not read what came before: its TCP window was closed" if own and own["zero_windows"] else ""
 
     def window(self, since_ns: int, until_ns: int, most: int) -> str:
-        """What shows that the broker's own limit of unacknowledged messages may be reached; empty if nothing does.
+        """Evidence that the broker's own limit of unacknowledged messages may be reached, or empty.
 
         The client never acknowledges the messages that the broker sent before a time, in nanoseconds, and had a
         second for that before another time.  A broker that ever had more messages in flight (``most``) has a larger
@@ -376,6 +489,21 @@ class Held:
         )
 
 
+@dataclass(slots=True, frozen=True)
+class ChangedCopy:
+    """A message as the broker sent it with another topic."""
+
+    topic: str
+    key: tuple[str, str]
+    """Key of the client that got it."""
+    client: str
+    frame: int
+    timestamp_ns: int
+    capture: str
+    how: str
+    """The difference of the topics, as words."""
+
+
 @dataclass(slots=True)
 class Published:
     """A message as its publisher sent it."""
@@ -393,30 +521,59 @@ class Published:
     timestamp_ns: int
     capture: str
     key: tuple[str, str]
-    """Of the publisher."""
+    """Host and Client Identifier of the publisher."""
     source: Connection
     """The connection of the publisher."""
     end: int
     """Offset of its last byte and one in what the publisher sent."""
     is_whole: bool = True
     """Whether the capture has all of its bytes."""
-    is_removal: bool = False
-    """Whether it removes the retained message of its topic: RETAIN and an empty payload (3.3.1.3)."""
+    is_empty: bool = False
+    """Whether it has no payload."""
     is_again: bool = False
     """Whether it has DUP, and its first sending is not in the capture."""
     code: int | None = None
-    """Of its acknowledgement."""
+    """Reason Code of its acknowledgement."""
     answer: Evidence | None = None
     is_answer_unknown: bool = False
     """Whether its acknowledgement was not looked for: too many messages waited for theirs."""
     held: dict[tuple[str, str], tuple[Held, ...]] = field(default_factory=dict)
-    """What each client needed: a copy for its ordinary subscriptions, and one for each share."""
+    """Copies that each client needed: one for its ordinary subscriptions, and one for each share."""
     released: bool = False
     """Whether its publisher has sent PUBREL for it."""
     got: dict[tuple[str, str], dict[str, Got]] = field(default_factory=dict)
-    """Its deliveries, by client and share; for none: by the empty text."""
+    """Its deliveries by client and share; the share is empty for ordinary subscriptions."""
     shares: set[str] = field(default_factory=set)
     """Filters of the Shared Subscriptions that have got their copy."""
+    answer_position: int = 0
+    """Position in the TCP stream of the broker after its acknowledgement."""
+    repetition: Resend | None = None
+    """How its publisher sent it again."""
+    forward: Forward | None = None
+    """How its publisher most probably came by it."""
+    pause: Pause | None = None
+    """A time for which its publisher held back its last bytes."""
+    joined: str = ""
+    """Name of the packet that left in the same frame as its last bytes, if the publisher had paused."""
+    proof: Evidence | None = None
+    """The last delivery that shows that the broker kept it as a retained message."""
+    changed: list[ChangedCopy] = field(default_factory=list)
+    """Its deliveries with another topic, as it seems."""
+
+    @property
+    def is_removal(self) -> bool:
+        """Whether it removes the retained message of its topic (3.3.1.3)."""
+        return self.retain and self.is_empty
+
+    @property
+    def expires_ns(self) -> int:
+        """When it expires."""
+        return NEVER if self.expiry is None else self.timestamp_ns + self.expiry * SECOND
+
+    @property
+    def last_ns(self) -> int:
+        """When its publisher sent it for the last time."""
+        return self.timestamp_ns if self.repetition is None else self.repetition.last_ns
 
     def is_with_share(self, share: str) -> bool:
         """Whether a member of a share got its copy, and had not left it unacknowledged when its session ended."""
@@ -437,7 +594,7 @@ class Published:
 
     @property
     def latest_ns(self) -> int:
-        """Time by which the broker had received it; without an answer, far away if its connection lost segments."""
+        """Time by which the broker had received it; without an answer, never if its connection lost segments."""
         if self.answer is not None and self.answer.timestamp_ns is not None:
             return self.answer.timestamp_ns
         tcp = self.source.details.get("tcp")
@@ -452,7 +609,8 @@ class Published:
                 if held.share in self.got.get(key, ()) or held.share in self.shares:
                     continue
                 if any(
-                    one.applies(self, key) and (one.ended_ns is None or one.with_session) for one in held.subscriptions
+                    wanted.applies(self, key) and (wanted.ended_ns is None or wanted.with_session)
+                    for wanted in held.subscriptions
                 ):
                     return False
         return True
@@ -461,7 +619,7 @@ class Published:
     def is_received(self) -> bool:
         """Whether the broker has acknowledged the message, or its bytes.
 
-        What wraps MQTT makes bytes more: those that lack an acknowledgment of TCP hold at most as many of MQTT.
+        Bytes around MQTT (TLS, WebSocket) only add to the unacknowledged bytes of TCP, so this never claims too much.
         """
         source = self.source
         if self.answer is not None:
@@ -472,136 +630,43 @@ class Published:
 
 
 @dataclass(slots=True)
-class AnnouncedWill:
-    """A will that no client was sent."""
-
-    place: Evidence
-    """Its CONNECT."""
-    connection: Connection
-    end: int = 0
-    """Offset of the last byte and one of the DISCONNECT that discards it (3.14.4), in what its client sent."""
-    frame: int = 0
-    """Of that DISCONNECT."""
-
-    def disconnect(self, event: PacketEvent, packet: packets.Disconnect) -> None:
-        """Take a DISCONNECT of any connection; after the end that the broker made it discards nothing."""
-        ended = self.connection.disconnect_by or self.connection.closed_by == "server"
-        if event.connection is self.connection and event.direction is C2S and not packet.reason_code and not ended:
-            self.frame, self.end = event.frame, event.stream_offset + len(packet.raw)
-
-    @property
-    def said(self) -> str:
-        """What became of it, in a sentence."""
-        announced, source = f"{self.place.text} (frame {self.place.frame})", self.connection
-        if self.frame and self.end <= source.client_side.stream_offset - source.client_unacknowledged:
-            return f"{announced}; it sent DISCONNECT (frame {self.frame}), which discards the will."
-        return f"{announced}, and no client was sent it in this capture."
-
-
-@dataclass(slots=True)
-class PublishedWill:
-    """A will with Will Retain 1 that the broker has published."""
-
-    said: str
-    """Who announced it, and who got it."""
-    checksum: int
-    until_ns: int
-    """When it expires."""
-    asked: list[tuple[Subscriber, Connection, Wanted]] = field(default_factory=list)
-
-    def missed(self, now_ns: int) -> Iterator[tuple[Subscriber, Wanted]]:
-        """Who should have got it as a retained message within a second."""
-        for client, reader, wanted in self.asked:
-            over_ns = min(now_ns, reader.closed_ns or now_ns, wanted.ended_ns or now_ns, self.until_ns)
-            is_whole = not (reader.one_sided or reader.server_side.gapped or reader.closed_how == "reset")
-            is_granted = wanted.granted_ns is not None and (wanted.code or 0) < FAILURE
-            if is_whole and is_granted and wanted.asked_ns + SECOND <= over_ns:
-                yield client, wanted
-
-
-@dataclass(slots=True)
-class RetainedWills:
-    """Wills with Will Retain 1 that were published, nothing has replaced since, and nothing shows to be retained."""
-
-    topics: OrderedDict[tuple[str, str], PublishedWill] = field(default_factory=OrderedDict)
-    """By the host of the server and the topic."""
-    dropped: int = 0
-    """Wills and subscriptions beyond `MAX_WILLS`."""
-
-    def publish(self, place: tuple[str, str], will: Will, checksum: int, ended: Connection, event: PacketEvent) -> None:
-        """A client got a message that is like the will of a connection that has ended."""
-        block, is_retained = will.properties, getattr(event.packet, "retain", False)
-        delay, expiry = (0, None) if block is None else (block.will_delay_interval or 0, block.message_expiry_interval)
-        if not will.will_retain or not will.will_payload or is_retained or place in self.topics:
-            return
-        if event.timestamp_ns < ended.closed_ns + delay * SECOND:
-            return
-        if len(self.topics) >= MAX_WILLS:
-            self.topics.popitem(last=False)
-            self.dropped += 1
-        name, reader = (describe.name(one.client_identifier) or one.client for one in (ended, event.connection))
-        until_ns = NEVER if expiry is None else event.timestamp_ns + expiry * SECOND
-        said = f"{name} had announced the will to {describe.name(place[1])} with Will Retain 1, and {reader} got it"
-        self.topics[place] = PublishedWill(f"{said} in frame {event.frame}", checksum, until_ns)
-
-    def replace(self, place: tuple[str, str], checksum: int | None = None) -> None:
-        """Another message may be the retained one of a topic now, or somebody who subscribed got this content."""
-        known = self.topics.get(place)
-        if known is not None and (known.checksum != checksum or known.asked):
-            del self.topics[place]
-
-    def ask(self, client: Subscriber, reader: Connection, row: Subscription, wanted: Wanted, *, existed: bool) -> None:
-        """A client subscribes."""
-        if wanted.share or row.retain_handling == 2 or (row.retain_handling == 1 and existed):
-            return
-        for (server, topic), will in self.topics.items():
-            if server == client.server and matches(wanted.plain_filter, topic, shared=False):
-                will.asked.append((client, reader, wanted))
-                self.dropped += len(will.asked) > MAX_WILLS
-                del will.asked[MAX_WILLS:]
-
-    def remarks(self, now_ns: int) -> Iterator[str]:
-        """A sentence about each will that somebody should have got."""
-        for will in self.topics.values():
-            missed = next(will.missed(now_ns), None)
-            if missed is not None:
-                client, wanted = missed
-                yield (
-                    f"{will.said}; {client.name} subscribed afterwards (frame {wanted.frame}) and got no retained"
-                    " message of the topic: look whether the broker retains wills, and lets this client read the topic."
-                )
-        if self.dropped:
-            yield f"limit: {MAX_WILLS:,} wills are followed that are to be retained; forgotten: {self.dropped:,}."
-
-
-@dataclass(slots=True)
 class MessageFate:
     """One message and its clients."""
 
     topic: str
-    said: str
+    outcome: str
     published: Published | None
     evidence: tuple[Evidence, ...] = ()
     deliveries: tuple[Delivery, ...] = ()
-    is_told: bool = False
-    """Whether an earlier message of the topic tells all of it: who has a filter that comes near."""
+    is_covered: bool = False
+    """Whether the remarks of an earlier message of the topic already name the clients with similar filters."""
 
 
 @dataclass(slots=True)
 class Trace:
-    """What became of the messages that were asked for."""
+    """Fates of the messages to the given topics."""
 
     messages: list[MessageFate]
-    told: list[str]
-    """About all of them."""
+    remarks: list[str]
+    """Sentences about all of them."""
+    nodes: tuple[NodeAnswer, ...] = ()
+    """Answers about edge nodes of Sparkplug."""
+
+
+def why_short(connect: packets.Connect, version: ProtocolVersion) -> str:
+    """Why the session of a connection ends with it, as words; empty if its CONNECT does not show that."""
+    if version is not ProtocolVersion.V5:
+        return "Clean Session 1" if connect.clean_start else ""
+    interval = None if connect.properties is None else connect.properties.session_expiry_interval
+    return "" if interval else "Session Expiry Interval 0" if interval == 0 else "no Session Expiry Interval (5.0)"
 
 
 def held_by(client: Subscriber, topic: str) -> tuple[Held, ...]:
-    """How a client stands to a topic, for each copy that it needs of a message."""
+    """State of a client for a topic, for each copy that it needs of a message."""
     needs: dict[str, list[Wanted]] = {}
-    for one in client.filters.values():
-        if matches(one.plain_filter, topic, shared=False):
-            needs.setdefault(one.share, []).append(one)
+    for wanted in client.filters.values():
+        if matches(wanted.plain_filter, topic, shared=False):
+            needs.setdefault(wanted.share, []).append(wanted)
     connection = client.connection
     if connection is None:
         return tuple(
@@ -616,16 +681,16 @@ def held_by(client: Subscriber, topic: str) -> tuple[Held, ...]:
         Held(
             tuple(subscriptions), True, connection.number, full, connection.client_side.maximum_packet_size,
             bool(connection.one_sided), bool(connection.keeps_session), reader=connection,
-            in_flight=connection.server_side.in_flight,
+            in_flight=connection.server_side.in_flight, sent=(client.sent, client.sent_surely),
         )
         for subscriptions in needs.values()
     )  # fmt: skip
 
 
-def due_ns(one: Published) -> int:
-    """When a message should have come: when the last one got it of those who did at once, else within a second."""
-    until_ns = one.latest_ns + SECOND
-    times = (got.timestamp_ns for copies in one.got.values() for got in copies.values())
+def due_ns(message: Published) -> int:
+    """Time when the last prompt delivery of a message arrived, or a second after its publication."""
+    until_ns = message.latest_ns + SECOND
+    times = (got.timestamp_ns for copies in message.got.values() for got in copies.values())
     return max((time_ns for time_ns in times if time_ns <= until_ns), default=until_ns)
 
 
@@ -634,36 +699,39 @@ def is_loss(fate: Fate, message: Published, held: Held, client: Subscriber) -> b
 
     Where it was away, it has to have come back: as a session that was kept, or after it was cut off.
     """
-    if fate in (Fate.NOT_SENT, Fate.EXPIRED, Fate.TOO_LARGE):
+    if fate in (Fate.NOT_SENT, Fate.EXPIRED, Fate.TOO_LARGE, Fate.TOPIC_CHANGED):
         return True
     if fate not in (Fate.SESSION_GONE, Fate.OFFLINE) or not (held.keeps or held.was_cut):
         return False
     return any(returned_ns > message.timestamp_ns for returned_ns, *_ in client.returns)
 
 
-def suspects(one: Published, *, queued: bool = False) -> Iterator[str]:
-    """Where to look for a message that the broker had and did not send; ``queued``: it may have waited in a queue."""
+def suspects(message: Published, *, queued: bool = False, is_allowed: bool = False) -> Iterator[str]:
+    """Where to look for a message that the broker had and did not send.
+
+    ``queued``: it may have waited in a queue; ``is_allowed``: the client got other messages of its publisher and topic.
+    """
     if queued:
         yield QUEUE
-    if not one.got:
-        if one.is_again:
-            yield "It was sent with DUP: look whether the broker took it for a message that it had already."
-        if one.source.version != ProtocolVersion.V5 or not one.qos:
+    if message.is_again and not message.got:
+        yield "It was sent with DUP: look whether the broker took it for a message that it had already."
+    if is_allowed:
+        yield (
+            "Look whether the broker still has the subscription, or its access rules were changed: it sent other"
+            f" messages of {message.client} to this topic."
+        )
+    elif not message.got:
+        if message.source.version != ProtocolVersion.V5 or not message.qos:
             why = "before MQTT 5.0 the broker acknowledges also what its access rules forbid."
-            yield f"Look whether {one.client} may publish to this topic: " + (
-                why if one.qos else "QoS 0 has no answer."
+            yield f"Look whether {message.client} may publish to this topic: " + (
+                why if message.qos else "QoS 0 has no answer."
             )
         yield "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
     if not queued:
         yield QUEUE
 
 
-def said_goodbye(connection: Connection) -> bool:
-    """Whether its client sent DISCONNECT, which discards the will."""
-    return connection.disconnect_by == "client" and not connection.disconnect_reason
-
-
 def shown_order(delivery: Delivery) -> tuple[int, str]:
-    """Clients that missed a message first, then those with a similar filter, those that got it, and all others."""
+    """Sort key: clients that missed a message, clients with a similar filter, clients that got it, all others."""
     places = {Fate.NO_SUBSCRIPTION: 1, Fate.DELIVERED: 2, Fate.NOT_CONCERNED: 3}
     return places.get(delivery.fate, 0), delivery.client

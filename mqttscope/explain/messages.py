@@ -1,61 +1,66 @@
-"""Why a message did not arrive: who published it, who got it, and what kept it from each other client.
+"""The path of a message: its publisher, the clients that got it, and the reason why others did not.
 
 `MessageWatch` takes the events of a run, each before its packet is applied, and remembers the messages of one topic or
-Topic Filter and the subscriptions of all clients; both are bounded, and the trace says what had no room.
+Topic Filter and the subscriptions of all clients; both are bounded, and the trace reports what was discarded.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import Any
 
-from mqttscope.events import ConnectionClosed, Event, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.explain import describe
-from mqttscope.explain.book import host
-from mqttscope.explain.deliveries import EXACTLY_ONCE, Deliveries, LoopWatch, copy_of, nearest
+from mqttscope.events import (
+    ConnectionClosed,
+    ConnectionOpened,
+    Event,
+    GapEvent,
+    MalformedEvent,
+    PacketEvent,
+    UnparsedEvent,
+)
+from mqttscope.explain import describe, model
+from mqttscope.explain.arrivals import copy_of, is_sent_again
+from mqttscope.explain.changed_topics import ChangedTopics
 from mqttscope.explain.fates import (
+    EXACTLY_ONCE,
     NEVER,
-    AnnouncedWill,
-    Delivery,
-    Fate,
+    SECOND,
     Got,
-    Loss,
-    MessageFate,
     Published,
-    RetainedWills,
     Subscriber,
-    Trace,
+    VainUnsubscribe,
     Wanted,
     held_by,
-    is_loss,
-    said_goodbye,
-    shown_order,
+    why_short,
 )
+from mqttscope.explain.forwards import ForwardWatch, LoopWatch, Place
 from mqttscope.explain.model import Evidence
-from mqttscope.explain.story import announced
+from mqttscope.explain.nearness import nearest
+from mqttscope.explain.oddities import announced
+from mqttscope.explain.origins import Origins
+from mqttscope.explain.pauses import PauseWatch
+from mqttscope.explain.repetitions import Resend, answer_position, has_answer
+from mqttscope.explain.retained_copies import RetainedCopies
+from mqttscope.explain.wills import AnnouncedWill
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
-from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 from mqttscope.mqtt.topics import matches, parse_shared
-from mqttscope.mqtt.wire import counted
-from mqttscope.session.connection import C2S, Connection
+from mqttscope.session.connection import C2S, Connection, host_of
+from mqttscope.session.history import History
 from mqttscope.session.matching import FAILURE, FilterIndex
 
 MAX_MESSAGES = 1_000
 """Maximum number of messages of the topic that are followed."""
 MAX_CLIENTS = 10_000
-"""Maximum number of clients whose subscriptions are remembered."""
+"""Maximum number of clients with remembered subscriptions."""
 MAX_FILTERS = 1_000
 """Maximum number of subscriptions of a client that are remembered, and of its connections."""
-MAX_SHOWN = 20
-"""Maximum number of messages that did not arrive everywhere and are reported one by one."""
-MAX_TOLD = 20
-"""Maximum number of clients of a message that are reported one by one, and of connections with one will."""
 MAX_PENDING = 10_000
-"""Maximum number of messages whose acknowledgement is looked for, and of different wills."""
+"""Maximum number of messages with a tracked acknowledgement, and of different wills."""
 MAX_DISTINCT = 100_000
 """Maximum number of different filters of all clients that are remembered, and of subscriptions before the last ones."""
 MAX_HELD = 200_000
@@ -65,7 +70,6 @@ MAX_OTHERS = 10_000
 """Maximum number of topics of other messages that are remembered, to name the nearest ones."""
 MAX_NEAREST = 3
 """Maximum number of topics, of wills, and of beginnings of messages that are named where no message was published."""
-NO_SUBSCRIBERS = 0x10
 
 
 class MessageWatch:
@@ -74,12 +78,18 @@ class MessageWatch:
     def __init__(self, topic_filter: str) -> None:
         self.topic_filter = topic_filter
         self.published: dict[int, Published] = {}
-        """By their number."""
+        """Messages by their number."""
         self.good = 0
         """Messages that went to all who wanted them, and had to make room for others."""
-        self.unknown: tuple[str, str, Evidence] | None = None
-        """First delivery of a message whose publishing was not captured: topic, client, place."""
-        self.unknown_count = 0
+        self.origins = Origins()
+        self.pauses = PauseWatch()
+        """Follows the segments; without them, no pause is known."""
+        self.stops: deque[model.Explanation] = deque(maxlen=MAX_FILTERS)
+        """The last ends of connections because their broker stopped."""
+        self._paused: OrderedDict[int, Published] = OrderedDict()
+        """The last message with a pause, until the next packet, by the number of its connection."""
+        self._heard: OrderedDict[int, Got] = OrderedDict()
+        """The last delivery with QoS 0, until a message of its client, by the number of the connection."""
         self.beyond = 0
         """Other messages that had to make room."""
         self.dropped = 0
@@ -88,7 +98,9 @@ class MessageWatch:
         """Subscriptions and connections of clients beyond `MAX_FILTERS` and `MAX_DISTINCT`."""
         self.clients: OrderedDict[tuple[str, str], Subscriber] = OrderedDict()
         self.joined = 0
-        """Clients whose subscriptions were made before the capture."""
+        """Clients with subscriptions from before the capture."""
+        self.unfollowed = 0
+        """UNSUBSCRIBE packets without a subscription beyond `model.MAX_REPORTED` of a client."""
         self.unheld = 0
         """Clients beyond `MAX_HELD`."""
         self._pending: OrderedDict[tuple[int, int], Published] = OrderedDict()
@@ -105,13 +117,8 @@ class MessageWatch:
         self._wills: list[AnnouncedWill] = []
         """The first CONNECT packets with a will for the topics that were asked for."""
         self._begun: list[Evidence] = []
-        """The first messages for these topics of which the beginning alone was sent."""
-        self._loops = LoopWatch()
-        self._willed: OrderedDict[tuple[Any, int], list[tuple[Connection, int, Will]]] = OrderedDict()
-        """Connections, the frames of their CONNECT and wills, by server and topic, and checksum of the will."""
-        self._retained_wills = RetainedWills()
-        self._origins: dict[str, tuple[int, str]] = {}
-        """How many deliveries of what the capture announces otherwise, and the first one, by what that is."""
+        """First unfinished messages for these topics."""
+        self.loops = LoopWatch()
         self._further = 0
         """Wills and beginnings after the first `MAX_NEAREST`."""
         self.filters: dict[str, dict[tuple[str, str], None]] = {}
@@ -119,14 +126,20 @@ class MessageWatch:
         self._index = FilterIndex()
         """The same filters, found by the topics that they match."""
         self.used_shares: set[tuple[str, str]] = set()
-        """Servers and the filters of shares through which they sent messages."""
+        """Servers and the shares that they sent messages to."""
         self.uncompared = 0
         """Topics beyond `MAX_COMPARED`."""
-        self._deliveries = Deliveries(self)
-        self._named: set[tuple[str, tuple[str, str]]] = set()
-        """Topics, and clients whose filters come near them, that were told."""
+        self.forwards = ForwardWatch()
+        self.changes = ChangedTopics()
+        self.copies = RetainedCopies()
+        self.wildcard_answers: set[str] = set()
+        """Hosts of the brokers that sent a retained message for a filter with a wildcard."""
+        self.exactly_once: set[str] = set()
+        """Hosts of the brokers that sent a PUBREC."""
+        self.latest: OrderedDict[tuple[str, str], int] = OrderedDict()
+        """Number of the last message by host of the broker and topic."""
         self._held = self._former = self.compared = self._count = 0
-        self._expected: dict[tuple[str, str, int], dict[int, None]] = {}
+        self.expected: dict[tuple[str, str, int], dict[int, None]] = {}
         """Numbers of messages by server, topic and checksum of the payload."""
         self._complete: dict[int, None] = {}
         """Numbers of messages that went to all who wanted them."""
@@ -134,6 +147,8 @@ class MessageWatch:
         """Messages that no captured client had a subscription for, and that had to make room for others."""
         self._unwanted: dict[int, None] = {}
         """Numbers of such messages that are still followed."""
+        self.short_sessions: OrderedDict[int, str] = OrderedDict()
+        """Why the session of a connection ends with it, as words, by the number of the connection."""
         self.now_ns = 0
 
     def feed(self, event: Event) -> None:
@@ -143,11 +158,16 @@ class MessageWatch:
             self._packet(event)
         elif isinstance(event, MalformedEvent | UnparsedEvent):
             self._unfinished(event)
+        elif isinstance(event, ConnectionOpened):
+            # The history of a connection has the acknowledgment numbers of TCP.
+            event.connection.history = event.connection.history or History()
+            self.forwards.note_server(event.connection.server)
         elif isinstance(event, GapEvent):
             known = self.clients.get(_key(event.connection))
             if known is not None and event.direction is not C2S:
                 known.gap_ns = max(known.gap_ns, event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
+            self.origins.resolve()
             known = self.clients.get(_key(event.connection))
             if known is not None and event.connection.closed_how != "capture_end":
                 if len(known.ends) >= MAX_FILTERS and event.connection.number not in known.ends:
@@ -163,58 +183,124 @@ class MessageWatch:
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
                     known.has_room(event.timestamp_ns)
 
+    def note_end(self, explanation: model.Explanation) -> None:
+        """Take the explanation of an end, as an `Explainer` that sees all events yields it."""
+        if explanation.cause is model.Cause.SERVER_RESTART:
+            self.stops.append(explanation)
+
     def _packet(self, event: PacketEvent) -> None:
-        found, from_client = event.packet, event.direction is C2S
-        if isinstance(found, packets.Publish):
-            if found.qos and not from_client:
+        packet, from_client = event.packet, event.direction is C2S
+        if from_client and self._paused:
+            paused = self._paused.pop(event.connection.number, None)
+            if paused is not None and paused.frame == event.frame:
+                paused.joined = packet.packet_type.name
+        if isinstance(packet, packets.Publish):
+            if from_client and self._heard:
+                heard = self._heard.pop(event.connection.number, None)
+                if heard is not None and event.timestamp_ns - heard.timestamp_ns <= SECOND:
+                    heard.reply = event.frame
+            if packet.qos and not from_client:
                 self._fill(event)
-            if found.retain and not found.dup and not from_client:
-                self._note_retained(event, found)
+            if packet.retain and not packet.dup and not from_client:
+                self._note_retained(event, packet)
             if event.topic and matches(self.topic_filter, event.topic):
-                self._loops.feed(event, found, self._client(event.connection))
+                known = self._client(event.connection)
+                self.loops.feed(event, packet, known.name, is_no_local=known.has_no_local(event.topic))
+                checksum = zlib.crc32(packet.payload)
                 if from_client:
-                    self._publish(event, found)
+                    self._publish(event, packet, checksum)
                 else:
-                    self._deliver(event, found)
-            elif event.topic and event.topic not in self._others:
-                if len(self._others) < MAX_OTHERS:
+                    self._deliver(event, packet, checksum)
+            elif event.topic:
+                self._count_other(event, packet)
+                if event.topic in self._others:
+                    pass
+                elif len(self._others) < MAX_OTHERS:
                     self._others[event.topic] = None
                 else:
                     self._other_topics += 1
+            if event.topic and packet.payload and not packet.missing:
+                self._note_payload(event, packet, zlib.crc32(packet.payload))
             return
-        kind = found.packet_type
-        if isinstance(found, packets.Connect) and from_client:
-            if found.bridge:
-                self._loops.begin(event.connection.number)
-            self._announced(event, found)
+        kind = packet.packet_type
+        if isinstance(packet, packets.Connect) and from_client:
+            if packet.bridge:
+                self.loops.begin(event.connection.number)
+                self.forwards.note_bridge(event.connection.number)
+            self._note_end_of_session(event, packet)
+            self._announced(event, packet)
         elif kind in (PacketType.PUBACK, PacketType.PUBREC) and not from_client:
+            if kind == PacketType.PUBREC:
+                self.exactly_once.add(host_of(event.connection.server))
             self._acknowledged(event)
         elif kind == PacketType.PUBREL and from_client:
-            made = self._unreleased.pop((_key(event.connection), found.packet_identifier or 0), None)  # type: ignore[attr-defined]
-            if made is not None:
-                made.released = True
+            message = self._unreleased.pop((_key(event.connection), packet.packet_identifier or 0), None)  # type: ignore[attr-defined]
+            if message is not None:
+                message.released = True
         elif kind in _ANSWERS and from_client:
             self._answered(event)
-        elif isinstance(found, packets.Connack) and not from_client:
-            if not found.reason_code:
-                self._accepted(event, present=bool(found.session_present))
+        elif isinstance(packet, packets.Connack) and not from_client:
+            if not packet.reason_code:
+                self._accepted(event, present=bool(packet.session_present))
             elif event.connection.connack_packet is None:
                 self._refused(event.connection)
-        elif isinstance(found, packets.Subscribe) and from_client:
-            self._subscribe(event, found)
-        elif isinstance(found, packets.Suback) and not from_client:
-            self._granted(event, found)
-        elif isinstance(found, packets.Disconnect):
+        elif isinstance(packet, packets.Subscribe) and from_client:
+            self._subscribe(event, packet)
+        elif isinstance(packet, packets.Suback) and not from_client:
+            self._granted(event, packet)
+        elif isinstance(packet, packets.Disconnect):
             # From here on nothing is sent, however long the transport stays open.
             self._client(event.connection).ends[event.connection.number] = event.timestamp_ns, event.frame
             for will in self._wills:
-                will.disconnect(event, found)
-        elif isinstance(found, packets.Unsubscribe) and from_client:
+                will.disconnect(event, packet)
+        elif isinstance(packet, packets.Unsubscribe) and from_client:
             known = self._client(event.connection)
-            for one in found.topic_filters or ():
-                wanted = known.filters.get(one)
+            for topic_filter in packet.topic_filters or ():
+                wanted = known.filters.get(topic_filter)
                 if wanted is not None and wanted.ended_ns is None:
                     wanted.ended_ns, wanted.ended_frame = event.timestamp_ns, event.frame
+                elif len(known.vain) >= model.MAX_REPORTED:
+                    self.unfollowed += 1
+                elif known.complete and not self.forgotten:
+                    known.vain.append(
+                        VainUnsubscribe(
+                            topic_filter, event.frame, event.timestamp_ns, packet.packet_identifier,
+                            event.connection.number,
+                        )
+                    )  # fmt: skip
+        elif isinstance(packet, packets.Unsuback) and not from_client:
+            self._client(event.connection).confirm(event.connection.number, packet)
+
+    def _note_payload(self, event: PacketEvent, publish: packets.Publish, checksum: int) -> None:
+        """Take a PUBLISH of any topic."""
+        payload, key = (checksum, len(publish.payload)), _key(event.connection)
+        sightings = () if event.direction is C2S else self.forwards.sightings(*payload)
+        if sightings and not publish.retain:
+            self.copies.note_live(event, sightings)
+        elif sightings and key in self.clients and not matches(self.topic_filter, event.topic or ""):
+            self.copies.note(event, self.clients[key].name, sightings, self.topic_filter)
+        self.forwards.note(event, *payload)
+        if event.direction is C2S:
+            name = describe.name(event.connection.client_identifier) or event.connection.client
+            message = self.published.get(self._count)
+            is_last = message is not None and (message.source, message.frame) == (event.connection, event.frame)
+            self.changes.note_publish(event, name, payload, message if is_last else None)
+        elif not matches(self.topic_filter, event.topic or "") and key in self.clients:
+            self.changes.note_delivery(event, key, self.clients[key].name, payload, is_followed=False)
+
+    def _count_other(self, event: PacketEvent, publish: packets.Publish) -> None:
+        """Count a message of another topic that the broker sends to a client."""
+        known = None if event.direction is C2S else self.clients.get(_key(event.connection))
+        if known is not None:
+            known.sent, known.sent_surely = known.sent + 1, known.sent_surely + bool(publish.qos)
+
+    def _note_end_of_session(self, event: PacketEvent, connect: packets.Connect) -> None:
+        """Note why the session of a connection ends with it, if its CONNECT shows that."""
+        why = why_short(connect, event.connection.version)
+        if why:
+            if len(self.short_sessions) >= MAX_PENDING:
+                self.short_sessions.popitem(last=False)
+            self.short_sessions[event.connection.number] = f"its CONNECT (frame {event.frame}) has {why}"
 
     def _client(self, connection: Connection) -> Subscriber:
         key = _key(connection)
@@ -227,7 +313,8 @@ class MessageWatch:
             known = self.clients[key] = Subscriber(name, key[0])
             if connection.connect_packet is None:
                 known.complete = False
-        known.connection, known.number = connection, connection.number
+        known.connection, known.number, known.address = connection, connection.number, host_of(connection.client)
+        known.is_named = bool(connection.client_identifier)
         return known
 
     def _renamed(self, connection: Connection, key: tuple[str, str]) -> Subscriber | None:
@@ -238,9 +325,9 @@ class MessageWatch:
             return None
         del self.clients[endpoint]
         known.name = describe.name(key[1])
-        for one in known.filters.values():
-            self.filters[one.plain_filter].pop(endpoint, None)
-            self.filters[one.plain_filter][key] = None
+        for wanted in known.filters.values():
+            self.filters[wanted.plain_filter].pop(endpoint, None)
+            self.filters[wanted.plain_filter][key] = None
         self.clients[key] = known
         return known
 
@@ -249,41 +336,51 @@ class MessageWatch:
         known = self.clients.get(_key(connection))
         if known is not None and known.connection is connection:
             known.connection = None
-            known.filters = {name: one for name, one in known.filters.items() if one.connection != connection.number}
+            known.filters = {
+                name: wanted for name, wanted in known.filters.items() if wanted.connection != connection.number
+            }
 
     def _accepted(self, event: PacketEvent, *, present: bool) -> None:
         connection = event.connection
-        found = self.clients.get(_key(connection))
-        before = found is not None and found.number != connection.number
+        client = self.clients.get(_key(connection))
+        before = client is not None and client.number != connection.number
         known = self._client(connection)
-        for one in known.filters.values():
-            if one.connection == connection.number:
-                one.since_ns = event.timestamp_ns
+        for wanted in known.filters.values():
+            if wanted.connection == connection.number:
+                wanted.since_ns = event.timestamp_ns
         known.resumes = connection.clean_start is False
+        if not known.began[0]:
+            known.began = event.timestamp_ns, event.frame, present, known.resumes
         if before:
             if len(known.returns) < MAX_FILTERS:
                 known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
             else:
                 self.forgotten += 1
         if not present:
-            for one in known.filters.values():
+            for wanted in known.filters.values():
                 # A client need not wait for CONNACK before it subscribes.
-                if one.ended_ns is None and one.connection != connection.number:
-                    one.ended_ns, one.ended_frame, one.with_session = event.timestamp_ns, event.frame, True
-                    one.is_lost = known.resumes and known.keeps
+                if wanted.ended_ns is None and wanted.connection != connection.number:
+                    wanted.ended_ns, wanted.ended_frame, wanted.with_session = event.timestamp_ns, event.frame, True
+                    wanted.is_lost = known.resumes and known.keeps
             known.complete = True
         elif not before:
             known.complete = False
 
-    def _subscribe(self, event: PacketEvent, found: packets.Subscribe) -> None:
+    def _subscribe(self, event: PacketEvent, subscribe: packets.Subscribe) -> None:
         known = self._client(event.connection)
-        rows = found.subscriptions or ()
-        identifier = None if found.properties is None else found.properties.first(SUBSCRIPTION_IDENTIFIER)
-        if found.packet_identifier is not None:
-            if len(known.requests) >= MAX_FILTERS and found.packet_identifier not in known.requests:
+        rows, rival = subscribe.subscriptions or (), 0
+        identifier = None if subscribe.properties is None else subscribe.properties.first(SUBSCRIPTION_IDENTIFIER)
+        if subscribe.packet_identifier is not None:
+            if len(known.requests) >= MAX_FILTERS and subscribe.packet_identifier not in known.requests:
                 del known.requests[next(iter(known.requests))]
                 self.forgotten += 1
-            known.requests[found.packet_identifier] = tuple(row.topic_filter for row in rows)
+            asked = tuple(row.topic_filter for row in rows)
+            waiting = known.requests.setdefault(subscribe.packet_identifier, [])
+            rival = next((frame for frame, other in waiting if other != asked), 0)
+            if rival or not waiting:
+                waiting.append((event.frame, asked))
+                self.forgotten += len(waiting) > model.MAX_REPORTED
+                del waiting[: -model.MAX_REPORTED]
         for row in rows:
             if len(known.filters) >= MAX_FILTERS and row.topic_filter not in known.filters:
                 self.forgotten += 1
@@ -304,10 +401,10 @@ class MessageWatch:
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
                 is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
-                asks_for_retained=share is None and not row.retain_handling,
+                asks_for_retained=share is None and not row.retain_handling, rival=rival,
             )  # fmt: skip
             known.keeps_retain = known.keeps_retain or bool(row.retain_as_published)
-            self._retained_wills.ask(known, event.connection, row, wanted, existed=lasts)
+            self.origins.retained_wills.ask(known, event.connection, row, wanted, existed=lasts)
             if former is not None and lasts and former.granted_ns is not None and (former.code or 0) < FAILURE:
                 wanted.begun = former.begun or former
                 wanted.before = wanted.begun.before
@@ -317,67 +414,92 @@ class MessageWatch:
             elif former is not None:
                 self.forgotten += 1
 
-    def _granted(self, event: PacketEvent, found: packets.Suback) -> None:
+    def _granted(self, event: PacketEvent, suback: packets.Suback) -> None:
         known = self._client(event.connection)
-        asked = known.requests.pop(found.packet_identifier or 0, ())
-        for one, code in zip(asked, found.reason_codes or (), strict=False):
-            wanted = known.filters.get(one)
+        waiting = known.requests.get(suback.packet_identifier or 0, [])
+        asked = waiting.pop(0)[1] if waiting else ()
+        if not waiting:
+            known.requests.pop(suback.packet_identifier or 0, None)
+        for topic_filter, code in zip(asked, suback.reason_codes or (), strict=False):
+            wanted = known.filters.get(topic_filter)
             if wanted is not None:
                 wanted.code = code
                 if code < FAILURE and wanted.granted_ns is None:
                     wanted.granted_ns = event.timestamp_ns
                 wanted.qos = min(wanted.qos, code) if code < 0x80 else wanted.qos
 
-    def _publish(self, event: PacketEvent, found: packets.Publish) -> None:
+    def _publish(self, event: PacketEvent, publish: packets.Publish, checksum: int) -> None:
         connection = event.connection
-        if found.qos and found.dup and (connection.number, found.packet_identifier or 0) in self._pending:
+        publisher, block, key = self._client(connection), publish.properties, _key(connection)
+        earlier = self._sent.get((key, publish.packet_identifier or 0)) if publish.qos else None
+        if earlier is not None and is_sent_again(earlier, event, publish, checksum):
+            self._repeat(earlier, event, publish)
             return
-        publisher = self._client(connection)
-        block = found.properties
-        key = _key(connection)
-        earlier = self._sent.get((key, found.packet_identifier or 0)) if found.qos and found.dup else None
-        if earlier is not None and earlier.answer is None and earlier.topic == event.topic:
-            # The next connection of its publisher: the same message again (5.0 and 3.1.1, 4.4).
-            earlier.source, earlier.end = connection, event.stream_offset + len(found.raw) + found.missing
-            self._pending[connection.number, found.packet_identifier or 0] = earlier
+        if publish.qos and publish.dup and (connection.number, publish.packet_identifier or 0) in self._pending:
             return
-        made = Published(
-            publisher.name, connection.number, key[0], event.topic or "", found.qos, bool(found.retain),
-            len(found.raw) + found.missing, zlib.crc32(found.payload),
+        message = Published(
+            publisher.name, connection.number, key[0], event.topic or "", publish.qos, bool(publish.retain),
+            len(publish.raw) + publish.missing, checksum,
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
-            key, connection, event.stream_offset + len(found.raw) + found.missing, is_whole=not found.missing,
-            is_removal=bool(found.retain) and not found.payload and not found.missing, is_again=bool(found.dup),
+            key, connection, event.stream_offset + len(publish.raw) + publish.missing, is_whole=not publish.missing,
+            is_empty=not publish.payload and not publish.missing, is_again=bool(publish.dup),
         )  # fmt: skip
-        if made.retain:
-            self._retained_wills.replace((made.server, made.topic))
+        if connection.transport == "tcp" and len(publish.raw) > 1:
+            message.pause = self.pauses.longest(
+                (connection.client, connection.server), event.stream_offset, message.end,
+                from_ns=connection.opened_ns, until_ns=event.timestamp_ns,
+            )  # fmt: skip
+        if message.pause is not None:
+            _room(self._paused)
+            self._paused[connection.number] = message
+        if not publish.missing:
+            message.forward = self.forwards.source_of_publish(event, checksum, len(publish.payload))
+        if message.forward is not None:
+            self.forwards.count_publish(event, message.forward)
+        if message.retain:
+            self.origins.retained_wills.replace((message.server, message.topic))
         if len(self.published) >= MAX_MESSAGES:
             self._make_room()
         self._count += 1
-        self.published[self._count] = made
-        self._expected.setdefault((made.server, made.topic, made.checksum), {})[self._count] = None
-        if found.qos and found.packet_identifier is not None:
+        self.published[self._count] = message
+        self.expected.setdefault((message.server, message.topic, message.checksum), {})[self._count] = None
+        if len(self.latest) >= MAX_OTHERS and (message.server, message.topic) not in self.latest:
+            self.latest.popitem(last=False)
+        self.latest[message.server, message.topic] = self._count
+        if publish.qos and publish.packet_identifier is not None:
             if len(self._pending) >= MAX_PENDING:
                 self._pending.popitem(last=False)[1].is_answer_unknown = True
-            self._pending[connection.number, found.packet_identifier] = made
+            self._pending[connection.number, publish.packet_identifier] = message
             _room(self._sent)
-            self._sent[key, found.packet_identifier] = made
-            if found.qos == EXACTLY_ONCE:
+            self._sent[key, publish.packet_identifier] = message
+            if publish.qos == EXACTLY_ONCE:
                 _room(self._unreleased)
-                self._unreleased[key, found.packet_identifier] = made
-        for other in self._matching(made.topic):
-            one = self.clients.get(other)
-            if one is None or one.server != made.server:
+                self._unreleased[key, publish.packet_identifier] = message
+        for other in self.matching(message.topic):
+            other_client = self.clients.get(other)
+            if other_client is None or other_client.server != message.server:
                 continue
-            needs = held_by(one, made.topic)
+            needs = held_by(other_client, message.topic)
             if not needs:
                 continue
             if self._held >= MAX_HELD:
                 self.unheld += 1
                 continue
             self._held += len(needs)
-            made.held[other] = needs
-        if not made.held:
+            message.held[other] = needs
+        if not message.held:
             self._unwanted[self._count] = None
+
+    def _repeat(self, message: Published, event: PacketEvent, packet: packets.Publish) -> None:
+        """Take a message that its publisher sends again (5.0 and 3.1.1, 4.4)."""
+        connection = event.connection
+        message.repetition = message.repetition or Resend()
+        is_unaware = has_answer(connection, message.answer_position, from_client=True) is False
+        message.repetition.add(event, connection=message.connection, is_unaware=is_unaware)
+        if message.answer is None:
+            if message.source is not connection:
+                message.source, message.end = connection, event.stream_offset + len(packet.raw) + packet.missing
+            self._pending[connection.number, packet.packet_identifier or 0] = message
 
     def _make_room(self) -> None:
         """Let go of the oldest message that went to all who wanted it, else of one nobody wanted, else of any."""
@@ -392,130 +514,167 @@ class MessageWatch:
             self.beyond += 1
         self._complete.pop(number, None)
         self._unwanted.pop(number, None)
-        one = self.published.pop(number)
-        self._held -= sum(map(len, one.held.values()))
-        place = one.server, one.topic, one.checksum
-        del self._expected[place][number]
-        if not self._expected[place]:
-            del self._expected[place]
+        message = self.published.pop(number)
+        self._held -= sum(map(len, message.held.values()))
+        place = message.server, message.topic, message.checksum
+        del self.expected[place][number]
+        if not self.expected[place]:
+            del self.expected[place]
 
-    def _matching(self, topic: str) -> Iterable[tuple[str, str]]:
+    def matching(self, topic: str) -> Iterable[tuple[str, str]]:
         """Clients that have, or had, a filter which matches a topic."""
         return dict.fromkeys(key for plain in self._index.match(topic) for key in self.filters[plain])
 
     def _acknowledged(self, event: PacketEvent) -> None:
         identifier = getattr(event.packet, "packet_identifier", None) or 0
-        made = self._pending.pop((event.connection.number, identifier), None)
-        if made is not None:
+        message = self._pending.pop((event.connection.number, identifier), None)
+        if message is not None:
             code = getattr(event.packet, "reason_code", None) or 0
-            after = describe.span(event.timestamp_ns - made.timestamp_ns)
+            after = describe.span(event.timestamp_ns - message.timestamp_ns)
             kind = event.packet.packet_type
             text = describe.reason(kind, code, event.connection.version) if code else "success"
-            made.code = code
-            made.answer = Evidence.at(f"the broker acknowledged it {after} later: {kind.name} {text}", event)
+            message.code, message.answer_position = code, answer_position(event)
+            message.answer = Evidence.at(f"the broker acknowledged it {after} later: {kind.name} {text}", event)
 
-    def _deliver(self, event: PacketEvent, found: packets.Publish) -> None:
+    def _deliver(self, event: PacketEvent, publish: packets.Publish, checksum: int) -> None:
         connection = event.connection
         known = self._client(connection)
         key = _key(connection)
-        checksum = zlib.crc32(found.payload)
         topic = event.topic or ""
-        numbers = self._expected.get((key[0], topic, checksum), {})
-        identifiers = [] if found.properties is None else found.properties.all(SUBSCRIPTION_IDENTIFIER)
-        number, share = copy_of(event, known, key, [(one, self.published[one]) for one in numbers], identifiers)
-        if found.retain or number is None:
-            self._retained_wills.replace((key[0], topic), None if found.retain else checksum)
+        numbers = self.expected.get((key[0], topic, checksum), {})
+        identifiers = [] if publish.properties is None else publish.properties.all(SUBSCRIPTION_IDENTIFIER)
+        number, share = copy_of(
+            event, known, key, [(candidate, self.published[candidate]) for candidate in numbers], identifiers
+        )
+        if publish.retain and publish.payload and not (known.keeps_retain or self.loops.follows(connection.number)):
+            self.origins.keep((key[0], topic), known.name, event)
+        if publish.retain or number is None:
+            self.origins.retained_wills.replace((key[0], topic), None if publish.retain else checksum)
         if number is not None:
-            one = self.published[number]
-            self._got(one, key, share, event, found)
+            message = self.published[number]
+            self._got(message, key, share, event, publish)
+            if publish.retain:
+                self._prove(message, known, event)
+            self.forwards.note_copy((key[0], topic, checksum, key), message.client)
             if share:
-                one.shares.add(share)
+                message.shares.add(share)
                 self.used_shares.add((key[0], share))
-            if one.is_complete:
+            if message.is_complete:
                 self._complete[number] = None
                 self._unwanted.pop(number, None)
             return
         if self.good or self.unwanted or self.beyond:
             return  # it may be one of those that had to make room
-        if not found.dup and not self._has_origin(known, topic, checksum, event, found):
-            self.unknown_count += 1
-            if self.unknown is None:
-                retained = ", as a retained message" if found.retain else ""
-                self.unknown = topic, known.name, Evidence.at(f"{known.name} received it{retained}", event)
+        retained = next((self.published[candidate] for candidate in numbers if self.published[candidate].retain), None)
+        if publish.retain and retained is not None:
+            self._prove(retained, known, event)
+        if publish.dup or self.origins.find(known, (key[0], topic), checksum, event, publish, retained):
+            return
+        if self._has_forward(known, (key[0], topic, checksum, key), event, publish):
+            return
+        payload = checksum, len(publish.payload)
+        if publish.retain and self.copies.note(event, known.name, self.forwards.sightings(*payload)):
+            return
+        if not self.changes.note_delivery(event, key, known.name, payload, is_followed=True):
+            self.origins.add_unknown(known, topic, event)
 
-    def _has_origin(
-        self, known: Subscriber, topic: str, checksum: int, event: PacketEvent, found: packets.Publish
-    ) -> bool:
-        """Whether a delivery is like a will of a connection that has ended, or like a retained message."""
-        numbers = self._expected.get((known.server, topic, checksum), ())
-        kind, of = "a retained message that was published before", ""
-        retained = next((self.published[one] for one in numbers if found.retain and self.published[one].retain), None)
-        if retained is not None:
-            of = f"{retained.client} published that in frame {retained.frame}"
-        ended = [
-            row
-            for row in reversed(self._willed.get(((known.server, topic), checksum), ()))
-            if row[0].connack_packet is not None
-            and (said_goodbye(row[0]) or 0 < row[0].closed_ns <= event.timestamp_ns)
-        ]
-        # A will that is due goes before one that DISCONNECT has discarded.
-        for connection, frame, will in sorted(ended, key=lambda row: said_goodbye(row[0]))[: not of]:
-            kind, ends = "a will whose connection had ended", f", and its #{connection.number} had ended"
-            if said_goodbye(connection):
-                kind, ends = "a will whose client had sent DISCONNECT, after which no will is due", ""
-            else:
-                self._retained_wills.publish((known.server, topic), will, checksum, connection, event)
-            client = describe.name(connection.client_identifier) or connection.client
-            of = f"{client} announced that in frame {frame}{ends}"
-        if of:
-            count, first = self._origins.get(
-                kind, (0, f"{describe.name(topic)} to {known.name}, frame {event.frame}; {of}")
-            )
-            self._origins[kind] = count + 1, first
-        return bool(of)
+    def _has_forward(self, known: Subscriber, place: Place, event: PacketEvent, packet: packets.Publish) -> bool:
+        """Whether a client most probably brought a message from another broker; notes the second copy."""
+        server, topic, checksum, key = place
+        forward = None
+        if not packet.missing and not packet.retain:
+            forward = self.forwards.source_of_delivery(event, checksum, len(packet.payload))
+        if forward is None:
+            return False
+        messages = (self.published[number] for number in self.expected.get((server, topic, checksum), ()))
+        first = max((row for row in messages if key in row.got), key=lambda row: row.timestamp_ns, default=None)
+        publisher = "" if first is None else first.client
+        self.forwards.count_delivery(event, known.name, place, forward, publisher)
+        if first is not None:
+            copy = next(iter(first.got[key].values()))
+            after = describe.span(event.timestamp_ns - copy.timestamp_ns)
+            through = f"most probably through {forward.client}" if forward.client else "from another broker"
+            copy.echo = f", and a second copy {after} after that (frame {event.frame}), {through}"
+        return True
+
+    def _prove(self, message: Published, client: Subscriber, event: PacketEvent) -> None:
+        """Note that a broker kept a message, if a client that subscribed after it got it with RETAIN 1."""
+        if client.keeps_retain or self.loops.follows(event.connection.number) or self.forgotten:
+            return
+        names = (name for name in self._index.match(message.topic) if name in client.filters)
+        if any(client.filters[name].asked_ns > message.timestamp_ns for name in names):
+            message.proof = Evidence.at(f"{client.name} got it with RETAIN 1 after it had subscribed", event)
 
     def _got(
-        self, one: Published, key: tuple[str, str], share: str, event: PacketEvent, found: packets.Publish
+        self, message: Published, key: tuple[str, str], share: str, event: PacketEvent, publish: packets.Publish
     ) -> None:
-        """A client was sent a message; what was sent again counts where nothing acknowledged it before."""
-        copies = one.got.setdefault(key, {})
+        """Note a delivery to a client; a repetition counts if nothing acknowledged the message before."""
+        copies = message.got.setdefault(key, {})
+        block = publish.properties
+        names = () if block is None else tuple(block.all(SUBSCRIPTION_IDENTIFIER))
         before = copies.get(share)
         got = Got(
             event.timestamp_ns, event.frame, event.capture, event.connection.number, event.connection,
-            event.stream_offset + len(found.raw) + found.missing, needs_answer=bool(found.qos),
-            identifier=found.packet_identifier,
+            event.stream_offset + len(publish.raw) + publish.missing, needs_answer=bool(publish.qos),
+            identifier=publish.packet_identifier, size=len(publish.raw) + publish.missing,
         )  # fmt: skip
-        if before is not None and before.is_repeated_by(event):
+        if not publish.qos and not publish.retain:
+            _room(self._heard)
+            self._heard[event.connection.number] = got
+        if before is not None and before.is_resent_by(event, is_exact=False):
+            last = before.last
+            last.repetition = last.repetition or Resend()
+            is_unaware = has_answer(event.connection, last.answer_position, from_client=False) is False
+            last.repetition.add(event, connection=last.connection, is_unaware=is_unaware)
+            return
+        if before is not None and before.is_repeated_by(event, is_exact=not before.arrived):
             before.last.again = got
         elif before is not None and before.arrived:
             before.copies += 1
+            before.named[names] += 1
+            before.passed_on += message.repetition is not None
+            is_beside = event.timestamp_ns - before.best.timestamp_ns <= SECOND and not publish.retain
+            if is_beside and not publish.dup and len(before.beside) < model.MAX_REPORTED:
+                before.beside.append(event.frame)
             return
         else:
+            got.named[names] += 1
             copies[share] = got
-        if found.packet_identifier is not None:
+        if publish.packet_identifier is not None:
             if len(self._unanswered) >= MAX_PENDING:
                 self._unanswered.popitem(last=False)[1].needs_answer = False  # its answer is not looked for
-            self._unanswered[event.connection.number, found.packet_identifier] = got
+            self._unanswered[event.connection.number, publish.packet_identifier] = got
 
-    def _note_retained(self, event: PacketEvent, found: packets.Publish) -> None:
+    def _note_retained(self, event: PacketEvent, publish: packets.Publish) -> None:
         """The broker answers a SUBSCRIBE with a retained message, if that can be the only reason to send it."""
         connection, known = event.connection, self.clients.get(_key(event.connection))
         if known is None or not event.topic or known.keeps_retain or connection.session_present or self.forgotten:
             return
-        if self._loops.follows(connection.number):
+        if self.loops.follows(connection.number):
             return  # perhaps a bridge, which gets live messages with RETAIN 1
         names = [name for name in self._index.match(event.topic) if name in known.filters]
         wanted = known.filters[names[0]] if len(names) == 1 else None
-        if wanted and wanted.asks_for_retained and wanted.retained is None and wanted.connection == connection.number:
+        if wanted is None or not wanted.asks_for_retained or wanted.connection != connection.number:
+            return
+        if wanted.retained is None:
             wanted.retained = Got(
                 event.timestamp_ns, event.frame, event.capture, connection.number, connection,
-                event.stream_offset + len(found.raw) + found.missing,
+                event.stream_offset + len(publish.raw) + publish.missing,
             )  # fmt: skip
+        wanted.answers += 1
+        wanted.last_answer_ns = event.timestamp_ns
+        if "+" in wanted.plain_filter or "#" in wanted.plain_filter:
+            self.wildcard_answers.add(known.server)
+
+    @property
+    def has_foreign(self) -> bool:
+        """Whether deliveries are of messages from another broker, or with another topic."""
+        return self.forwards.has_deliveries or self.changes.has_deliveries or self.copies.has_deliveries
 
     def is_whole(self, server: str, topic: str) -> bool:
         """Whether all messages are followed, and the capture has no will to a topic nor a message that came unseen."""
-        is_followed = len(self.published) == self._count and self.unknown is None
-        return is_followed and all(place != (server, topic) for place, _ in self._willed)
+        is_seen = not self.origins.has_unknown and not self.has_foreign
+        return is_seen and len(self.published) == self._count and not self.origins.has_wills((server, topic))
 
     def _fill(self, event: PacketEvent) -> None:
         """A message of QoS 1 or 2 to a client, which may use its Receive Maximum up."""
@@ -534,7 +693,10 @@ class MessageWatch:
         got = self._unanswered.pop((connection.number, identifier), None)
         if got is not None:
             got.is_answered = True
+            got.answered_ns, got.answer_position = event.timestamp_ns, answer_position(event)
         known = self.clients.get(_key(connection))
+        if known is not None and not identifier:
+            known.note_zero(event)
         # A PUBREC with a failure is the last packet of its message (5.0 4.9).
         ends = (
             event.packet.packet_type != PacketType.PUBREC or (getattr(event.packet, "reason_code", 0) or 0) >= FAILURE
@@ -542,39 +704,35 @@ class MessageWatch:
         if known is not None and ends:
             known.has_room(event.timestamp_ns)
 
-    def _announced(self, event: PacketEvent, found: packets.Connect) -> None:
+    def _announced(self, event: PacketEvent, connect: packets.Connect) -> None:
         """A will for the topics that were asked for."""
-        will = found.will
+        will = connect.will
         topic = None if will is None else will.will_topic
         if will is not None and topic and matches(self.topic_filter, topic):
-            key = (host(event.connection.server), topic), zlib.crc32(will.will_payload)
-            self._retained_wills.replace(*key)  # another one may come unseen
-            if key not in self._willed:
-                _room(self._willed)
-            self._willed.setdefault(key, []).append((event.connection, event.frame, will))
-            del self._willed[key][:-MAX_TOLD]
-            name = describe.name(found.client_identifier) or event.connection.client
+            place = host_of(event.connection.server), topic
+            self.origins.announce(event, place, zlib.crc32(will.will_payload), will)
+            name = describe.name(connect.client_identifier) or event.connection.client
             if len(self._wills) < MAX_NEAREST:
-                place = Evidence.at(f"{name} announced a will to {describe.name(topic)}", event)
-                self._wills.append(AnnouncedWill(place, event.connection))
+                seen = Evidence.at(f"{name} announced a will to {describe.name(topic)}", event)
+                self._wills.append(AnnouncedWill(seen, event.connection))
             else:
                 self._further += 1
 
     def _unfinished(self, event: MalformedEvent | UnparsedEvent) -> None:
-        """The beginning of a PUBLISH of which the rest never came."""
+        """An unfinished PUBLISH."""
         known = self.clients.get(_key(event.connection))
         if known is not None and event.direction is C2S:
             known.garbled_ns = event.timestamp_ns
         raw = event.malformed.raw if isinstance(event, MalformedEvent) else event.unparsed.raw
-        found = event.malformed.packet if isinstance(event, MalformedEvent) else None
+        packet = event.malformed.packet if isinstance(event, MalformedEvent) else None
         if isinstance(event, UnparsedEvent) and event.unparsed.packet_type == PacketType.PUBLISH:
-            found = truncated(event.unparsed.raw, event.connection.version).packet
-        topic = getattr(found, "topic_name", None)
+            packet = truncated(event.unparsed.raw, event.connection.version).packet
+        topic = getattr(packet, "topic_name", None)
         if not isinstance(topic, str) or not topic or not matches(self.topic_filter, topic):
             return
         if event.direction is not C2S:
             is_over = isinstance(event, MalformedEvent) or event.unparsed.reason != "capture_end"
-            if known is not None and is_over and len(known.parts.setdefault(topic, [])) < MAX_TOLD:
+            if known is not None and is_over and len(known.parts.setdefault(topic, [])) < model.MAX_REPORTED:
                 known.parts[topic].append((event.timestamp_ns, event.frame, announced(raw)))
         else:
             client = describe.name(event.connection.client_identifier) or event.connection.client
@@ -586,213 +744,57 @@ class MessageWatch:
         else:
             self._further += 1
 
-    def _instead(self) -> Iterator[str]:
-        """What the capture has where it has no message to the topics that were asked for."""
+    def instead(self) -> Iterator[str]:
+        """Sentences about the nearest topics and wills, for a capture without a message to the given topics."""
         for place in self._begun:
             yield f"{place.text}, and not the rest of it (frame {place.frame})."
         for will in self._wills:
-            yield will.said
+            yield will.outcome
         if self._further:
-            yield f"{self._further:,} more of these {_are(self._further)} not shown."
-        for one in nearest(self._others, self.topic_filter)[:MAX_NEAREST]:
-            yield f"The nearest topic with messages is {one}."
+            yield describe.more_not_shown(self._further)
+        for topic in nearest(self._others, self.topic_filter)[:MAX_NEAREST]:
+            yield f"The nearest topic with messages is {topic}."
         if self._other_topics:
             yield f"limit: the nearest topic is looked for among the first {MAX_OTHERS:,}."
 
-    def trace(self, of: Callable[[str], bool] | None = None, *, missed: bool = False) -> Trace:
-        """What became of the messages; call it when the capture has ended.
+    def with_other_slashes(self) -> list[str]:
+        """The first topics with messages that differ from the given ones only by a slash at an end."""
+        bare = self.topic_filter.strip("/")
+        same = (topic for topic in self._others if matches(bare, topic.strip("/"), shared=False)) if bare else ()
+        return list(islice(same, MAX_NEAREST))
 
-        ``of`` chooses clients by their names; ``missed``: nothing but what these wanted and did not get.
-        """
-        told: list[str] = []
-        self._named.clear()
-        fates = [self._fate(one) for one in self.published.values()]
-        if of is not None:
-            for each_fate in fates:
-                each_fate.deliveries = tuple(each for each in each_fate.deliveries if of(each.client))
-        if missed:
-            return self._missed(fates)
-        troubled: list[MessageFate] = []
-        idle: list[MessageFate] = []
-        for one in fates:
-            if any(each.is_trouble for each in one.deliveries):
-                troubled.append(one)
-            elif not any(each.fate is Fate.DELIVERED for each in one.deliveries):
-                idle.append(one)
-        worth = troubled + [one for one in idle if not one.is_told]
-        shown = worth[:MAX_SHOWN] or fates[:3]
-        shown.sort(key=lambda one: one.published.timestamp_ns if one.published else 0)
-        full = {id(one) for one in shown}
-        near = [
-            f"{each.client} {each.said} ({one.topic})."
-            for one in fates
-            if id(one) not in full
-            for each in one.deliveries
-            if each.fate is Fate.NO_SUBSCRIPTION
-        ]
-        shape = describe.name(self.topic_filter)
-        if fates:
-            good = len(fates) - len(troubled) - len(idle) + self.good
-            total = len(fates) + self.good + self.unwanted
-            every, none = "every captured client that wanted them", "were delivered to no captured client"
-            if of is not None:
-                every, none = "those of these clients that wanted them", "were not for them"
-            told.append(
-                f"{counted(total, 'message')} to {shape} in the capture: {good:,} went to {every}, {len(troubled):,}"
-                f" did not, {len(idle) + self.unwanted:,} {none}."
-            )
-        elif not self.unknown and not self._origins:
-            told.append(f"The capture contains no message to {shape}.")
-            told += self._instead()
-        told += self._loops.sentences()
-        if len(worth) > MAX_SHOWN:
-            told.append(f"{len(worth) - MAX_SHOWN:,} more of them {_are(len(worth) - MAX_SHOWN)} not shown.")
-        folded = len(troubled) + len(idle) - len(worth)
-        if folded:
-            told.append(
-                f"{folded:,} of the messages that no captured client got {_are(folded)} not shown:"
-                " the filters that come near their topics are named once."
-            )
-        if self.unknown:
-            topic, client, place = self.unknown
-            many = self.unknown_count
-            what = "One delivery is of a message" if many == 1 else f"{many:,} deliveries are of messages"
-            told.append(
-                f"{what} whose publishing is not in the capture (retained, or by a client that was not captured); the"
-                f" first: {describe.name(topic)} to {client}, frame {place.frame}."
-            )
-        for kind, (many, first) in self._origins.items():
-            have = "One delivery has" if many == 1 else f"{many:,} deliveries have"
-            told.append(f"{have} the topic and the payload of {kind}; the first: {first}.")
-        told += self._retained_wills.remarks(self.now_ns)
-        told += near[:MAX_TOLD]
-        if len(near) > MAX_TOLD:
-            told.append(f"{len(near) - MAX_TOLD:,} more of these {_are(len(near) - MAX_TOLD)} not shown.")
-        unknown = sum(1 for one in self.clients.values() if not one.complete)
-        if unknown:
-            told.append(f"{counted(unknown, 'client')} may have subscriptions that were made before the capture began.")
+    @property
+    def unknown_answer(self) -> str:
+        """The reason why the acknowledgement of a message is unknown."""
+        return f"its acknowledgement is unknown: more than {MAX_PENDING:,} messages waited for theirs"
+
+    def limits(self) -> Iterator[str]:
+        """A sentence for each limit that was reached."""
         if self.beyond:
-            told.append(f"limit: {MAX_MESSAGES:,} messages are followed; earlier ones that are not: {self.beyond:,}.")
+            yield f"limit: {MAX_MESSAGES:,} messages are followed; earlier ones that are not: {self.beyond:,}."
         if self.dropped:
-            told.append(f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {self.dropped:,}.")
+            yield f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {self.dropped:,}."
         if self.forgotten:
-            told.append(
+            yield (
                 "limit: what is shown of clients may be wrong; forgotten subscriptions and connections:"
                 f" {self.forgotten:,}."
             )
-        if self.unheld or self.uncompared:
-            told.append("limit: for some messages, not all clients with a matching or similar subscription are shown.")
-        return Trace(shown, told)
-
-    def _missed(self, fates: list[MessageFate]) -> Trace:
-        found = [one for one in fates if any(each.is_trouble for each in one.deliveries)]
-        for one in found:
-            one.deliveries = tuple(each for each in one.deliveries if each.is_trouble)
-        told = [f"{counted(len(found), 'message')} did not arrive; --message TOPIC shows what became of others."]
-        if len(found) > MAX_SHOWN:
-            told.append(f"{len(found) - MAX_SHOWN:,} more of them are not shown.")
-        return Trace(found[:MAX_SHOWN], told if found else [])
-
-    def _fate(self, one: Published) -> MessageFate:
-        deliveries: list[Delivery] = []
-        repeats = False
-        near = self._deliveries.near_of(one.topic)
-        keys = [*one.got, *one.held, *self._matching(one.topic)]
-        keys += [key for plain in near for key in self.filters[plain]]
-        for key in dict.fromkeys(keys):
-            client = self.clients.get(key)
-            if client is None or client.server != one.server:
-                continue
-            for made, _ in self._deliveries.of(one, key, client):
-                if made.fate is Fate.NO_SUBSCRIPTION:
-                    if (one.topic, key) in self._named:
-                        repeats = True
-                        continue
-                    self._named.add((one.topic, key))
-                deliveries.append(made)
-        deliveries.sort(key=shown_order)
-        missed = {each.client for each in deliveries if each.is_trouble}
-        reached = {each.client for each in deliveries if each.fate is Fate.DELIVERED}
-        trouble, got, partly = len(missed - reached), len(reached), len(missed & reached)
-        evidence = [
-            Evidence.at(
-                f"{one.client} published it with QoS {one.qos}" + (", retained" if one.retain else "")
-                + f" ({counted(one.size, 'byte')})",
-                one,
+        if self.unfollowed:
+            yield (
+                f"limit: {model.MAX_REPORTED} UNSUBSCRIBE packets without a subscription are followed of each client;"
+                f" further ones: {self.unfollowed:,}."
             )
-        ]  # fmt: skip
-        if one.answer is not None:
-            evidence.append(one.answer)
-        elif one.is_answer_unknown:
-            text = f"its acknowledgement is unknown: more than {MAX_PENDING:,} messages waited for theirs"
-            evidence.append(Evidence(text))
-        elif one.qos:
-            evidence.append(Evidence("no acknowledgement of the broker was captured"))
-        else:
-            evidence.append(Evidence("with QoS 0 nothing says whether the broker got it"))
-        if one.code == NO_SUBSCRIBERS:
-            evidence.append(Evidence("the broker says that nobody had a subscription for it then"))
-        said = f"delivered to {counted(got, 'client')}" if got else "delivered to no captured client"
-        if trouble:
-            said = f"{said}, not to {trouble:,}" if got else f"not delivered to {counted(trouble, 'client')}"
-        if partly:
-            said += f"; a further copy is missing for {partly:,}"
-        if one.code is not None and one.code >= 0x80:
-            said = f"refused by the broker ({describe.code(one.code)})"
-        if not deliveries:
-            like = "; those with one like it are named with an earlier message" if repeats else ", or one like it"
-            evidence.append(Evidence(f"no captured client had a subscription that it matches{like}"))
-        left = len(deliveries) - MAX_TOLD
-        if left > 0:
-            evidence.append(Evidence(f"{counted(left, 'more client')} {_are(left)} not shown"))
-        is_told = repeats and not deliveries and (one.code or 0) < 0x80
-        told = tuple(deliveries[:MAX_TOLD])
-        return MessageFate(describe.name(one.topic), said, one, tuple(evidence), told, is_told)
-
-    def losses(self) -> Iterator[Loss]:
-        """What clients asked for and did not get, as far as the capture shows it; call it when the capture has ended.
-
-        A message that a client missed because it was not meant to be connected is not among them, and neither is one
-        whose topic had the same payload more than once: nobody can tell which of them did not arrive.
-        """
-        for client in self.clients.values():
-            for wanted in client.filters.values():
-                if (wanted.code or 0) >= FAILURE:
-                    text = f"the broker refused its subscription to {describe.name(wanted.topic_filter)}"
-                    yield Loss(
-                        client.name, wanted.connection, Fate.SUBSCRIPTION_REFUSED, wanted.topic_filter,
-                        f"{text} ({describe.code(wanted.code or 0)})", wanted.frame, wanted.asked_ns, wanted.capture,
-                    )  # fmt: skip
-        for message in self.published.values():
-            place = message.frame, message.timestamp_ns, message.capture
-            if (message.code or 0) >= FAILURE:
-                text = f"the broker refused its message to {describe.name(message.topic)}"
-                yield Loss(
-                    message.client, message.connection, Fate.MESSAGE_REFUSED, message.topic,
-                    f"{text} ({describe.code(message.code or 0)})", *place,
-                )  # fmt: skip
-                continue
-            if len(self._expected[message.server, message.topic, message.checksum]) > 1:
-                continue
-            text = f"did not get the message to {describe.name(message.topic)} of {message.client}"
-            for key in message.held:
-                reader = self.clients.get(key)
-                for delivery, held in () if reader is None else self._deliveries.of(message, key, reader):
-                    if reader is not None and held is not None and is_loss(delivery.fate, message, held, reader):
-                        yield Loss(
-                            reader.name, held.number, delivery.fate, message.topic, f"{text}: {delivery.said}", *place
-                        )
+        if self.pauses.forgotten:
+            yield f"limit: not all pauses of senders are shown; forgotten: {self.pauses.forgotten:,}."
+        if self.unheld or self.uncompared:
+            yield "limit: for some messages, not all clients with a matching or similar subscription are shown."
 
 
-def _room(table: OrderedDict[tuple[Any, int], Any]) -> None:
+def _room(table: OrderedDict[Any, Any]) -> None:
     """Forget the oldest entry of a full table."""
     if len(table) >= MAX_PENDING:
         table.popitem(last=False)
 
 
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
 def _key(connection: Connection) -> tuple[str, str]:
-    return host(connection.server), connection.client_identifier or connection.client
+    return host_of(connection.server), connection.client_identifier or connection.client

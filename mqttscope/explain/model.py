@@ -33,10 +33,16 @@ class Cause(StrEnum):
     """Nothing answered the SYN."""
     NO_MQTT = "no_mqtt"
     """Neither side sent anything."""
+    NO_CONNECT = "no_connect"
+    """The client sent nothing, and the server gave up."""
+    TURNED_AWAY = "turned_away"
+    """The server ended the connection before it can have read the CONNECT."""
     WRONG_LISTENER = "wrong_listener"
     """The port speaks something else than the client: TLS, the web, or plain MQTT."""
     WRONG_PATH = "wrong_path"
     """The web server has nothing at the path that the request for a WebSocket names."""
+    SERVER_HUNG = "server_hung"
+    """The broker worked for no client for a while, and its TCP answered."""
     NO_CONNACK = "no_connack"
     """The CONNECT was not answered."""
     KEEP_ALIVE = "keep_alive"
@@ -50,11 +56,15 @@ class Cause(StrEnum):
     ADMINISTRATIVE_ACTION = "administrative_action"
     SERVER_RESTART = "server_restart"
     """It was shut down, restarted or crashed."""
+    PART_REPLACED = "part_replaced"
+    """A proxy, ingress or worker process was reloaded or replaced: the older connections ended."""
     SERVER_DISCONNECT = "server_disconnect"
     """The server sent DISCONNECT with a reason that no other member names."""
     TLS_FAILURE = "tls_failure"
     IDLE_TIMEOUT = "idle_timeout"
-    """A proxy, load balancer, firewall or NAT ends connections on which nothing is sent for some time."""
+    """A proxy, load balancer, firewall or NAT ends silent connections."""
+    FIXED_AGE = "fixed_age"
+    """One side ends the connections of this client at the same age."""
     NO_PING_RESPONSE = "no_ping_response"
     """The client waited for a PINGRESP in vain."""
     HALF_OPEN = "half_open"
@@ -77,6 +87,8 @@ class Cause(StrEnum):
     """Nothing of the client was captured, so that nothing shows whether it sent DISCONNECT."""
 
 
+MAX_REPORTED = 20
+"""Maximum number of clients of a message that are reported one by one, and of connections with one will."""
 PLAIN = frozenset(
     (
         Cause.CLIENT_CLOSED, Cause.CLIENT_RESET, Cause.SERVER_CLOSED, Cause.SERVER_RESET, Cause.STILL_OPEN,
@@ -94,7 +106,7 @@ class Certainty(StrEnum):
     CERTAIN = "certain"
     """A packet states it."""
     LIKELY = "likely"
-    """What was captured fits, and what would fit as well was not seen."""
+    """The capture fits this cause, and shows no sign of others that would fit."""
     HYPOTHESIS = "hypothesis"
     """It fits, and so may other causes."""
 
@@ -128,7 +140,7 @@ class Broken:
     """A statement of the specification that was broken, as a rule of the linter found it."""
 
     statements: tuple[str, ...]
-    """With their version: ``5.0 MQTT-3.3.1-4``."""
+    """Statements with their version: ``5.0 MQTT-3.3.1-4``."""
     by: str
     """``client`` or ``server``."""
     rule: str
@@ -148,18 +160,20 @@ class Candidate:
     headline: str
     """One sentence."""
     reasons: tuple[Evidence, ...] = ()
-    """What speaks for it, in order."""
+    """Evidence for it, in order."""
     doubts: tuple[Evidence, ...] = ()
-    """What speaks against it."""
+    """Evidence against the cause."""
     broken: tuple[Broken, ...] = ()
     advice: tuple[str, ...] = ()
-    """What to change, the most useful first."""
+    """Advice, the most useful first."""
     weight: int = 0
     """Ranks candidates of one certainty; higher is more probable."""
     reason_code: int | None = None
-    """Of the packet that states it."""
+    """Frame of the packet that states the cause."""
     stated_by: str = ""
     """The packet that names the cause: ``CONNACK``, ``DISCONNECT`` or ``alert``; empty if it is inferred."""
+    event_ns: tuple[int, int] = (0, 0)
+    """Beginning and end of the event that this end shares with others; zeros if it is not part of one."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -202,13 +216,15 @@ class Explanation:
     left_out: int = 0
     """Packets before the timeline."""
     afterwards: tuple[Evidence, ...] = ()
-    """What came of it: a will, the client's return."""
+    """Consequences: a will, the client's return."""
     came_back: Evidence | None = None
     """The client's return, where it was seen."""
     notes: tuple[str, ...] = ()
-    """What the capture lacks."""
+    """Parts that the capture lacks."""
     clock_set: bool = False
     """The times of the capture go back while the connection is open: its duration is unknown."""
+    of_stop: bool = False
+    """Whether it is an attempt to connect while the server was stopped."""
     server_name: str | None = None
     """Host name of the server, as `Connection.server_name` has it."""
 
@@ -226,9 +242,57 @@ class Explanation:
         return self.cause in QUIET
 
 
+class NodeQuestion(StrEnum):
+    """Subject of an answer about an edge node."""
+
+    OFFLINE = "offline"
+    """A host of Sparkplug received the death of the edge node, or is going to receive it."""
+    STALE = "stale"
+    """The edge node is gone, and hosts still have it as online."""
+    REBIRTH = "rebirth"
+    """A host requested a rebirth."""
+    NO_BIRTH = "no_birth"
+    """Data has metrics that no birth has."""
+
+
+@dataclass(slots=True, frozen=True)
+class NodeAnswer:
+    """An answer about one edge node of Sparkplug."""
+
+    node: str
+    """``group/node``."""
+    question: NodeQuestion
+    certainty: Certainty | None
+    """``None``: nothing in the capture shows the reason."""
+    headline: str
+    """One sentence."""
+    reasons: tuple[Evidence, ...]
+    advice: tuple[str, ...] = ()
+    connections: tuple[int, ...] = ()
+    """Connections that it is about."""
+
+
+@dataclass(slots=True, frozen=True)
+class UnresolvedName:
+    """A client that failed to resolve names."""
+
+    client: str
+    """Its address."""
+    timestamp_ns: int
+    """Time of its first query."""
+    reason: str
+    """Sentence about the failure with its certainty, without a full stop."""
+    advice: str
+
+    @property
+    def sentence(self) -> str:
+        """Reason and advice."""
+        return f"{self.reason}. {self.advice}"
+
+
 @dataclass(slots=True)
 class Totals:
-    """What was explained in one run."""
+    """Explanations of one run."""
 
     connections: int = 0
     quiet: int = 0
@@ -239,8 +303,12 @@ class Totals:
     causes: dict[str, int] = field(default_factory=dict)
     """Ends that need an explanation, by their cause."""
     dropped: dict[str, int] = field(default_factory=dict)
-    """What had to be forgotten at a limit, by its name."""
+    """Numbers of objects that were discarded at a limit, by their kind."""
     not_shown: int = 0
     """Ended, without a packet of the client in the capture."""
     empty: int = 0
-    """Of those that ended as they should, the connections on which nobody sent anything."""
+    """Connections without any data among the connections that ended normally."""
+    remarks: list[str] = field(default_factory=list)
+    """Sentences about ends that need no explanation one by one."""
+    unresolved: list[UnresolvedName] = field(default_factory=list)
+    """Clients that failed to resolve names; the remarks have their sentences, too."""

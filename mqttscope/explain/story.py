@@ -1,25 +1,30 @@
-"""What is kept of one connection to explain its end: its last packets, announcements, refusals and violations."""
+"""State of one connection that explains its end: last packets, announcements, refusals and violations."""
 
 from __future__ import annotations
 
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 
+from mqttscope.budget import Budget
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
+from mqttscope.explain.echoes import Echoes
 from mqttscope.explain.model import Broken, Evidence, Moment
+from mqttscope.explain.oddities import announced, is_whole, oddity, old_refusal, unused_identifier, unusual
 from mqttscope.explain.segments import LEAST_REPEATS, FlowFacts, Half
+from mqttscope.explain.tokens import ExpiringToken, token_of
 from mqttscope.lint.finding import Finding, Severity
+from mqttscope.lint.strings import has_controls
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
-from mqttscope.mqtt.codec import packet_end, truncated
+from mqttscope.mqtt.codec import truncated
 from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.repair import Intruder, Repair, intruder, repairs
+from mqttscope.mqtt.repair import Misreading, misreading
 from mqttscope.net.segment import ACK, distance
-from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.secrets.findings import HidingOptions, conceal
 from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import C2S, Connection
 
@@ -34,38 +39,34 @@ CLOCK_SET_NS = 1_000_000_000
 ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
 """Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 BORNE_NS = 1_000_000_000
-"""A client that sends more so long after a message was not closed because of that."""
+"""If the client still sends this long after a message, the message did not end the connection."""
 ALIKE = 50
-"""Silences that differ by less than this part are the same."""
+"""Silences that differ by less than this fraction count as equal."""
 MAX_WAITING = 64
-"""Maximum number of messages and subscriptions without an answer whose topics are remembered."""
+"""Maximum number of unanswered messages and subscriptions with remembered topics."""
+SPACE = "a space in the topic"
+CONTROLS = "a control character in the topic"
+WILL_OF_USER = "user name, password and will"
+MAX_FILTERS = 64
+"""Maximum number of Topic Filters of a client that are compared with other clients."""
 MAX_STRAY = 4
 """Maximum number of bytes after a packet that are shown."""
 MAX_MISREAD_BYTES = 65_536
-"""Bytes of a malformed packet that are read again with other lengths."""
-ODD_TEXT = {"ENC103": "a control character", "ENC104": "a code point that is no character"}
-"""Rules about texts for which a receiver may close, and what they find."""
-NO_PACKET = frozenset(
-    (
-        MalformedReason.TRUNCATED, MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.FIXED_HEADER_FLAGS,
-        MalformedReason.REMAINING_LENGTH_TOO_LONG, MalformedReason.REMAINING_LENGTH_WRONG,
-    )
-)  # fmt: skip
-"""Faults of a fixed header that may be no header at all."""
+"""Maximum bytes of a malformed packet that are read again with other lengths."""
+MAX_REREAD_BYTES = 16_777_216
+"""Maximum bytes of such packets of all connections together; beyond it no others are kept to be read again."""
+ODD_TEXT = {"ENC103": "a control character", "ENC104": "a code point that is not a character"}
+"""Rules about texts that a receiver may close for, with the fault of the text."""
+_ANSWERS = frozenset((PacketType.PUBACK, PacketType.PUBREC, PacketType.SUBACK))
+_FEW = _ANSWERS | {PacketType.CONNECT, PacketType.CONNACK, PacketType.DISCONNECT}
+"""Packets that `Story._few` takes."""
 CLOSED_INSIDE = "ENC107"
 """The rule of the linter about a side that closes inside a packet."""
-_ACKNOWLEDGEMENTS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
-_PLAIN_ACKNOWLEDGEMENT = 4
-"""Bytes of one without a Reason Code, the only form before 5.0."""
-_LAST_OLD_CODE = 5
-"""Of the return codes of a CONNACK before 5.0."""
-_USUAL_KEEP_ALIVES = frozenset((5, 10, 15, 20, 30, 45, 60, 90, 100, 120, 180, 240))
-"""In seconds; with their bytes swapped they are values that nobody chooses."""
 
 
 @dataclass(slots=True)
-class Said:
-    """A packet that matters for the end."""
+class ReasonPacket:
+    """A CONNECT, CONNACK or DISCONNECT with its Reason Code."""
 
     timestamp_ns: int
     frame: int
@@ -73,7 +74,7 @@ class Said:
     text: str
     """Its Reason String; empty without one."""
     version: ProtocolVersion | None = None
-    """Where it is laid out as in another version than that of the connection."""
+    """Version of its layout, if it differs from the version of the connection."""
 
 
 @dataclass(slots=True)
@@ -83,11 +84,11 @@ class LastPublish:
     topic: str
     """As on the wire: it is compared, and not shown."""
     size: int
-    """Bytes of the packet, those that never came among them."""
+    """Bytes of the packet, including bytes that never came."""
     qos: int
     retain: bool
     checksum: int
-    """Of the payload."""
+    """CRC-32 of the payload."""
 
     @property
     def levels(self) -> int:
@@ -95,50 +96,48 @@ class LastPublish:
 
     @property
     def features(self) -> frozenset[str]:
-        """What not every server supports: ``QoS 1``, ``QoS 2``, ``RETAIN``."""
-        return frozenset(([f"QoS {self.qos}"] if self.qos else []) + (["RETAIN"] if self.retain else []))
+        """Features that some servers do not take: ``QoS 1``, ``QoS 2``, ``RETAIN``, certain characters in the topic."""
+        names = [f"QoS {self.qos}"] if self.qos else []
+        names += [SPACE] * (" " in self.topic) + [CONTROLS] * has_controls(self.topic)
+        return frozenset([*names, *["RETAIN"] * self.retain])
 
 
 @dataclass(slots=True)
 class Misread:
-    """The first packet of a side with which its framing may have been lost."""
+    """The first packet of a side that may have broken its framing."""
 
     kind: str
     data: bytes
-    """From its first byte on, as far as it was at hand."""
+    """Captured bytes of the packet, from its first one."""
     version: ProtocolVersion
     frame: int
     timestamp_ns: int
     offset: int
-    """Of its first byte in what the side sent."""
+    """Offset of its first byte in the stream of the side."""
     before: bytes = b""
-    """The packet before it."""
+    """The PUBLISH before it, as `Malformed.before` has it."""
     before_moment: Moment | None = None
 
-    def repair(self, sent: int) -> Repair | None:
-        """The length with which it fits; ``sent``: all bytes of MQTT that the side sent."""
-        found = repairs(self.data, self.version)
-        return next((one for one in found if one.is_proven or self.offset + one.end == sent), None)
+    def reading(self, sent: int) -> Misreading | None:
+        """The reading that proves the fault; ``sent``: all bytes of MQTT that the side sent, -1 if unknown."""
+        return misreading(self.data, self.before, self.version, sent=sent - self.offset)
 
-    def intruder(self) -> tuple[Intruder | None, Moment]:
-        """The packet that begins inside this one or the one before it, and that one."""
-        own = Moment(self.timestamp_ns, self.frame, "", self.kind)
-        size = packet_end(self.data, 0, len(self.data))[1]
-        inside = intruder(self.data[:size], self.data[size:], self.version) if size > 0 else None
-        if inside is None and self.before_moment is not None:
-            return intruder(self.before, self.data, self.version), self.before_moment
-        return inside, own
+    def place(self, reading: Misreading) -> Moment:
+        """Where the packet with the fault is."""
+        if reading.is_before and self.before_moment is not None:
+            return self.before_moment
+        return Moment(self.timestamp_ns, self.frame, "", self.kind)
 
 
 @dataclass(slots=True)
 class Stray:
-    """Bytes after a whole packet that are none, or the beginning of one."""
+    """Bytes after a whole packet that are not a packet, or the beginning of a packet."""
 
     before: Moment
     """The packet."""
     data: bytes
     offset: int
-    """Of their first byte in what the side sent."""
+    """Offset of the first byte in the stream of the side."""
     is_beginning: bool
     """Whether a packet may begin so."""
 
@@ -150,11 +149,11 @@ class Refusal:
     timestamp_ns: int
     frame: int
     what: str
-    """What was refused: ``the subscription to a/#``."""
+    """Refused request: ``the subscription to a/#``."""
     code: int
     kind: PacketType
     in_flight: int = 0
-    """How many messages of its sender had no final answer then, where it was a message."""
+    """Number of messages of its sender without a final answer then, if it was a message."""
 
 
 @dataclass(slots=True)
@@ -166,23 +165,32 @@ class Story:
         default_factory=lambda: {"client": deque(maxlen=MAX_PACKETS), "server": deque(maxlen=MAX_PACKETS)}
     )
     counts: dict[str, int] = field(default_factory=lambda: {"client": 0, "server": 0})
-    connect: Said | None = None
-    connack: Said | None = None
+    connect: ReasonPacket | None = None
+    connack: ReasonPacket | None = None
     user_name: bool = False
+    token: ExpiringToken | None = None
+    """A token in the CONNECT, with its expiry time."""
     credentials: int = 0
     """Hash of user name and password: they are compared, and not kept."""
     version: ProtocolVersion | None = None
     """That the CONNECT asked for."""
     announced_keep_alive: int | None = None
-    """Of the CONNECT, in seconds."""
+    """Keep Alive of the CONNECT, in seconds."""
     server_keep_alive: int | None = None
-    """Of the CONNACK."""
+    """Server Keep Alive of the CONNACK."""
     unusual: list[tuple[str, str]] = field(default_factory=list)
-    """What a broker may mind about the CONNECT, each with advice."""
+    """Unusual features of the CONNECT, each with advice."""
     will_topic: str | None = None
     """As it is in the CONNECT: it is compared, and not shown."""
+    is_will_retained: bool = False
+    state: Moment | None = None
+    """The last retained message of another content than the will that the client published to its will topic."""
     will_delay: int = 0
-    disconnects: dict[str, Said] = field(default_factory=dict)
+    will_checksum: int = 0
+    """CRC-32 of the payload of the will."""
+    wrote_will_ns: int = 0
+    """When the client last published the content of its will itself."""
+    disconnects: dict[str, ReasonPacket] = field(default_factory=dict)
     """The first DISCONNECT of each side."""
     ping: Moment | None = None
     """The PINGREQ that has no answer."""
@@ -193,42 +201,42 @@ class Story:
     largest: int = 0
     """Bytes of the client's largest packet before the last one."""
     latest: int = 0
-    """Bytes of its last packet, those that never came among them."""
+    """Bytes of its last packet, including bytes that never came."""
     latest_kind: int | None = None
     latest_offset: int = -1
     """Place of its first byte in what the client sent."""
     asked: LastPublish | None = None
-    """What the client's last packet asks for, where it is a PUBLISH."""
+    """The client's last packet, if it is a PUBLISH."""
     got: LastPublish | None = None
-    """The server's last packet, where it is a PUBLISH."""
+    """The server's last packet, if it is a PUBLISH."""
     sent: int = 0
-    """Bytes of the server's last packet, those that never came among them."""
-    taken: int = 0
-    """Bytes of its largest packet before that."""
+    """Bytes of the server's last packet, including bytes that never came."""
+    server_largest: int = 0
+    """Bytes of the server's largest packet before that."""
     borne: set[str] = field(default_factory=set)
-    """What the server has acknowledged on this connection, as in `LastPublish.features`."""
+    """Features that the server acknowledged on this connection, as in `LastPublish.features`."""
     cut: dict[str, tuple[int, int, int]] = field(default_factory=dict)
-    """The packet in which a side stopped: its type, the bytes that came, and those that its length says."""
+    """Packet that a side did not finish: type, bytes received, and bytes by its length."""
     stray: Stray | None = None
-    """What the server first sent that is no whole packet, after one that was."""
+    """First bytes of the server after a complete packet that are not a packet."""
     misread: dict[str, Misread] = field(default_factory=dict)
-    whole: dict[str, bytes] = field(default_factory=dict)
-    """The last packet of each side that was read, empty if it is too large to keep; while the connection is open."""
+    budget: Budget = field(default_factory=lambda: Budget(MAX_REREAD_BYTES))
+    """Shared by all connections of a run."""
     header: Moment | None = None
     """The PROXY protocol header before the client's bytes."""
     odd: Moment | None = None
-    """The server's last packet, where it has a form that some clients cannot read, which ``what`` names."""
+    """The server's last packet, if it has a form that some clients cannot read, which ``what`` names."""
     borne_odd: set[str] = field(default_factory=set)
-    """What was unusual about packets of the server a second after which the connection was in use."""
+    """Unusual forms of server packets that the client accepted: it still used the connection a second later."""
     requests: dict[int, str] = field(default_factory=dict)
-    """What the client asked for or sent with a packet identifier, until it is answered."""
+    """Requests and messages of the client by packet identifier, until their answers."""
     borne_bytes: int = 0
     borne_levels: int = 0
     """Size of the largest message that the server has acknowledged, and the most levels of a topic."""
     unproven: dict[int, LastPublish] = field(default_factory=dict)
     """The client's messages without an acknowledgment, by packet identifier."""
     borne_topics: set[str] = field(default_factory=set)
-    """Topics of messages after which the client sent more a second later: the server did not close because of them."""
+    """Topics of messages that the server accepted: the client sent more a second later."""
     accepted: set[str] = field(default_factory=set)
     """Topics of messages that the server has acknowledged without an error on this connection."""
     lived_on: bool = False
@@ -236,7 +244,7 @@ class Story:
     gaps: dict[str, str] = field(default_factory=dict)
     """Why bytes of a side are unknown: they are ``missing``, ``unread``, or of a packet that the end ``cut``."""
     facts: FlowFacts | None = None
-    """Of TCP, once it is closed."""
+    """Facts of TCP, once the connection is closed."""
     ended_ns: int = 0
     ended_frame: int = 0
     ended_capture: str = ""
@@ -246,17 +254,21 @@ class Story:
     last_ns: int = 0
     last_frame: int = 0
     clock_set: int = 0
-    """Frame at which the clock of the capture had last been set; 0 where it was not."""
+    """Frame of the last step of the capture's clock; 0 without a step."""
     step: str = ""
-    """By how much it was set there, where that is known."""
+    """Size of that step, if known."""
     step_ns: int = 1 << 63
-    """When that was, where it is known."""
+    """Time of that step, if known."""
     own: bool = False
-    """What the connection did by itself explains its end, most probably."""
+    """Whether the connection's own behaviour most probably explains its end."""
+    unread: str = ""
+    """As `causes.unread.unread` has it."""
     special: bool = False
-    """What it asked for last may explain its end: a packet that is refused, or too large."""
+    """Whether its last request may explain its end: a packet that is refused, or too large."""
+    forgotten_ns: int = 0
+    """Silence before the segment that a RST at the end answered; 0 without one."""
     trigger: str = ""
-    """The packet right after which the other side ended the connection; empty without one."""
+    """Packet right before the other side ended the connection, or empty."""
     finished: bool = False
     """The capture ended, and the connection had not."""
     other_ns: int = 0
@@ -267,8 +279,32 @@ class Story:
     """The longest time between two packets of the client."""
     counts_publish: bool = False
     """Whether it continued with PUBLISH alone for longer than one and a half times its Keep Alive."""
+    back: Evidence | None = None
+    """The CONNECT with which the client was back under another Client Identifier before this connection ended."""
+    back_story: Story | None = None
+    """That connection."""
+    back_who: str = ""
+    """Its client in words: the same host, or most probably the same device."""
+    back_as: str = ""
+    """That Client Identifier, as it may be shown."""
+    pending: frozenset[str] = frozenset()
+    """Features of messages with QoS 0 that no answer to a later request has proven to be borne."""
+    proofs: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Features that the answer to a request proves, by its packet identifier; 0 for PINGREQ."""
+    subscribing: tuple[int, tuple[str, ...]] = 0, ()
+    """Packet identifier and Topic Filters of the last SUBSCRIBE, as on the wire."""
+    granted: set[str] = field(default_factory=set)
+    """Topic Filters of the last granted SUBSCRIBE that were granted."""
+    most_filters: int = 0
+    """Maximum number of Topic Filters of a granted SUBSCRIBE."""
+    filters: set[int] | None = field(default_factory=set)
+    """Hashes of the Topic Filters that the client subscribed to; ``None`` if there are too many."""
+    is_bridge: bool = False
+    """Whether the broker does not return the client's own messages: it has the bridge bit, or uses No Local."""
+    echoes: Echoes | None = None
+    """The last messages in both directions; ``None`` before the first one."""
     origin: int | None = None
-    """Number of the connection whose segments this one continues from another port."""
+    """Number of the connection that this one continues from another port."""
     moved: Evidence | None = None
     """The connection that so continues this one."""
 
@@ -276,25 +312,24 @@ class Story:
         self.last_ns, self.last_frame = self.connection.opened_ns, self.connection.frame
 
     def end(self, timestamp_ns: int, frame: int, capture: str) -> None:
-        """The transport has ended; what came after that says nothing about its cause."""
+        """End the transport; later packets are not evidence for its cause."""
         self._clock(timestamp_ns, frame, capture)
         self.ended_ns, self.ended_frame, self.ended_capture, self.ended = timestamp_ns, frame, capture, True
         self.ahead = self._ahead()
         self._place_unread()
-        self.whole.clear()
-        self.disconnects = {by: one for by, one in self.disconnects.items() if self.is_before(one, by)}
-        self.refusals = [one for one in self.refusals if self.is_before(one, "server")]
+        self.disconnects = {by: packet for by, packet in self.disconnects.items() if self.is_before(packet, by)}
+        self.refusals = [refusal for refusal in self.refusals if self.is_before(refusal, "server")]
         if self.ping is not None and not self.is_before(self.ping, "client"):
             self.ping = None
 
     def half(self, side: str) -> Half | None:
-        """What TCP shows of what a side sent; ``None`` where that is unknown."""
+        """TCP facts about one direction; ``None`` if unknown."""
         if self.facts is None or self.facts.is_mixed:
             return None
         return self.facts.half(self.connection.client if side == "client" else self.connection.server)
 
     def _ahead(self) -> frozenset[str]:
-        """Sides that sent nothing after the end: the side that closed, and one whose stream it had acknowledged.
+        """Sides that sent nothing after the end: the closing side, and a side with all its bytes acknowledged by then.
 
         Packets after a gap are complete when the gap is given up, which may be after the end.
         """
@@ -332,33 +367,33 @@ class Story:
             for fault in self.broken
         ]
 
-    def is_before(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
+    def is_before(self, moment: Moment | ReasonPacket | Refusal | Broken, by: str) -> bool:
         """Whether something that a side sent came before the end."""
         if not self.ended:
             return True
         if by in self.ahead:
-            return not self._is_cut(one, by)
-        return one.frame <= self.ended_frame if self.clock_set else one.timestamp_ns <= self.ended_ns
+            return not self._is_cut(moment, by)
+        return moment.frame <= self.ended_frame if self.clock_set else moment.timestamp_ns <= self.ended_ns
 
-    def _is_cut(self, one: Moment | Said | Refusal | Broken, by: str) -> bool:
+    def _is_cut(self, moment: Moment | ReasonPacket | Refusal | Broken, by: str) -> bool:
         """Whether something is of the FIN of a side after the end: the end cut a packet that was not wrong before."""
         half = self.half(by)
         finished = None if half is None else half.finished
-        place = one.frame, captured(one.timestamp_ns)
+        place = moment.frame, captured(moment.timestamp_ns)
         if finished is None or place == (self.ended_frame, captured(self.ended_ns)):
             return False
         return place == (finished.frame, captured(finished.timestamp_ns))
 
-    def until_end(self, one: Moment) -> int | None:
-        """Time between something and the end; ``None`` where the clock was set back between them, or nobody knows."""
-        waited = one.by in self.ahead and one.timestamp_ns > self.ended_ns
-        return None if waited or one.frame < self.clock_set else max(0, self.ended_ns - one.timestamp_ns)
+    def until_end(self, moment: Moment) -> int | None:
+        """Time between a packet and the end; ``None`` if unknown, or if the clock was set back between them."""
+        waited = moment.by in self.ahead and moment.timestamp_ns > self.ended_ns
+        return None if waited or moment.frame < self.clock_set else max(0, self.ended_ns - moment.timestamp_ns)
 
     def packet(self, event: PacketEvent) -> None:
         """Take note of a packet, before it is applied to its connection."""
-        found = event.packet
+        packet = event.packet
         side = "client" if event.direction is C2S else "server"
-        kind = found.packet_type
+        kind = packet.packet_type
         text = describe.packet(event)
         moment = Moment(event.timestamp_ns, event.frame, side, text, event.capture)
         if (
@@ -368,63 +403,104 @@ class Story:
             and len(self.borne_topics) < MAX_WAITING
         ):
             self.borne_topics.add(self.asked.topic)
+            self.borne |= self.asked.features
         if side == "client":
             self._silence(moment.timestamp_ns, kind)
         self._note(moment)
-        self.whole[side] = found.raw if len(found.raw) <= MAX_MISREAD_BYTES else b""
         if self.odd is not None and moment.timestamp_ns - self.odd.timestamp_ns >= BORNE_NS:
             self.borne_odd.add(self.odd.what)
         if side == "server":
-            self.odd = self._oddity(found, moment)
-            self._sent(len(found.raw) + found.missing)
-            if type(found) is packets.Publish:
-                self.got = _message(event, found, self.sent)
+            self.odd = self._oddity(packet, moment)
+            self._sent(len(packet.raw) + packet.missing)
+            if type(packet) is packets.Publish:
+                self.got = _message(event, packet, self.sent)
+                if not packet.dup and not packet.retain:
+                    self.echoes = self.echoes or Echoes()
+                    self.echoes.receive((self.got.topic, self.got.checksum), event.timestamp_ns)
             if self.connack is not None and self.connack.code and kind != PacketType.DISCONNECT:
                 # A refusal may be sent twice.
-                self.lived_on |= kind != PacketType.CONNACK or not getattr(found, "reason_code", 0)
+                self.lived_on |= kind != PacketType.CONNACK or not getattr(packet, "reason_code", 0)
         if side == "client":
             self.asked = None
-            self._size(len(found.raw) + found.missing, kind, event.stream_offset)
+            self._size(len(packet.raw) + packet.missing, kind, event.stream_offset)
             if kind == PacketType.PINGREQ:
                 self.ping = self.ping or moment
-            elif isinstance(found, packets.Publish):
-                self.asked = _message(event, found, self.latest)
-                if found.qos and found.packet_identifier is not None:
-                    self._request(found.packet_identifier, f"the message to {describe.topic_of(event)}")
-                    self.unproven[found.packet_identifier] = self.asked
-            elif isinstance(found, packets.Subscribe) and found.packet_identifier is not None:
+                self._ask(0)
+            elif isinstance(packet, packets.Publish):
+                self.asked = _message(event, packet, self.latest)
+                if not packet.qos and (packet.retain or " " in self.asked.topic or not self.asked.topic.isprintable()):
+                    self.pending |= self.asked.features
+                if not packet.dup:
+                    self.echoes = self.echoes or Echoes()
+                    self.echoes.publish((self.asked.topic, self.asked.checksum), moment)
+                if self.asked.checksum == self.will_checksum and event.topic == self.will_topic:
+                    self.wrote_will_ns = event.timestamp_ns
+                elif packet.retain and event.topic == self.will_topic:
+                    self.state = moment
+                if packet.qos and packet.packet_identifier is not None:
+                    self._request(packet.packet_identifier, f"the message to {describe.topic_of(event)}")
+                    self.unproven[packet.packet_identifier] = self.asked
+            elif isinstance(packet, packets.Subscribe) and packet.packet_identifier is not None:
                 hidden = event.connection.doubtful
-                names = [describe.name(row.topic_filter) for row in (found.subscriptions or ())[:MAX_REFUSALS]]
-                self._request(found.packet_identifier, "\n".join("(hidden)" if hidden else one for one in names))
-            elif kind in (PacketType.PUBACK, PacketType.PUBREC) and (getattr(found, "reason_code", None) or 0) >= 0x80:
+                self.is_bridge |= any(row.no_local for row in packet.subscriptions or ())
+                self._ask(packet.packet_identifier)
+                self.subscribing = (
+                    packet.packet_identifier,
+                    tuple(row.topic_filter for row in packet.subscriptions or ()),
+                )
+                self._filter(row.topic_filter for row in packet.subscriptions or ())
+                names = [describe.name(row.topic_filter) for row in (packet.subscriptions or ())[:MAX_REFUSALS]]
+                self._request(packet.packet_identifier, "\n".join("(hidden)" if hidden else name for name in names))
+            elif kind in (PacketType.PUBACK, PacketType.PUBREC) and (getattr(packet, "reason_code", None) or 0) >= 0x80:
                 count = event.connection.server_side.in_flight
-                code = getattr(found, "reason_code", None) or 0
+                code = getattr(packet, "reason_code", None) or 0
                 self.declined = Refusal(
                     event.timestamp_ns, event.frame, "a message of the broker", code, kind, count
                 )  # fmt: skip
         elif kind == PacketType.PINGRESP:
             self.ping = None
-        self._few(event, side, moment)
+            self.borne |= self.proofs.pop(0, frozenset())
+        if kind in _FEW:
+            self._few(event, side, moment)
+
+    def _filter(self, names: Iterable[str]) -> None:
+        """Take note of subscriptions."""
+        if self.filters is not None:
+            self.filters.update(map(hash, names))
+            if len(self.filters) > MAX_FILTERS:
+                self.filters = None
+
+    def _ask(self, identifier: int) -> None:
+        """Note a request: its answer proves that the server has borne the messages before it."""
+        if self.pending and len(self.proofs) < MAX_WAITING:
+            self.proofs.setdefault(identifier, self.pending)
+
+    def release(self) -> None:
+        """Drop the bytes of packets; call it when the connection has been explained."""
+        self.budget.take(-sum(len(misread.data) + len(misread.before) for misread in self.misread.values()))
+        self.misread.clear()
 
     def damaged(self, event: MalformedEvent | UnparsedEvent) -> None:
-        """Take note of bytes that are no good packet."""
+        """Note a malformed packet, or bytes that are not a packet."""
         side = "client" if event.direction is C2S else "server"
         if isinstance(event, MalformedEvent) and side == "server" and self.connack is None:
             code = old_refusal(event.malformed.raw)
             if code and self.version == ProtocolVersion.V5:
-                self.connack = Said(event.timestamp_ns, event.frame, code, "", ProtocolVersion.V3_1_1)
+                self.connack = ReasonPacket(event.timestamp_ns, event.frame, code, "", ProtocolVersion.V3_1_1)
                 code_is = describe.reason(PacketType.CONNACK, code, ProtocolVersion.V3_1_1)
                 self._note(Moment(event.timestamp_ns, event.frame, side, f"CONNACK {code_is}", event.capture))
                 return
         if isinstance(event, MalformedEvent) and side not in self.misread and event.stream_offset >= 0:
             bad = event.malformed
-            self.misread[side] = Misread(
-                (event.type or "packet").upper(), (bad.raw + bad.after)[:MAX_MISREAD_BYTES], event.connection.version,
-                event.frame, event.timestamp_ns, event.stream_offset, self.whole.get(side, b""),
-                self.last[side][-1] if side in self.whole else None,
-            )  # fmt: skip
+            data, before = (bad.raw + bad.after)[:MAX_MISREAD_BYTES], bad.before
+            if self.budget.used + len(data) + len(before) <= self.budget.limit:
+                self.budget.take(len(data) + len(before))
+                self.misread[side] = Misread(
+                    (event.type or "packet").upper(), data, event.connection.version, event.frame,
+                    event.timestamp_ns, event.stream_offset, before, self.last[side][-1] if before else None,
+                )  # fmt: skip
         if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
-            self.stray = None if _is_whole(event) else _stray(event, self.last[side][-1])
+            self.stray = None if is_whole(event) else _stray(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":
             self.header = self.last[side][-1]
@@ -469,7 +545,7 @@ class Story:
             self._odd_text(finding)
         if finding.severity is not Severity.ERROR:
             return
-        shown = conceal(finding, Hiding())
+        shown = conceal(finding, HidingOptions())
         self.broken.append(
             Broken(
                 shown.statements, shown.blamed, shown.rule, shown.slug, shown.message, str(shown.confidence),
@@ -487,8 +563,8 @@ class Story:
     def in_order(self, moments: Iterable[Moment]) -> tuple[Moment, ...]:
         """Moments by time, or in the order of the capture where its clock was set back."""
         if self.clock_set:
-            return tuple(sorted(moments, key=lambda one: one.frame))
-        return tuple(sorted(moments, key=lambda one: (one.timestamp_ns, one.frame)))
+            return tuple(sorted(moments, key=lambda moment: moment.frame))
+        return tuple(sorted(moments, key=lambda moment: (moment.timestamp_ns, moment.frame)))
 
     def last_of(self, side: str) -> Moment | None:
         """The last packet of a side before the end."""
@@ -510,13 +586,13 @@ class Story:
 
     @property
     def took(self) -> int:
-        """Bytes of the largest packet after which the client sent more, or had others, or was there for a second."""
+        """Bytes of the largest packet that the client took: it sent more, got more, or stayed for a second."""
         if "server" in self.cut:
-            return self.taken
+            return self.server_largest
         last, answer = self.last_of("server"), self.last_of("client")
         is_taken = last is not None and answer is not None and answer.timestamp_ns > last.timestamp_ns
         is_taken = is_taken or (self.ended and self.ended_on("client") is None)
-        return max(self.taken, self.sent) if is_taken else self.taken
+        return max(self.server_largest, self.sent) if is_taken else self.server_largest
 
     @property
     def lost_ns(self) -> int | None:
@@ -533,20 +609,35 @@ class Story:
 
     @property
     def last_arrived(self) -> Moment | None:
-        """The client's last packet before the end, without those that did not reach the server."""
+        """The client's last packet before the end that reached the server."""
         lost_ns, last = self.lost_ns, self.last_of("client")
         if lost_ns is None or last is None or last.timestamp_ns < lost_ns:
             return last
-        return next((one for one in reversed(self.last["client"]) if one.timestamp_ns < lost_ns), None)
+        return next((moment for moment in reversed(self.last["client"]) if moment.timestamp_ns < lost_ns), None)
 
     @property
-    def refusal(self) -> Said | None:
+    def likenesses(self) -> dict[str, int]:
+        """Hashes of the will topic and of all subscriptions, which devices have of their own, by their names.
+
+        `WILL_OF_USER` is one of the will and the credentials, which shows a device at another address, too.
+        """
+        known: dict[str, int] = {}
+        if self.will_topic is not None:
+            known["will topic"] = hash(("will", self.will_topic))
+            if self.user_name:
+                known[WILL_OF_USER] = hash((self.credentials, self.will_topic, self.will_checksum))
+        if self.filters:
+            known["subscriptions"] = hash(frozenset(self.filters))
+        return known
+
+    @property
+    def refusal(self) -> ReasonPacket | None:
         """The CONNACK that refused the client, unless the server served it after that."""
         return self.connack if self.connack is not None and self.connack.code and not self.lived_on else None
 
     @property
     def accepted_version(self) -> ProtocolVersion | None:
-        """Version of the CONNECT that the server accepted, whatever a later one says; ``None`` without such."""
+        """Version of the CONNECT that the server accepted; ``None`` if it accepted no CONNECT."""
         return self.version if self.connack is not None and not self.connack.code else None
 
     @property
@@ -591,18 +682,13 @@ class Story:
         ):
             self.clock_set, self.step_ns = frame, 1 << 63
 
-    def _oddity(self, found: ControlPacket, moment: Moment) -> Moment | None:
+    def _oddity(self, packet: ControlPacket, moment: Moment) -> Moment | None:
         """A packet of the server that its client may not expect."""
-        what = _oddity(found)
-        identifier = getattr(found, "packet_identifier", None)
-        answers = found.packet_type in (PacketType.PUBREC, PacketType.PUBACK)
-        if not what and answers and identifier not in self.requests:
-            what = f"{found.packet_type.name} for identifier {identifier}, which the client had not used on this"
-            what += " connection"
+        what = oddity(packet) or unused_identifier(packet, self.requests)
         return Moment(moment.timestamp_ns, moment.frame, moment.by, what, moment.capture) if what else None
 
     def _odd_text(self, finding: Finding) -> None:
-        """A character in the server's last packet for which its client may close (5.0 1.5.4, 3.1.1 1.5.3)."""
+        """Note a character in the server's last packet that its client may close for (5.0 1.5.4, 3.1.1 1.5.3)."""
         last = self.last["server"][-1] if self.last["server"] else None
         if last is not None and last.frame == finding.frame and finding.packet_type == "publish":
             what = f"PUBLISH with {ODD_TEXT[finding.rule]} in its {finding.field}"
@@ -626,7 +712,7 @@ class Story:
             self.cut[side] = kind, length, total
 
     def _sent(self, size: int) -> None:
-        self.taken, self.sent, self.got = max(self.taken, self.sent), size, None
+        self.server_largest, self.sent, self.got = max(self.server_largest, self.sent), size, None
 
     def _size(self, size: int, kind: int | None, offset: int) -> None:
         self.largest = max(self.largest, self.latest)
@@ -641,41 +727,45 @@ class Story:
 
     def _few(self, event: PacketEvent, side: str, moment: Moment) -> None:
         """Packets that open, refuse and end."""
-        found = event.packet
-        value = getattr(found, "reason_code", None) or 0
-        block = getattr(found, "properties", None)
+        packet = event.packet
+        if packet.packet_type in _ANSWERS:
+            if side == "server":
+                self._answer(event, moment)
+            return
+        value = getattr(packet, "reason_code", None) or 0
+        block = getattr(packet, "properties", None)
         text = "" if event.connection.doubtful else describe.reason_string(block)
-        said = Said(event.timestamp_ns, event.frame, value, text)
-        if isinstance(found, packets.Connect):
+        stated = ReasonPacket(event.timestamp_ns, event.frame, value, text)
+        if isinstance(packet, packets.Connect):
             if self.connect is None:
-                self.connect, self.announced_keep_alive = said, found.keep_alive
-                self.user_name, self.version = found.user_name is not None, found.version
-                self.credentials = hash((found.user_name, found.password))
-                self.unusual = list(_unusual(found))
-                if found.will is not None:
-                    self.will_topic = found.will.will_topic
-                    will_block = found.will.properties
+                self.connect, self.announced_keep_alive = stated, packet.keep_alive
+                self.user_name, self.version = packet.user_name is not None, packet.version
+                self.credentials, self.token = hash((packet.user_name, packet.password)), token_of(packet)
+                self.unusual, self.is_bridge = list(unusual(packet)), packet.bridge
+                if packet.will is not None:
+                    self.will_topic, self.will_checksum = packet.will.will_topic, zlib.crc32(packet.will.will_payload)
+                    self.is_will_retained = bool(packet.will.will_retain)
+                    will_block = packet.will.properties
                     self.will_delay = (will_block.will_delay_interval or 0) if will_block is not None else 0
-        elif isinstance(found, packets.Connack):
+        elif isinstance(packet, packets.Connack):
             if self.connack is None:
-                self.connack = said
+                self.connack = stated
                 self.server_keep_alive = None if block is None else block.server_keep_alive
-        elif isinstance(found, packets.Disconnect):
-            self.disconnects.setdefault(side, said)
-        elif side == "server" and found.packet_type in (PacketType.PUBACK, PacketType.PUBREC, PacketType.SUBACK):
-            self._answer(event, moment)
+        elif isinstance(packet, packets.Disconnect):
+            self.disconnects.setdefault(side, stated)
 
     def _answer(self, event: PacketEvent, moment: Moment) -> None:
-        """PUBACK, PUBREC and SUBACK: what they refuse."""
-        found = event.packet
-        what = self.requests.pop(found.packet_identifier, None)  # type: ignore[attr-defined]
-        if isinstance(found, packets.Suback):
+        """Note refusals in PUBACK, PUBREC and SUBACK."""
+        packet = event.packet
+        what = self.requests.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
+        if isinstance(packet, packets.Suback):
             names = chain([] if what is None else what.split("\n"), repeat("a filter"))
-            codes = found.reason_codes or ()
+            codes = packet.reason_codes or ()
             answers = [(f"the subscription to {name}", code) for code, name in zip(codes, names, strict=False)]
+            self._grant(packet.packet_identifier, codes)
         else:
-            code = found.reason_code or 0  # type: ignore[attr-defined]
-            asked_for = self.unproven.pop(found.packet_identifier, None)  # type: ignore[attr-defined]
+            code = packet.reason_code or 0  # type: ignore[attr-defined]
+            asked_for = self.unproven.pop(packet.packet_identifier, None)  # type: ignore[attr-defined]
             if code < 0x80 and asked_for is not None:
                 self.borne |= asked_for.features
                 if len(self.accepted) < MAX_WAITING:
@@ -686,18 +776,16 @@ class Story:
         for asked, code in answers:
             if code >= 0x80:
                 count = event.connection.client_side.in_flight
-                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, found.packet_type, count))
+                self.refusals.append(Refusal(moment.timestamp_ns, moment.frame, asked, code, packet.packet_type, count))
         del self.refusals[:-MAX_REFUSALS]
 
-
-def _is_whole(event: MalformedEvent | UnparsedEvent) -> bool:
-    """Whether the bytes are a packet of the length that it announces, malformed inside."""
-    return (
-        isinstance(event, MalformedEvent)
-        and bool(event.malformed.packet_type)
-        and not event.malformed.missing
-        and event.malformed.reason not in NO_PACKET
-    )
+    def _grant(self, identifier: int | None, codes: Iterable[int]) -> None:
+        """Take note of granted subscriptions."""
+        self.borne |= self.proofs.pop(identifier or 0, frozenset())
+        asked, filters = self.subscribing
+        self.granted = {name for code, name in zip(codes, filters, strict=False) if code < 0x80 and asked == identifier}
+        if self.granted:
+            self.most_filters = max(self.most_filters, len(filters))
 
 
 def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:
@@ -708,62 +796,5 @@ def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:
     return Stray(before, (bad.raw + bad.after)[:MAX_STRAY], event.stream_offset, is_beginning)
 
 
-def _message(event: PacketEvent, found: packets.Publish, size: int) -> LastPublish:
-    return LastPublish(event.topic or "", size, found.qos, bool(found.retain), zlib.crc32(found.payload))
-
-
-def _oddity(found: ControlPacket) -> str:
-    """What is unusual about the form of a packet; empty where nothing is."""
-    kind = found.packet_type.name
-    if len(found.raw) > 2 and found.raw[1] >= 0x80 and _length_bytes(found.raw) > _length_bytes_needed(found.raw):
-        return f"{kind} with a Remaining Length in {_length_bytes(found.raw)} bytes, which needs fewer"
-    if isinstance(found, packets.Publish) and found.dup:
-        return f"{kind} with DUP"
-    if found.packet_type in _ACKNOWLEDGEMENTS and len(found.raw) > _PLAIN_ACKNOWLEDGEMENT:
-        return f"{kind} of {len(found.raw)} bytes, with a Reason Code"
-    return ""
-
-
-def _length_bytes(raw: bytes) -> int:
-    return next((at for at in range(1, 5) if at < len(raw) and raw[at] < 0x80), 4)
-
-
-def _length_bytes_needed(raw: bytes) -> int:
-    length = announced(raw) - 1 - _length_bytes(raw)
-    return 1 if length < 1 << 7 else 2 if length < 1 << 14 else 3 if length < 1 << 21 else 4
-
-
-def _unusual(connect: packets.Connect) -> Iterator[tuple[str, str]]:
-    """What brokers are known to mind about a CONNECT, each with advice."""
-    if connect.bridge:
-        yield (
-            "its protocol level has the bridge bit (0x80), which most brokers but mosquitto do not know",
-            "Switch the bridge bit off (mosquitto: try_private false).",
-        )
-    if connect.will is not None and connect.will.will_retain:
-        yield (
-            "its will is retained, which brokers without retained messages refuse",
-            "Try a will without RETAIN, or none (mosquitto bridges: notifications false).",
-        )
-    swapped = (connect.keep_alive or 0) >> 8
-    if connect.keep_alive == swapped << 8 and swapped in _USUAL_KEEP_ALIVES:
-        yield (
-            f"its Keep Alive of {connect.keep_alive:,} s would be {swapped} s with its two bytes swapped",
-            "Write two-byte numbers with the high byte first.",
-        )
-
-
-def old_refusal(raw: bytes) -> int:
-    """The return code of a refusing CONNACK that is laid out as before 5.0; 0 for all other bytes (3.1.1 3.2)."""
-    return raw[3] if len(raw) == 4 and raw[:3] == b"\x20\x02\x00" and raw[3] <= _LAST_OLD_CODE else 0
-
-
-def announced(raw: bytes) -> int:
-    """Bytes that a packet should have by its fixed header; 0 where that is missing."""
-    length = shift = 0
-    for at, byte in enumerate(raw[1:5], 2):
-        length |= (byte & 0x7F) << shift
-        shift += 7
-        if not byte & 0x80:
-            return at + length
-    return 0
+def _message(event: PacketEvent, publish: packets.Publish, size: int) -> LastPublish:
+    return LastPublish(event.topic or "", size, publish.qos, bool(publish.retain), zlib.crc32(publish.payload))

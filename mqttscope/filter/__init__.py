@@ -1,30 +1,30 @@
-"""The expression language of ``--filter``, the same in every command: ``type == publish and topic matches "a/#"``.
+"""The expression language of ``--filter`` in all commands: ``type == publish and topic matches "a/#"``.
 
 =========  ==================================================================================================
 compile    an expression to a `Filter`; raises `FilterError` with the place of the mistake
-field      what an expression can ask for; names are the keys of the JSON form
+field      part of an event that an expression can test; names are the keys of the JSON form
 absent     a field that an event does not have: every comparison with it is false
 =========  ==================================================================================================
 
-``parser`` reads expressions, ``fields`` knows what they can ask for, ``literals`` reads values, ``evaluate`` checks
-types and makes closures of ``operators``.  The language is documented in ``docs/filters.md``.
+``parser`` reads expressions, ``fields`` defines the fields, ``literals`` reads values, ``evaluate`` checks types and
+builds closures from ``operators``.  The language is documented in ``docs/filters.md``.
 """
 
 from __future__ import annotations
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.filter.evaluate import build
-from mqttscope.filter.fields import Field, FieldKind, lookup, names
+from mqttscope.filter.fields import FieldKind, FilterField, lookup, names
 from mqttscope.filter.parser import FilterError
 from mqttscope.payloads.decoders import Decoders
 from mqttscope.session.capture_time import captured
 
-__all__ = ["Field", "FieldKind", "Filter", "FilterError", "compile", "lookup", "names"]
+__all__ = ["FieldKind", "Filter", "FilterError", "FilterField", "compile", "lookup", "names"]
 
 ACKNOWLEDGED = "tcp_acknowledged"
-"""The field that captures are read a second time for."""
+"""The field that requires a second reading of the captures."""
 _OF_THE_RUN = ("connection", "packet", ACKNOWLEDGED)
-"""Fields of which the captures as a whole decide."""
+"""Fields with values that depend on all captures of a run."""
 
 
 class Filter:
@@ -43,7 +43,7 @@ class Filter:
     def matches(self, event: Event) -> bool:
         """Whether the expression is true for the event.
 
-        Relative times count from the timestamp of the first event that was asked about.
+        Relative times count from the timestamp of the first event passed in.
         """
         origin = self._origin
         if origin is not None and origin.timestamp_ns is None:
@@ -59,24 +59,24 @@ class Filter:
 
     @property
     def is_of_the_run(self) -> bool:
-        """Whether it asks for what is known of a run as a whole: its numbers, and the time at which it begins."""
+        """Whether it depends on the run as a whole: its numbers, or the time of its first event."""
         remembers = self._observed is not None
         return remembers or self._origin is not None or not self.asked.isdisjoint(_OF_THE_RUN)
 
     @property
     def asks_payloads(self) -> bool:
-        """Whether it asks for fields of what payloads hold."""
+        """Whether it tests decoded fields of payloads."""
         return self._source is not None
 
     def use(self, payloads: Decoders) -> None:
-        """Decode payloads with these decoders; without them, JSON and what content types name is decoded."""
+        """Decode payloads with these decoders; the default decodes JSON and known content types."""
         if self._source is not None:
             self._source.decoders = payloads
             self._observed = payloads if payloads.remembers else None
 
     @property
     def start_ns(self) -> int | None:
-        """What relative times count from; ``None`` before the first event and where there are no relative times."""
+        """Origin of relative times; ``None`` before the first event, and without relative times."""
         return None if self._origin is None else self._origin.timestamp_ns
 
     @start_ns.setter
@@ -92,14 +92,14 @@ class Filter:
 
 
 def _rebuild(text: str, start_ns: int | None, payloads: Decoders | None = None) -> Filter:
-    made = Filter(text, payloads)
-    made.start_ns = start_ns
-    return made
+    compiled = Filter(text, payloads)
+    compiled.start_ns = start_ns
+    return compiled
 
 
 def compile(text: str, payloads: Decoders | None = None) -> Filter:  # noqa: A001 - filter.compile reads as re.compile
-    """Compile an expression; FilterError shows what is wrong with it and where.
+    """Compile an expression; FilterError shows what is wrong and where.
 
-    ``payloads``: what decodes payloads, where the expression asks for fields of these.
+    ``payloads``: decoders for expressions with fields of payloads.
     """
     return Filter(text, payloads)

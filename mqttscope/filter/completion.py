@@ -1,4 +1,4 @@
-"""What may come next in a filter expression: fields, operators that fit the field, words that fit both."""
+"""Completions for a filter expression: fields, operators for a field, and values for both."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from typing import Final
 
 from mqttscope.filter.evaluate import operators_of
-from mqttscope.filter.fields import Field, FieldKind, lookup, names
+from mqttscope.filter.fields import FieldKind, FilterField, lookup, names
 from mqttscope.filter.parser import SYMBOLS, WORD_OPERATORS, FilterError, Token, tokenize
 
 JOINING: Final = ("and", "or")
 BEGINNING: Final = ("not", "exists")
-"""What may stand before a field."""
+"""Words that may precede a field."""
 
 
 @dataclass(slots=True)
 class Completion:
-    """What could stand in the place of the word at the end of a text."""
+    """Words that may replace the last word of a text."""
 
     start: int
-    """Where that word begins; the end of the text where a new one may begin."""
+    """Start of that word, or the end of the text if a new word may begin there."""
     words: list[str]
 
 
 def complete(text: str) -> Completion:
-    """Completions of an expression at its end; none where it cannot be told apart, or inside of quotes."""
+    """Completions at the end of an expression; empty if the end is invalid or inside quotes."""
     try:
         tokens = tokenize(text)[:-1]
     except FilterError:
@@ -35,15 +35,15 @@ def complete(text: str) -> Completion:
     written = "" if partial is None else partial.text
     start = len(text) if partial is None else partial.position
     small = written.lower()
-    found = [one for one in _next(tokens) if one.startswith(small)]
-    if not found and small:
-        # A part of a name is enough.
-        found = [one for one in _next(tokens) if small in one]
-    return Completion(start, [one for one in found if one != written])
+    words = [word for word in _next(tokens) if word.startswith(small)]
+    if not words and small:
+        # Any part of a name is enough.
+        words = [word for word in _next(tokens) if small in word]
+    return Completion(start, [word for word in words if word != written])
 
 
 def _next(tokens: list[Token]) -> list[str]:
-    """The words that may come after some tokens."""
+    """The words that may follow the tokens."""
     last = tokens[-1] if tokens else None
     keyword = "" if last is None else last.keyword
     if last is None or keyword in (*JOINING, "not", "!", "(", "&&", "||", "exists"):
@@ -59,8 +59,8 @@ def _next(tokens: list[Token]) -> list[str]:
     return list(JOINING)
 
 
-def _asked(tokens: list[Token]) -> Field | None:
-    """The field that the comparison at the end is about."""
+def _asked(tokens: list[Token]) -> FilterField | None:
+    """The field of the comparison at the end."""
     compared = False
     for token in reversed(tokens):
         if token.keyword in (*SYMBOLS, *WORD_OPERATORS):
@@ -70,7 +70,7 @@ def _asked(tokens: list[Token]) -> Field | None:
     return None
 
 
-def _values(field: Field | None) -> list[str]:
+def _values(field: FilterField | None) -> list[str]:
     if field is None:
         return []
     if field.kind is FieldKind.FLAG:

@@ -1,12 +1,12 @@
-"""The fields a filter can ask for: names, kinds, and how an event gives their values.
+"""The fields of filter expressions: names, kinds, and how to get their values from an event.
 
-Names are the keys of the JSON form.  Fields of packets come from the catalogue `mqtt.fields`: each has its qualified
+Names are the keys of the JSON form.  Fields of packets come from the catalogue `mqtt.fields`.  Each has its qualified
 name (``publish.properties.topic_alias``) and every shorter one (``properties.topic_alias``, ``topic_alias``,
-``publish.topic_alias``), which means the value wherever a packet has it.  The others belong to the event, its
-connection or its capture.  `lookup` also makes ``X.length`` and ``X.count`` from field ``X``.
+``publish.topic_alias``), which stands for the value in any packet that has it.  The other fields belong to the event,
+its connection or its capture.  `lookup` also derives ``X.length`` and ``X.count`` from field ``X``.
 
-A getter takes the event and its packet (``None`` when it has none) and returns the value or ``None``; for a field that
-can have several values, a sequence of them.
+A getter takes the event and its packet (``None`` without one) and returns the value or ``None``; for a field that can
+have several values, a sequence of them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from mqttscope.events import (
     ConnectionOpened,
     DiscardedEvent,
     GapEvent,
+    LossEvent,
     MalformedEvent,
     PacketEvent,
     UnparsedEvent,
@@ -33,8 +34,7 @@ from mqttscope.events import (
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, reason_name, type_name
 from mqttscope.mqtt.declare import PACKETS, ControlPacket
-from mqttscope.mqtt.fields import Field as PacketField
-from mqttscope.mqtt.fields import fields_of
+from mqttscope.mqtt.fields import PacketField, fields_of
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.topics import utf8_length
@@ -47,7 +47,7 @@ Get = Callable[[Any, Any], Any]
 
 
 class FieldKind(StrEnum):
-    """What values a field has; decides which operators and which values it is compared with."""
+    """Type of a field's values; decides the operators and values that it can be compared with."""
 
     FLAG = "a flag"
     NUMBER = "a number"
@@ -65,22 +65,22 @@ class FieldKind(StrEnum):
 
 
 @dataclass(slots=True)
-class Field:
+class FilterField:
     """One field."""
 
     name: str
     kind: FieldKind
     get: Get
     many: bool = False
-    """Whether ``get`` gives a sequence: a comparison is true when it is for any value in it."""
+    """Whether ``get`` returns a sequence: a comparison is true if it is true for any value."""
     unit: str = ""
     """``bytes`` or ``seconds``: values may be written as sizes or durations."""
     words: Mapping[str, Any] = field(default_factory=dict)
-    """Of a `Kind.WORD`: the words and the values they stand for."""
+    """For `FieldKind.WORD`: the words, and the values that they stand for."""
     open: bool = False
-    """Of a `Kind.WORD`: whether text in quotes may be another word."""
+    """For `FieldKind.WORD`: whether quoted text may be another word."""
     topic: bool = False
-    """Text that holds a Topic Name or Topic Filter, so that ``matches`` applies."""
+    """Whether the text is a Topic Name or Topic Filter, so that ``matches`` applies."""
 
     @property
     def holds_filters(self) -> bool:
@@ -89,7 +89,7 @@ class Field:
 
 
 def unit_of(name: str) -> str:
-    """Unit of a number by the last word of its name."""
+    """Unit of a number, by the last word of its name."""
     last = name.rpartition(".")[2]
     if last.endswith(("_interval", "keep_alive")):
         return "seconds"
@@ -121,21 +121,16 @@ DIRECTIONS = {
 }
 SIDES = ("client", "server")
 TRANSPORTS = ("tcp", "websocket", "tls")
-GAP_REASONS = ("not_captured", "cut", "unproven")
-DISCARD_REASONS = (
-    "after_fin", "after_close", "after_reset", "late_copy", "late", "before_start", "out_of_window", "in_reset",
-    "damaged",
-)  # fmt: skip
 CLOSINGS = ("fin", "reset", "port_reused", "idle", "evicted", "capture_end")
 UNPARSED_REASONS = ("resynchronised", "gap", "too_large", "no_room", "not_mqtt", *CLOSINGS[1:])
 
 
 def _words(values: tuple[str, ...]) -> dict[str, str]:
-    return {one: one for one in values}
+    return {word: word for word in values}
 
 
 def attribute(name: str) -> Get:
-    """An attribute of the event itself, of whatever class it is."""
+    """An attribute of the event itself, whatever its class."""
 
     def get(event: Any, packet: Any) -> Any:
         return getattr(event, name, None)
@@ -144,7 +139,7 @@ def attribute(name: str) -> Get:
 
 
 def _time(event: Any, packet: Any) -> int | None:
-    """The time that the capture has for an event."""
+    """The time of an event in the capture."""
     return captured(getattr(event, "timestamp_ns", None))
 
 
@@ -158,13 +153,13 @@ def of_connection(name: str) -> Get:
 
 
 def _user_name(event: Any, packet: Any) -> Any:
-    """The User Name of the connection; where only its packets are known, as in a lake, that of a CONNECT."""
+    """The User Name of the connection, or of the CONNECT if only packets are known, as in a lake."""
     name = getattr(getattr(event, "connection", None), "user_name", None)
     return getattr(packet, "user_name", None) if name is None else name
 
 
 def of_class(classes: type | tuple[type, ...], path: str) -> Get:
-    """An attribute of events of one class, or of several."""
+    """An attribute of events of one or several classes."""
     read: Callable[[Any], Any] = attrgetter(path)
 
     def get(event: Any, packet: Any) -> Any:
@@ -174,7 +169,7 @@ def of_class(classes: type | tuple[type, ...], path: str) -> Get:
 
 
 def packet_type(event: Any, packet: Any) -> int | None:
-    """Packet type of a packet, or of a malformed one as far as it is known."""
+    """Packet type of a packet, or of a malformed one if it is known."""
     if packet is not None:
         kind: int = packet.packet_type
         return kind
@@ -203,8 +198,8 @@ def _length(event: Any, packet: Any) -> int | None:
         return len(packet.raw) + int(packet.missing)
     if kind is MalformedEvent:
         return len(event.malformed.raw) + int(event.malformed.missing)
-    if kind is GapEvent or kind is DiscardedEvent:
-        return int(event.length)
+    if isinstance(event, LossEvent):
+        return event.length
     return int(event.unparsed.length) if kind is UnparsedEvent else None
 
 
@@ -220,7 +215,7 @@ def _remaining_length(event: Any, packet: Any) -> int | None:
 
 
 def split_endpoint(endpoint: str) -> tuple[str, str]:
-    """Address without brackets, and port, of an endpoint's text; the port is empty when there is none."""
+    """Address without brackets, and port, of an endpoint's text; the port may be empty."""
     address, colon, port = endpoint.rpartition(":")
     if not colon or not port.isdecimal() or (":" in address and not address.endswith("]")):
         return endpoint.strip("[]"), ""
@@ -252,81 +247,84 @@ def _faults(name: str) -> Get:
     read = attrgetter(name)
 
     def get(event: Any, packet: Any) -> list[Any]:
-        return [read(one) for one in event.malformed.faults] if type(event) is MalformedEvent else []
+        return [read(fault) for fault in event.malformed.faults] if type(event) is MalformedEvent else []
 
     return get
 
 
-def common_fields() -> Iterator[Field]:
-    """Fields of events, connections, captures, and of what malformed packets, gaps and unparsed bytes have."""
-    yield Field("event", FieldKind.WORD, _event, words=_words(tuple(EVENTS.values())))
-    yield Field("type", FieldKind.WORD, packet_type, words=TYPES)
+def common_fields() -> Iterator[FilterField]:
+    """Fields of events, connections, captures, malformed packets, gaps and unparsed bytes."""
+    yield FilterField("event", FieldKind.WORD, _event, words=_words(tuple(EVENTS.values())))
+    yield FilterField("type", FieldKind.WORD, packet_type, words=TYPES)
     for number in PacketType:
-        yield Field(type_name(number), FieldKind.PRESENCE, _is_type(number))
+        yield FilterField(type_name(number), FieldKind.PRESENCE, _is_type(number))
     for name in ("time", "timestamp"):
-        yield Field(name, FieldKind.TIME, _time)
-    yield Field("timestamp_ns", FieldKind.NUMBER, _time)
-    yield Field("frame", FieldKind.NUMBER, attribute("frame"))
-    yield Field("packet", FieldKind.NUMBER, attribute("number"))
-    yield Field("length", FieldKind.NUMBER, _length, unit="bytes")
-    yield Field("remaining_length", FieldKind.NUMBER, _remaining_length, unit="bytes")
-    yield Field("capture", FieldKind.TEXT, attribute("capture"))
-    yield Field("message", FieldKind.TEXT, of_class(CaptureError, "message"))
-    yield Field("topic", FieldKind.TEXT, attribute("topic"), topic=True)
-    yield Field("direction", FieldKind.WORD, attribute("direction"), words=DIRECTIONS)
-    yield Field("tcp_acknowledged", FieldKind.FLAG, _acknowledged)
+        yield FilterField(name, FieldKind.TIME, _time)
+    yield FilterField("timestamp_ns", FieldKind.NUMBER, _time)
+    yield FilterField("frame", FieldKind.NUMBER, attribute("frame"))
+    yield FilterField("packet", FieldKind.NUMBER, attribute("number"))
+    yield FilterField("length", FieldKind.NUMBER, _length, unit="bytes")
+    yield FilterField("remaining_length", FieldKind.NUMBER, _remaining_length, unit="bytes")
+    yield FilterField("capture", FieldKind.TEXT, attribute("capture"))
+    yield FilterField("message", FieldKind.TEXT, of_class(CaptureError, "message"))
+    yield FilterField("topic", FieldKind.TEXT, attribute("topic"), topic=True)
+    yield FilterField("direction", FieldKind.WORD, attribute("direction"), words=DIRECTIONS)
+    yield FilterField("tcp_acknowledged", FieldKind.FLAG, _acknowledged)
     yield from _connection_fields()
     yield from _broken_fields()
 
 
-def _connection_fields() -> Iterator[Field]:
-    yield Field("connection", FieldKind.NUMBER, of_connection("number"))
-    yield Field("client_identifier", FieldKind.TEXT, of_connection("client_identifier"))
-    yield Field("server_name", FieldKind.TEXT, of_connection("server_name"))
-    yield Field("user_name", FieldKind.TEXT, _user_name)
-    yield Field("version", FieldKind.VERSION, of_connection("version"))
-    yield Field("transport", FieldKind.WORD, of_connection("transport"), words=_words(TRANSPORTS), open=True)
+def _connection_fields() -> Iterator[FilterField]:
+    yield FilterField("connection", FieldKind.NUMBER, of_connection("number"))
+    yield FilterField("client_identifier", FieldKind.TEXT, of_connection("client_identifier"))
+    yield FilterField("server_name", FieldKind.TEXT, of_connection("server_name"))
+    yield FilterField("user_name", FieldKind.TEXT, _user_name)
+    yield FilterField("version", FieldKind.VERSION, of_connection("version"))
+    yield FilterField("transport", FieldKind.WORD, of_connection("transport"), words=_words(TRANSPORTS), open=True)
     for name in ("version_known", "roles_known", "handshake_seen"):
-        yield Field(name, FieldKind.FLAG, of_connection(name))
+        yield FilterField(name, FieldKind.FLAG, of_connection(name))
     for side in SIDES:
-        yield Field(side, FieldKind.ENDPOINT, of_connection(side))
-        yield Field(f"{side}.address", FieldKind.ADDRESS, _address(side))
-        yield Field(f"{side}.port", FieldKind.NUMBER, _port(side))
-    # What only the lines of a connection that ends or is closed have; before that the values are not final.
+        yield FilterField(side, FieldKind.ENDPOINT, of_connection(side))
+        yield FilterField(f"{side}.address", FieldKind.ADDRESS, _address(side))
+        yield FilterField(f"{side}.port", FieldKind.NUMBER, _port(side))
+    # Fields of ending and closed connections only; before that the values are not final.
     ends = ConnectionEnding, ConnectionClosed
-    yield Field("how", FieldKind.WORD, of_class(ends, "connection.closed_how"), words=_words(CLOSINGS))
+    yield FilterField("how", FieldKind.WORD, of_class(ends, "connection.closed_how"), words=_words(CLOSINGS))
     for name, path in (("by", "closed_by"), ("disconnect_by", "disconnect_by")):
-        yield Field(name, FieldKind.WORD, of_class(ends, f"connection.{path}"), words=_words(SIDES))
-    yield Field("disconnect_reason", FieldKind.NUMBER, of_class(ends, "connection.disconnect_reason"))
+        yield FilterField(name, FieldKind.WORD, of_class(ends, f"connection.{path}"), words=_words(SIDES))
+    yield FilterField("disconnect_reason", FieldKind.NUMBER, of_class(ends, "connection.disconnect_reason"))
     get = of_class(ConnectionClosed, "connection.one_sided")
-    yield Field("one_sided", FieldKind.WORD, get, words={str(one): str(one) for one in Direction})
+    yield FilterField(
+        "one_sided", FieldKind.WORD, get, words={str(direction): str(direction) for direction in Direction}
+    )
     for name in ("gaps", "gap_bytes", "discarded_segments", "discarded_bytes", "copied_segments"):
-        yield Field(name, FieldKind.NUMBER, of_class(ConnectionClosed, f"connection.{name}"), unit=unit_of(name))
+        yield FilterField(name, FieldKind.NUMBER, of_class(ConnectionClosed, f"connection.{name}"), unit=unit_of(name))
 
 
-def _broken_fields() -> Iterator[Field]:
+def _broken_fields() -> Iterator[FilterField]:
     for cls in (MalformedEvent, GapEvent, UnparsedEvent, DiscardedEvent):
-        yield Field(EVENTS[cls], FieldKind.PRESENCE, _is_event(cls))
-    reasons = _words(tuple(str(one) for one in MalformedReason))
-    yield Field("malformed.reason", FieldKind.WORD, of_class(MalformedEvent, "malformed.reason"), words=reasons)
-    yield Field("malformed.faults.reason", FieldKind.WORD, _faults("reason"), many=True, words=reasons)
-    yield Field("malformed.faults.field", FieldKind.TEXT, _faults("field"), many=True)
+        yield FilterField(EVENTS[cls], FieldKind.PRESENCE, _is_event(cls))
+    reasons = _words(tuple(str(reason) for reason in MalformedReason))
+    yield FilterField("malformed.reason", FieldKind.WORD, of_class(MalformedEvent, "malformed.reason"), words=reasons)
+    yield FilterField("malformed.faults.reason", FieldKind.WORD, _faults("reason"), many=True, words=reasons)
+    yield FilterField("malformed.faults.field", FieldKind.TEXT, _faults("field"), many=True)
     for name in ("field", "detail"):
-        yield Field(f"malformed.{name}", FieldKind.TEXT, of_class(MalformedEvent, f"malformed.{name}"))
+        yield FilterField(f"malformed.{name}", FieldKind.TEXT, of_class(MalformedEvent, f"malformed.{name}"))
     for name in ("offset", "missing", "reason_code"):
         get = of_class(MalformedEvent, f"malformed.{name}")
-        yield Field(f"malformed.{name}", FieldKind.NUMBER, get, unit=unit_of(name))
-    yield Field("gap.length", FieldKind.NUMBER, of_class(GapEvent, "length"), unit="bytes")
-    yield Field("gap.reason", FieldKind.WORD, of_class(GapEvent, "reason"), words=_words(GAP_REASONS), open=True)
-    yield Field("discarded.length", FieldKind.NUMBER, of_class(DiscardedEvent, "length"), unit="bytes")
-    get = of_class(DiscardedEvent, "reason")
-    yield Field("discarded.reason", FieldKind.WORD, get, words=_words(DISCARD_REASONS), open=True)
+        yield FilterField(f"malformed.{name}", FieldKind.NUMBER, get, unit=unit_of(name))
+    for lost in (GapEvent, DiscardedEvent):
+        yield FilterField(f"{lost.kind}.length", FieldKind.NUMBER, of_class(lost, "length"), unit="bytes")
+        get, words = of_class(lost, "reason"), _words(tuple(lost.reasons))
+        yield FilterField(f"{lost.kind}.reason", FieldKind.WORD, get, words=words, open=True)
     for name in ("length", "missing"):
-        yield Field(f"unparsed.{name}", FieldKind.NUMBER, of_class(UnparsedEvent, f"unparsed.{name}"), unit="bytes")
+        yield FilterField(
+            f"unparsed.{name}", FieldKind.NUMBER, of_class(UnparsedEvent, f"unparsed.{name}"), unit="bytes"
+        )
     get = of_class(UnparsedEvent, "unparsed.reason")
-    yield Field("unparsed.reason", FieldKind.WORD, get, words=_words(UNPARSED_REASONS), open=True)
+    yield FilterField("unparsed.reason", FieldKind.WORD, get, words=_words(UNPARSED_REASONS), open=True)
     get = of_class(UnparsedEvent, "unparsed.packet_type")
-    yield Field("unparsed.packet_type", FieldKind.WORD, get, words=TYPES)
+    yield FilterField("unparsed.packet_type", FieldKind.WORD, get, words=TYPES)
 
 
 _KINDS: dict[type, FieldKind] = {
@@ -336,14 +334,14 @@ _KINDS: dict[type, FieldKind] = {
     bytes: FieldKind.BYTES,
     tuple: FieldKind.PAIRS,
 }
-"""By the class of the values; what has fields of its own is there or not."""
+"""Kinds by the class of the values; anything with fields of its own is a presence."""
 _SINGULAR = {"topic_filters": "topic_filter", "reason_codes": "reason_code", "reasons": "reason"}
-"""Lists that are also found under the name that other packets have for one value."""
+"""Lists that can also be tested under the singular name of other packets."""
 
 
 @dataclass(slots=True)
-class Place:
-    """Where packets of one class have a value; ``get`` is only called with packets of that class."""
+class FieldSource:
+    """How to get a value from packets of one class; ``get`` is only called with packets of that class."""
 
     cls: type[ControlPacket]
     path: tuple[str, ...]
@@ -351,12 +349,12 @@ class Place:
     get: Get
     many: bool = False
     plain: bool = False
-    """Whether the value is the attribute of the path's only name, as it is."""
+    """Whether the value is simply the attribute with the only name in ``path``."""
 
 
-def packet_fields() -> Iterator[Field]:
-    """Fields of all packets under all their names."""
-    named: dict[str, list[Place]] = {}
+def packet_fields() -> Iterator[FilterField]:
+    """Fields of all packets, under all their names."""
+    named: dict[str, list[FieldSource]] = {}
     for cls in PACKETS.values():
         for place in _places(cls):
             for name in _names(type_name(cls.packet_type), place.path):
@@ -369,46 +367,46 @@ def _names(packet: str, path: tuple[str, ...]) -> list[str]:
     paths = [path]
     if path[-1] in _SINGULAR:
         paths.append((*path[:-1], _SINGULAR[path[-1]]))
-    found: dict[str, None] = {}
-    for one in paths:
-        for start in range(len(one)):
-            found[".".join(one[start:])] = None
-        found[".".join((packet, *one))] = None
-        found[f"{packet}.{one[-1]}"] = None
-        if len(one) > 1 and one[-2] == "user_property":
-            found[f"{packet}.user_property.{one[-1]}"] = None
-    # ``name`` and ``value`` alone would say nothing.
-    return [name for name in found if path[-2:-1] != ("user_property",) or "user_property" in name]
+    names: dict[str, None] = {}
+    for words in paths:
+        for start in range(len(words)):
+            names[".".join(words[start:])] = None
+        names[".".join((packet, *words))] = None
+        names[f"{packet}.{words[-1]}"] = None
+        if len(words) > 1 and words[-2] == "user_property":
+            names[f"{packet}.user_property.{words[-1]}"] = None
+    # ``name`` and ``value`` alone would be ambiguous.
+    return [name for name in names if path[-2:-1] != ("user_property",) or "user_property" in name]
 
 
-def _places(cls: type[ControlPacket]) -> Iterator[Place]:
+def _places(cls: type[ControlPacket]) -> Iterator[FieldSource]:
     for name in ("header_flags", "missing"):
-        yield Place(cls, (name,), FieldKind.NUMBER, _reader(name), plain=True)
-    for one in fields_of(cls.packet_type):
-        if one.is_reason_code:
-            yield from _reason_places(one)
-        elif one.row is not None:
-            yield from _property_places(one, one.row.identifier)
+        yield FieldSource(cls, (name,), FieldKind.NUMBER, _reader(name), plain=True)
+    for field_ in fields_of(cls.packet_type):
+        if field_.is_reason_code:
+            yield from _reason_places(field_)
+        elif field_.row is not None:
+            yield from _property_places(field_, field_.row.identifier)
         else:
-            yield _place(one)
+            yield _place(field_)
 
 
-def _place(field: PacketField) -> Place:
-    """Where a field is that is neither a reason code nor a property."""
+def _place(field: PacketField) -> FieldSource:
+    """The source of a field that is neither a Reason Code nor a property."""
     words, (first, *inner) = field.words, field.words
     kind = FieldKind.SECRET if field.secret else _KINDS.get(field.value_type, FieldKind.PRESENCE)
     if "[]" in field.path:
         rows = _list(first)
         get = _option(rows, field) if inner else rows
-        return Place(field.packet, words, kind, get, many=True)
+        return FieldSource(field.packet, words, kind, get, many=True)
     read = _reader(*words)
     if field.value_type is Properties:
-        return Place(field.packet, words, kind, lambda event, packet: read(event, packet) or None)
-    return Place(field.packet, words, kind, read, plain=not inner)
+        return FieldSource(field.packet, words, kind, lambda event, packet: read(event, packet) or None)
+    return FieldSource(field.packet, words, kind, read, plain=not inner)
 
 
 def _reader(first: str, *inner: str) -> Get:
-    """An attribute of packets, or of a part that they may not have: ``will``, and what is in it."""
+    """An attribute of packets, or of an optional part such as ``will``."""
     read = attrgetter(first)
     if not inner:
         return lambda event, packet: read(packet)
@@ -427,7 +425,7 @@ def _list(name: str) -> Get:
 
 
 def _option(rows: Get, field: PacketField) -> Get:
-    """One attribute of all subscriptions; in versions that do not have it there is none."""
+    """One attribute of all subscriptions; empty for versions that do not have it."""
     read, since = attrgetter(field.name), field.versions[0]
 
     def get(event: Any, packet: Any) -> list[Any]:
@@ -438,40 +436,40 @@ def _option(rows: Get, field: PacketField) -> Get:
     return get
 
 
-def _property_places(field: PacketField, identifier: int) -> Iterator[Place]:
-    """The values of a property: any may come twice by mistake, so all are lists here."""
+def _property_places(field: PacketField, identifier: int) -> Iterator[FieldSource]:
+    """The values of a property; any property may occur twice by mistake, so all are lists."""
     *path, _ = field.words
     block = _reader(*path)
 
     def get(event: Any, packet: Any) -> list[Any]:
-        found = block(event, packet)
-        return [value for one, value in found.items if one == identifier] if found is not None else []
+        properties = block(event, packet)
+        return [value for number, value in properties.items if number == identifier] if properties is not None else []
 
     kind = _KINDS[field.value_type]
-    yield Place(field.packet, field.words, kind, get, many=True)
+    yield FieldSource(field.packet, field.words, kind, get, many=True)
     if kind is FieldKind.PAIRS:
-        yield Place(field.packet, (*field.words, "name"), FieldKind.TEXT, _part(get, 0), many=True)
-        yield Place(field.packet, (*field.words, "value"), FieldKind.TEXT, _part(get, 1), many=True)
+        yield FieldSource(field.packet, (*field.words, "name"), FieldKind.TEXT, _part(get, 0), many=True)
+        yield FieldSource(field.packet, (*field.words, "value"), FieldKind.TEXT, _part(get, 1), many=True)
 
 
 def _part(pairs: Get, index: int) -> Get:
     return lambda event, packet: [pair[index] for pair in pairs(event, packet)]
 
 
-def _reason_places(field: PacketField) -> Iterator[Place]:
-    """The reason codes of a packet, and their names."""
+def _reason_places(field: PacketField) -> Iterator[FieldSource]:
+    """The Reason Codes of a packet, and their names."""
     cls, name = field.packet, field.name
     if field.path.endswith("[]"):
-        yield Place(cls, (name,), FieldKind.NUMBER, _list(name), many=True)
-        yield Place(cls, ("reasons",), FieldKind.TEXT, _reasons(cls, name), many=True)
+        yield FieldSource(cls, (name,), FieldKind.NUMBER, _list(name), many=True)
+        yield FieldSource(cls, ("reasons",), FieldKind.TEXT, _reasons(cls, name), many=True)
     else:
         get = _reason_code(field)
-        yield Place(cls, (name,), FieldKind.NUMBER, get)
-        yield Place(cls, ("reason",), FieldKind.TEXT, _reason(cls, get))
+        yield FieldSource(cls, (name,), FieldKind.NUMBER, get)
+        yield FieldSource(cls, ("reason",), FieldKind.TEXT, _reason(cls, get))
 
 
 def _reason_code(field: PacketField) -> Get:
-    """A reason code; one that was left out means 0x00, as the JSON form shows it."""
+    """A Reason Code; an omitted one means 0x00, as in the JSON form."""
     tail, since = field.tail, field.versions[0]
 
     def get(event: Any, packet: Any) -> int | None:
@@ -505,33 +503,33 @@ def _reasons(cls: type[ControlPacket], name: str) -> Get:
     return get
 
 
-def _join(name: str, places: list[Place]) -> Field:
-    """One field for all places that a name means."""
+def _join(name: str, places: list[FieldSource]) -> FilterField:
+    """One field for all sources of a name."""
     first = places[0]
     kind = first.kind
-    assert all(one.kind is kind for one in places), name
+    assert all(place.kind is kind for place in places), name
     last = name.rpartition(".")[2]
     topic = kind is FieldKind.TEXT and "topic" in last
-    made = Field(name, kind, first.get, unit=unit_of(name) if kind is FieldKind.NUMBER else "", topic=topic)
-    if name == last and all(one.plain for one in places):
-        made.get = _anywhere(name)
+    joined = FilterField(name, kind, first.get, unit=unit_of(name) if kind is FieldKind.NUMBER else "", topic=topic)
+    if name == last and all(place.plain for place in places):
+        joined.get = _anywhere(name)
     elif len(places) > 1 or first.many:
-        made.many, made.get = True, _many(places)
+        joined.many, joined.get = True, _many(places)
     else:
-        made.get = _only(first)
-    return made
+        joined.get = _only(first)
+    return joined
 
 
 def _anywhere(name: str) -> Get:
     return lambda event, packet: getattr(packet, name, None)
 
 
-def _only(place: Place) -> Get:
+def _only(place: FieldSource) -> Get:
     cls, read = place.cls, place.get
     return lambda event, packet: read(event, packet) if type(packet) is cls else None
 
 
-def _listed(place: Place) -> Get:
+def _listed(place: FieldSource) -> Get:
     if place.many:
         return place.get
     read = place.get
@@ -543,43 +541,43 @@ def _listed(place: Place) -> Get:
     return get
 
 
-def _many(places: list[Place]) -> Get:
+def _many(places: list[FieldSource]) -> Get:
     getters: dict[type, list[Get]] = {}
-    for one in places:
-        getters.setdefault(one.cls, []).append(_listed(one))
+    for place in places:
+        getters.setdefault(place.cls, []).append(_listed(place))
 
     def get(event: Any, packet: Any) -> Any:
-        found = getters.get(type(packet))
-        if found is None:
+        parts = getters.get(type(packet))
+        if parts is None:
             return ()
-        if len(found) == 1:
-            return found[0](event, packet)
-        return [value for one in found for value in one(event, packet)]
+        if len(parts) == 1:
+            return parts[0](event, packet)
+        return [value for part in parts for value in part(event, packet)]
 
     return get
 
 
 DECODED = ("payload", "publish.payload")
-"""Names whose further parts lead into what payloads hold."""
+"""Prefixes of names of decoded payload fields."""
 
 
 @dataclass(slots=True)
 class PayloadSource:
-    """Where fields of payloads come from; the default knows no ``[[payload]]`` tables."""
+    """Source of the decoded payloads; by default without ``[[payload]]`` tables."""
 
     decoders: Decoders = field(default_factory=lambda: Decoders(()))
 
 
 def decoded_path(name: str) -> list[str | int] | None:
-    """The keys that a name has after that of the payload; ``None`` for a name that is none of a payload."""
-    for one in DECODED:
-        if name == one or name.startswith(f"{one}."):
-            return [part for part in name[len(one) :].split(".") if part]
+    """The keys after the prefix of a payload field; ``None`` for the name of another field."""
+    for prefix in DECODED:
+        if name == prefix or name.startswith(f"{prefix}."):
+            return [part for part in name[len(prefix) :].split(".") if part]
     return None
 
 
-def decoded_field(name: str, path: Sequence[str | int], source: PayloadSource) -> Field:
-    """The field of what payloads hold at a path."""
+def decoded_field(name: str, path: Sequence[str | int], source: PayloadSource) -> FilterField:
+    """The field for a path inside decoded payloads."""
 
     def get(event: Any, packet: Any) -> Sequence[Any]:
         if type(packet) is not Publish or isinstance(event, MalformedEvent):
@@ -587,22 +585,22 @@ def decoded_field(name: str, path: Sequence[str | int], source: PayloadSource) -
         decoded = source.decoders.value(event)
         return () if decoded is None or decoded.problem else pick(decoded.value, path)
 
-    return Field(name, FieldKind.DECODED, get, many=True)
+    return FilterField(name, FieldKind.DECODED, get, many=True)
 
 
 @cache
-def registry() -> dict[str, Field]:
-    """All fields by name, ``.length`` and ``.count`` and bracketed names not included."""
-    found = {one.name: one for one in packet_fields()}
-    found.update((one.name, one) for one in common_fields())
-    return found
+def registry() -> dict[str, FilterField]:
+    """All fields by name, without ``.length``, ``.count`` and bracketed names."""
+    by_name = {row.name: row for row in packet_fields()}
+    by_name.update((row.name, row) for row in common_fields())
+    return by_name
 
 
-def lookup(name: str) -> Field | None:
-    """The field of this name; ``X.length`` and ``X.count`` are made from field ``X``."""
-    found = registry().get(name)
-    if found is not None:
-        return found
+def lookup(name: str) -> FilterField | None:
+    """The field with this name; ``X.length`` and ``X.count`` are derived from field ``X``."""
+    known = registry().get(name)
+    if known is not None:
+        return known
     base_name, _, last = name.rpartition(".")
     base = registry().get(base_name)
     if base is None or base.kind is FieldKind.SECRET:
@@ -611,11 +609,11 @@ def lookup(name: str) -> Field | None:
         return _length_of(base, name)
     if last == "count" and base.many and (base.kind is not FieldKind.PRESENCE or base_name.endswith("subscriptions")):
         get = base.get
-        return Field(name, FieldKind.NUMBER, lambda event, packet: len(get(event, packet)) or None)
+        return FilterField(name, FieldKind.NUMBER, lambda event, packet: len(get(event, packet)) or None)
     return None
 
 
-def _length_of(base: Field, name: str) -> Field:
+def _length_of(base: FilterField, name: str) -> FilterField:
     get = base.get
     if base.many:
         measure: Callable[[Any], int] = utf8_length if base.kind is FieldKind.TEXT else len
@@ -623,32 +621,32 @@ def _length_of(base: Field, name: str) -> Field:
         def lengths(event: Any, packet: Any) -> list[int]:
             return [measure(value) for value in get(event, packet)]
 
-        return Field(name, FieldKind.NUMBER, lengths, many=True, unit="bytes")
+        return FilterField(name, FieldKind.NUMBER, lengths, many=True, unit="bytes")
     if base.kind is FieldKind.TEXT:
 
         def text_length(event: Any, packet: Any) -> int | None:
             value = get(event, packet)
             return None if value is None else utf8_length(value)
 
-        return Field(name, FieldKind.NUMBER, text_length, unit="bytes")
-    # Bytes that the capture lost can only be those of the payload, the last field of a packet.
+        return FilterField(name, FieldKind.NUMBER, text_length, unit="bytes")
+    # Bytes that the capture lost can only belong to the payload, the last field of a packet.
     lost = base.name.rpartition(".")[2] == "payload"
 
     def length(event: Any, packet: Any) -> int | None:
         value = get(event, packet)
         return None if value is None else len(value) + (packet.missing if lost else 0)
 
-    return Field(name, FieldKind.NUMBER, length, unit="bytes")
+    return FilterField(name, FieldKind.NUMBER, length, unit="bytes")
 
 
-def keyed(base: Field, key: str) -> Field:
-    """The values that a list of pairs has under one name."""
+def keyed(base: FilterField, key: str) -> FilterField:
+    """The values of a list of pairs with one name."""
     get = base.get
 
     def values(event: Any, packet: Any) -> Sequence[str]:
         return [value for name, value in get(event, packet) if name == key]
 
-    return Field(f"{base.name}[…]", FieldKind.TEXT, values, many=True)
+    return FilterField(f"{base.name}[…]", FieldKind.TEXT, values, many=True)
 
 
 def names() -> list[str]:

@@ -13,7 +13,7 @@ from mqttscope.filter.parser import FilterError, Token
 from mqttscope.mqtt.constants import ProtocolVersion
 
 Fail = Callable[..., FilterError]
-"""Makes the error: ``fail(message, position, length, hint)``."""
+"""Creates the error: ``fail(message, position, length, hint)``."""
 
 SIZES = {
     "b": 1,
@@ -24,7 +24,7 @@ SIZES = {
     "mib": 1_048_576,
     "gib": 1_073_741_824,
 }
-"""Suffixes of sizes, in bytes; capital letters mean nothing."""
+"""Suffixes of sizes, in bytes; case-insensitive."""
 DURATIONS = {
     "ns": 1,
     "us": 1_000,
@@ -64,9 +64,9 @@ def binary_text(token: Token, fail: Fail) -> bytes:
     parts: list[bytes] = []
     while (slash := inner.find("\\", at)) >= 0:
         parts.append(_utf8(inner[at:slash]))
-        found = _ESCAPE.match(inner, slash)
-        assert found is not None
-        byte, short, long, plain = found.groups()
+        escape = _ESCAPE.match(inner, slash)
+        assert escape is not None
+        byte, short, long, plain = escape.groups()
         code = int(short or long or "0", 16)
         if byte is not None:
             parts.append(bytes((int(byte, 16),)))
@@ -74,16 +74,16 @@ def binary_text(token: Token, fail: Fail) -> bytes:
             parts.append(_PLAIN_ESCAPES[plain])
         elif plain is not None or code > 0x10FFFF:
             hint = r"known escapes: \n \r \t \0 \\ \" \' \/ \xNN \uNNNN \UNNNNNNNN; a backslash itself is \\"
-            raise fail(f"unknown escape {found[0]}", token.position + 1 + slash, len(found[0]), hint)
+            raise fail(f"unknown escape {escape[0]}", token.position + 1 + slash, len(escape[0]), hint)
         else:
             parts.append(_utf8(chr(code)))
-        at = found.end()
+        at = escape.end()
     parts.append(_utf8(inner[at:]))
     return b"".join(parts)
 
 
 def text(token: Token, fail: Fail) -> str:
-    """Quoted text; bytes that are not UTF-8 become what the decoder makes of them."""
+    """Quoted text; bytes that are not UTF-8 become surrogates, as in decoded packets."""
     return binary_text(token, fail).decode("utf-8", "surrogateescape")
 
 
@@ -112,9 +112,9 @@ def _whole(value: Fraction) -> int | float:
 
 def size(written: str) -> int | float | None:
     """A size with its suffix, in bytes."""
-    found = _SIZE.fullmatch(written)
-    factor = SIZES.get(found[2].lower()) if found else None
-    return None if found is None or factor is None else _whole(Fraction(found[1]) * factor)
+    parts = _SIZE.fullmatch(written)
+    factor = SIZES.get(parts[2].lower()) if parts else None
+    return None if parts is None or factor is None else _whole(Fraction(parts[1]) * factor)
 
 
 def duration(written: str) -> int | float | None:
@@ -130,7 +130,7 @@ def duration(written: str) -> int | float | None:
 
 
 def number(token: Token, unit: str, name: str, fail: Fail) -> int | float:
-    """A number for a field of this unit (``bytes``, ``seconds`` or none)."""
+    """A number for a field with this unit (``bytes``, ``seconds`` or empty)."""
     written = token.text
     value: int | float | None = integer(written)
     if value is not None:
@@ -161,20 +161,20 @@ def moment(token: Token, fail: Fail) -> tuple[int | float, bool]:
         relative = duration(written[1:])
         if relative is not None:
             return relative, True
-    found = _TIME.fullmatch(written)
+    parts = _TIME.fullmatch(written)
     place = token.position, len(token.text)
-    if found is None:
+    if parts is None:
         hint = "a time is 2026-01-02T03:04:05Z, or +30s from the start of the capture"
         raise fail(f"'{written}' is not a time", *place, hint)
-    if found[8] is None:
+    if parts[8] is None:
         hint = f"add Z for UTC, or an offset: {written}Z, {written}+02:00"
         raise fail("this time has no time zone", *place, hint)
     try:
-        whole = datetime(*(int(found[index] or 0) for index in range(1, 7)), tzinfo=UTC) - _EPOCH  # type: ignore[misc,arg-type]
+        whole = datetime(*(int(parts[index] or 0) for index in range(1, 7)), tzinfo=UTC) - _EPOCH  # type: ignore[misc,arg-type]
     except ValueError as error:
         raise fail(f"'{written}' is not a time: {error}", *place, "") from None
-    nanoseconds = (whole.days * 86_400 + whole.seconds) * 1_000_000_000 + int((found[7] or "").ljust(9, "0") or 0)
-    return nanoseconds - _offset(found[8]), False
+    nanoseconds = (whole.days * 86_400 + whole.seconds) * 1_000_000_000 + int((parts[7] or "").ljust(9, "0") or 0)
+    return nanoseconds - _offset(parts[8]), False
 
 
 def _offset(zone: str) -> int:
@@ -205,7 +205,7 @@ def hexadecimal(token: Token, fail: Fail) -> bytes:
 
 
 def address(written: str) -> str:
-    """The usual form of an IP address; other text as it is."""
+    """The normal form of an IP address; other text unchanged."""
     try:
         return str(ip_address(written))
     except ValueError:

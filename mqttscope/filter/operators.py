@@ -1,7 +1,7 @@
-"""The closures that expressions are made of.
+"""The closures that expressions are compiled to.
 
-A *test* takes the event and its packet.  A *hit* takes one value that is there.  The opposite of a comparison
-(``!=``, ``not in`` ...) is true when the field is there and none of its values hits.
+A *test* takes the event and its packet.  A *value test* takes one existing value.  A negated comparison (``!=``,
+``not in`` ...) is true if the field exists and all of its values fail.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from mqttscope.filter.fields import Get, split_endpoint
 from mqttscope.mqtt.topics import FILTER_PROBLEMS, compile_filter, parse_shared, topic_filter_problem
 
 Test = Callable[[Any, Any], bool]
-Hit = Callable[[Any], bool]
+ValueTest = Callable[[Any], bool]
 
 ADDRESSES_KEPT = 4_096
-"""How many addresses a test for a network remembers the answer for."""
+"""Maximum number of addresses with a cached answer per network test."""
 
 
 class _HasTime(Protocol):
@@ -32,13 +32,13 @@ class _HasTime(Protocol):
 
 
 def all_of(tests: list[Test]) -> Test:
-    """True when all are."""
+    """True if all tests are."""
     if len(tests) == 2:
         first, second = tests
         return lambda event, packet: first(event, packet) and second(event, packet)
     if len(tests) == 3:
-        one, two, three = tests
-        return lambda event, packet: one(event, packet) and two(event, packet) and three(event, packet)
+        first, second, third = tests
+        return lambda event, packet: first(event, packet) and second(event, packet) and third(event, packet)
     parts = tuple(tests)
 
     def test(event: Any, packet: Any) -> bool:
@@ -51,7 +51,7 @@ def all_of(tests: list[Test]) -> Test:
 
 
 def any_of(tests: list[Test]) -> Test:
-    """True when one is."""
+    """True if any test is."""
     if len(tests) == 2:
         first, second = tests
         return lambda event, packet: first(event, packet) or second(event, packet)
@@ -71,7 +71,7 @@ def negation(part: Test) -> Test:
 
 
 def truth(get: Get) -> Test:
-    """The value is there and says yes; of a list, it is not empty."""
+    """True if the value exists and is true, or is a list with elements."""
     return lambda event, packet: bool(get(event, packet))
 
 
@@ -84,7 +84,7 @@ def presence(get: Get) -> Test:
 
 
 def since(get: Get, origin: _HasTime) -> Get:
-    """A time as the nanoseconds from the origin."""
+    """A time in nanoseconds from the origin."""
 
     def relative(event: Any, packet: Any) -> int | None:
         value, start = get(event, packet), origin.timestamp_ns
@@ -96,13 +96,13 @@ def since(get: Get, origin: _HasTime) -> Get:
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"==": eq, "<": lt, "<=": le, ">": gt, ">=": ge}
 
 
-def ordered(operator: str, wanted: Any) -> Hit:
+def ordered(operator: str, wanted: Any) -> ValueTest:
     compare = _COMPARE[operator]
     return lambda value: compare(value, wanted)
 
 
 def scalar(get: Get, operator: str, wanted: Any, *, negated: bool) -> Test:
-    """`single` of `ordered`, written out: these are the tests that run for every packet."""
+    """`single` of `ordered`, written out, because these tests run for every packet."""
     if operator == "==":
         if not negated:
             return lambda event, packet: bool(get(event, packet) == wanted)
@@ -113,31 +113,31 @@ def scalar(get: Get, operator: str, wanted: Any, *, negated: bool) -> Test:
     return lambda event, packet: (value := get(event, packet)) is not None and compare(value, wanted)
 
 
-def single(get: Get, hit: Hit, *, negated: bool) -> Test:
-    """The value is there and hits, or does not."""
+def single(get: Get, hit: ValueTest, *, negated: bool) -> Test:
+    """True if the value exists and passes, or if negated, exists and fails."""
     if negated:
         return lambda event, packet: (value := get(event, packet)) is not None and not hit(value)
     return lambda event, packet: (value := get(event, packet)) is not None and hit(value)
 
 
-def listed(get: Get, hit: Hit, *, negated: bool) -> Test:
-    """One value of the list hits; negated: the list is not empty and no value hits."""
+def listed(get: Get, hit: ValueTest, *, negated: bool) -> Test:
+    """True if any value passes; if negated, the list is not empty and no value passes."""
 
-    def some(event: Any, packet: Any) -> bool:
+    def any_value(event: Any, packet: Any) -> bool:
         for value in get(event, packet):  # noqa: SIM110
             if hit(value):
                 return True
         return False
 
-    def none(event: Any, packet: Any) -> bool:
+    def no_value(event: Any, packet: Any) -> bool:
         values = get(event, packet)
         return bool(values) and not any(map(hit, values))
 
-    return none if negated else some
+    return no_value if negated else any_value
 
 
-def member(singles: Sequence[Any], ranges: Sequence[tuple[Any, Any]], *, networks: bool) -> Hit:
-    """One of the single values, or inside one of the ranges (both ends included) or networks."""
+def member(singles: Sequence[Any], ranges: Sequence[tuple[Any, Any]], *, networks: bool) -> ValueTest:
+    """True for one of the single values, and inside one of the ranges (both ends included) or networks."""
     wanted = frozenset(singles)
     if not ranges:
         return wanted.__contains__
@@ -150,7 +150,7 @@ def member(singles: Sequence[Any], ranges: Sequence[tuple[Any, Any]], *, network
     return lambda value: value in wanted or any(low <= value <= high for low, high in bounds)
 
 
-def _in_networks(wanted: frozenset[str], networks: list[Any]) -> Hit:
+def _in_networks(wanted: frozenset[str], networks: list[Any]) -> ValueTest:
     @lru_cache(maxsize=ADDRESSES_KEPT)
     def hit(value: str) -> bool:
         if value in wanted:
@@ -165,7 +165,7 @@ def _in_networks(wanted: frozenset[str], networks: list[Any]) -> Hit:
 
 
 def endpoint(written: str) -> str | None:
-    """An endpoint in its usual form, ``None`` when it lacks an address or a port."""
+    """An endpoint in its normal form; ``None`` if the address or the port is missing."""
     host, port = split_endpoint(written)
     if not host or not port:
         return None
@@ -173,8 +173,8 @@ def endpoint(written: str) -> str | None:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def topic_matcher(topic_filter: str, *, filters: bool) -> Hit | str:
-    """Match against a topic filter, or what is wrong with it; ``filters``: the values are topic filters themselves."""
+def topic_matcher(topic_filter: str, *, filters: bool) -> ValueTest | str:
+    """A test with a topic filter, or its mistake; ``filters``: the values are topic filters themselves."""
     problem = topic_filter_problem(topic_filter)
     if problem is not None:
         return FILTER_PROBLEMS[problem]
@@ -189,7 +189,7 @@ def topic_matcher(topic_filter: str, *, filters: bool) -> Hit | str:
     return hit
 
 
-def text_part(operator: str, needle: Any) -> Hit:
+def text_part(operator: str, needle: Any) -> ValueTest:
     """``contains``, ``startswith`` and ``endswith``, for text and for bytes."""
     if operator == "contains":
         return lambda value: needle in value
@@ -199,10 +199,10 @@ def text_part(operator: str, needle: Any) -> Hit:
 
 
 def pattern(written: str, *, binary: bool) -> re.Pattern[Any] | tuple[str, int]:
-    """A regular expression, or what is wrong with it and at which character."""
+    """A regular expression, or its mistake and the position of that."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of constructs that may mean something else some day
+            warnings.simplefilter("ignore")  # about syntax that may change its meaning in the future
             compiled: re.Pattern[Any] = re.compile(written.encode("utf-8", "surrogatepass") if binary else written)
     except re.error as error:
         return error.msg, min(error.pos or 0, max(len(written) - 1, 0))
@@ -211,14 +211,14 @@ def pattern(written: str, *, binary: bool) -> re.Pattern[Any] | tuple[str, int]:
     return compiled
 
 
-def searcher(compiled: re.Pattern[Any]) -> Hit:
-    """The regular expression is found somewhere in the value."""
+def searcher(compiled: re.Pattern[Any]) -> ValueTest:
+    """True if the regular expression matches anywhere in the value."""
     search = compiled.search
     return lambda value: search(value) is not None
 
 
-def of_texts(hit: Hit) -> Hit:
-    """A test of texts for values of any kind: bytes are tested as the text that they are."""
+def of_texts(hit: ValueTest) -> ValueTest:
+    """A test of text for values of any type: bytes are tested as UTF-8 text."""
 
     def test(value: Any) -> bool:
         if isinstance(value, bytes):
@@ -232,8 +232,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real | Decimal) and not isinstance(value, bool)
 
 
-def decoded_equal(wanted: Any) -> Hit:
-    """A value of a payload is this one: a number, text (also of bytes), a flag or null."""
+def decoded_equal(wanted: Any) -> ValueTest:
+    """True for this value in a payload: a number, text (also as bytes), a flag or null."""
     if wanted is None or isinstance(wanted, bool):
         return lambda value: value is wanted
     if isinstance(wanted, str):
@@ -241,8 +241,8 @@ def decoded_equal(wanted: Any) -> Hit:
     return lambda value: _is_number(value) and bool(value == wanted)
 
 
-def decoded_ordered(operator: str, wanted: Any) -> Hit:
-    """A value of a payload is more or less than a number or a text; values of another kind are neither."""
+def decoded_ordered(operator: str, wanted: Any) -> ValueTest:
+    """True if a decoded value has this order to a number or text; never for values of another type."""
     compare = _COMPARE[operator]
     if isinstance(wanted, str):
         return of_texts(lambda value: compare(value, wanted))
@@ -250,18 +250,18 @@ def decoded_ordered(operator: str, wanted: Any) -> Hit:
     def test(value: Any) -> bool:
         try:
             return _is_number(value) and bool(compare(value, wanted))
-        except (ArithmeticError, TypeError):  # decimal numbers that are none
+        except (ArithmeticError, TypeError):  # decimal values such as NaN
             return False
 
     return test
 
 
-def decoded_member(ranges: Sequence[tuple[Any, Any]]) -> Hit:
-    """A value of a payload is one of these, or in one of these ranges."""
+def decoded_member(ranges: Sequence[tuple[Any, Any]]) -> ValueTest:
+    """True for one of these values, and inside one of these ranges, in a payload."""
     hits = [decoded_equal(low) if high is None else _between(low, high) for low, high in ranges]
     return lambda value: any(hit(value) for hit in hits)
 
 
-def _between(low: Any, high: Any) -> Hit:
+def _between(low: Any, high: Any) -> ValueTest:
     from_low, to_high = decoded_ordered(">=", low), decoded_ordered("<=", high)
     return lambda value: from_low(value) and to_high(value)

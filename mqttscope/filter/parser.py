@@ -1,4 +1,4 @@
-"""Filter expressions as text: tokens with their places, the tree that they make, and mistakes shown where they are.
+"""Filter expressions as text: tokens with positions, the syntax tree, and errors that show where the mistake is.
 
 ::
 
@@ -23,15 +23,15 @@ from difflib import get_close_matches
 from mqttscope.errors import MqttscopeError
 
 MAX_SHOWN_COLUMNS = 100
-"""A longer line of an expression is shown only around the place of the error."""
+"""Maximum length of a line in an error message; longer lines are cut around the mistake."""
 _CONTEXT = 40
 
 
 class FilterError(MqttscopeError, ValueError):
     """A filter expression that cannot be used.
 
-    ``position`` and ``length`` are the offending characters of the expression, counted from 0; a length of 0 is a
-    place between characters, such as the end.  ``hint`` says what would be right, where that is known.
+    ``position`` and ``length`` give the offending characters of the expression, counted from 0.  A length of 0 is a
+    position between characters, such as the end.  ``hint`` suggests a correction, if one is known.
     """
 
     def __init__(self, message: str, position: int, length: int, *, expression: str = "", hint: str = "") -> None:
@@ -67,23 +67,24 @@ class FilterError(MqttscopeError, ValueError):
             last = min(len(line), first + MAX_SHOWN_COLUMNS)
             before, after = "…" if first else "", "…" if last < len(line) else ""
             line, column, stop = line[first:last], column - first, min(stop, last + 1) - first
-        shown = "".join(one if one.isprintable() else " " for one in line)
+        shown = "".join(character if character.isprintable() else " " for character in line)
         blank = " " * (len(before) + _columns(shown[:column]))
         carets = "^" * max(1, _columns(shown[column:stop]))
         return f"  {before}{shown}{after}", f"  {blank}{carets}"
 
 
 def _columns(text: str) -> int:
-    """Columns that text takes on a terminal."""
+    """Number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+        0 if unicodedata.combining(character) else 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
     )
 
 
 MAX_EXPRESSION_CHARACTERS = 65_536
-"""Longest filter expression."""
+"""Maximum length of a filter expression."""
 
 _TOKEN = re.compile(
     r"""
@@ -103,50 +104,50 @@ class Token:
     """One token of an expression."""
 
     kind: str
-    """``word``, ``atom`` (a number or whatever else begins with a digit), ``string``, ``operator``, ``member`` (names
-    with dots after brackets) or ``end``."""
+    """``word``, ``atom`` (a number, or anything else that begins with a digit), ``string``, ``operator``, ``member``
+    (names with dots after brackets) or ``end``."""
     text: str
     """As written, quotes included."""
     position: int
 
     def ends_at(self, position: int, text: str) -> bool:
-        """Whether it is this text, and ends where another token begins."""
+        """Whether it is this text and ends at the position, where another token begins."""
         return self.text == text and self.position + len(text) == position
 
     @property
     def keyword(self) -> str:
-        """The token as a keyword: capital letters mean nothing there."""
+        """The token as a keyword, in lower case."""
         return self.text.lower() if self.kind in ("word", "operator") else ""
 
 
 def tokenize(expression: str) -> list[Token]:
-    """Tokens of an expression, the last one of kind ``end``; FilterError where there is none."""
+    """Tokens of an expression, the last one of kind ``end``; FilterError for text that is not a token."""
     if len(expression) > MAX_EXPRESSION_CHARACTERS:
         message = f"the expression has {len(expression)} characters, at most {MAX_EXPRESSION_CHARACTERS} are allowed"
         raise FilterError(message, MAX_EXPRESSION_CHARACTERS, 0, expression=expression)
     tokens: list[Token] = []
     position, end = 0, len(expression)
     while position < end:
-        found = _TOKEN.match(expression, position)
-        if found is None or (found.lastgroup == "member" and not (tokens and tokens[-1].ends_at(position, "]"))):
+        match = _TOKEN.match(expression, position)
+        if match is None or (match.lastgroup == "member" and not (tokens and tokens[-1].ends_at(position, "]"))):
             raise _strange(expression, position, tokens)
-        if found.lastgroup != "space":
-            assert found.lastgroup is not None
-            tokens.append(Token(found.lastgroup, found[0], position))
-        position = found.end()
+        if match.lastgroup != "space":
+            assert match.lastgroup is not None
+            tokens.append(Token(match.lastgroup, match[0], position))
+        position = match.end()
     tokens.append(Token("end", "", end))
     return tokens
 
 
 _RUN = re.compile(r"[^\s()\[\]{},\"'<>=!&|]+")
 MAX_QUOTED = 60
-"""Characters of text that a hint repeats in quotes."""
+"""Maximum length of text that a hint repeats in quotes."""
 _CURLY_QUOTES = "\u201c\u201d\u201e\u2018\u2019\u00ab\u00bb"
 _HINTS = {"=": "equality is ==", "&": "write 'and' or &&", "|": "write 'or' or ||", "`": "quote text with ' or \""}
 
 
 def _around(expression: str, position: int) -> str:
-    """The text without blanks and punctuation of expressions that a character stands in."""
+    """The text around a character, up to blanks and punctuation of expressions."""
     before = _RUN.search(expression[max(0, position - MAX_QUOTED) : position][::-1])
     after = _RUN.match(expression, position, position + MAX_QUOTED)
     head = before[0][::-1] if before is not None and before.start() == 0 else ""
@@ -154,7 +155,7 @@ def _around(expression: str, position: int) -> str:
 
 
 def _names_a_field(tokens: list[Token], position: int) -> bool:
-    """Whether a field of something ends at a place: a name, or a bracket after one, that is no value."""
+    """Whether a field ends at a position: a name, or a bracket after one, that is not a value."""
     if not tokens or tokens[-1].position + len(tokens[-1].text) != position:
         return False
     if tokens[-1].text == "]":
@@ -187,7 +188,7 @@ def _strange(expression: str, position: int, tokens: list[Token]) -> FilterError
 
 
 MAX_NESTING = 64
-"""How deep parentheses and negations may be nested."""
+"""Maximum depth of parentheses and negations."""
 
 SYMBOLS = ("==", "!=", "<", "<=", ">", ">=", "~")
 WORD_OPERATORS = ("in", "matches", "contains", "startswith", "endswith", "like")
@@ -196,8 +197,8 @@ RESERVED = frozenset({"and", "or", "not", "exists", "true", "false", *WORD_OPERA
 
 
 @dataclass(slots=True)
-class Item:
-    """A value, or a range of values with both ends."""
+class ValueRange:
+    """A value, or a range of values including both ends."""
 
     low: Token
     high: Token | None = None
@@ -211,62 +212,62 @@ class FieldName:
     position: int
     length: int
     keys: list[Token] = field(default_factory=list)
-    """What stands in brackets after the name, and the names with dots after these."""
+    """Keys in brackets after the name, and dotted names after them."""
 
 
 @dataclass(slots=True)
-class Bare:
-    """A field that stands alone."""
+class BareField:
+    """A field without a comparison."""
 
     field: FieldName
 
 
 @dataclass(slots=True)
-class Exists:
-    """A field that is asked to be there."""
+class ExistenceTest:
+    """A test whether a field exists."""
 
     field: FieldName
 
 
 @dataclass(slots=True)
-class Comparison:
+class FieldComparison:
     """A field compared with values."""
 
     field: FieldName
     operator: str
-    """``==`` for ``!=`` too, ``like`` for ``~`` too, otherwise as written."""
+    """``==`` also for ``!=``, ``like`` also for ``~``, otherwise as written."""
     negated: bool
     sign: Token
     """The operator as written."""
-    items: list[Item]
+    items: list[ValueRange]
 
 
 @dataclass(slots=True)
-class Not:
-    """The opposite of an expression."""
+class Negation:
+    """The negation of an expression."""
 
     part: Node
 
 
 @dataclass(slots=True)
-class All:
+class Conjunction:
     """Expressions joined by ``and``."""
 
     parts: list[Node]
 
 
 @dataclass(slots=True)
-class Some:
+class Disjunction:
     """Expressions joined by ``or``."""
 
     parts: list[Node]
 
 
-Node = Bare | Exists | Comparison | Not | All | Some
+Node = BareField | ExistenceTest | FieldComparison | Negation | Conjunction | Disjunction
 
 
 def parse(expression: str) -> Node:
-    """The tree of an expression; FilterError when it has none."""
+    """The syntax tree of an expression; FilterError if it is invalid."""
     return _Parser(expression).run()
 
 
@@ -312,12 +313,12 @@ class _Parser:
             hint = f"did you mean '{close[0]}'?" if close else ""
             return self.error(f"expected an operator, 'and' or 'or' here, not '{token.text}'", token, hint)
         if token.keyword in SYMBOLS or token.keyword in WORD_OPERATORS:
-            hint = "one field is compared with one value; join comparisons with 'and'"
+            hint = "a comparison has one field and one value; join comparisons with 'and'"
             return self.error(f"'{token.text}' has no field on its left", token, hint)
         return self.error(f"expected 'and' or 'or' here, not {shown(token)}", token)
 
     def unquoted(self) -> FilterError | None:
-        """Complain about text without quotes, such as ``pump-0042``, that is several tokens."""
+        """The error for text without quotes, such as ``pump-0042``, that is several tokens."""
         first = last = self.at - 1
         while first > 0 and self.joined(first - 1):
             first -= 1
@@ -333,22 +334,22 @@ class _Parser:
         return FilterError(message, start, end - start, expression=self.expression, hint=f'text needs quotes: "{text}"')
 
     def joined(self, at: int) -> bool:
-        """Whether a token and the one after it are written without a blank between, and neither is punctuation."""
-        one, other = self.tokens[at], self.tokens[at + 1]
-        both = one.kind in ("word", "atom") and other.kind in ("word", "atom")
-        return both and one.position + len(one.text) == other.position
+        """Whether a token and the next one are written without a blank between them, and neither is punctuation."""
+        token, following = self.tokens[at], self.tokens[at + 1]
+        both = token.kind in ("word", "atom") and following.kind in ("word", "atom")
+        return both and token.position + len(token.text) == following.position
 
     def either(self) -> Node:
         parts = [self.both()]
         while self.take("or", "||"):
             parts.append(self.both())
-        return parts[0] if len(parts) == 1 else Some(parts)
+        return parts[0] if len(parts) == 1 else Disjunction(parts)
 
     def both(self) -> Node:
         parts = [self.term()]
         while self.take("and", "&&"):
             parts.append(self.term())
-        return parts[0] if len(parts) == 1 else All(parts)
+        return parts[0] if len(parts) == 1 else Conjunction(parts)
 
     def term(self) -> Node:
         token = self.token
@@ -364,7 +365,7 @@ class _Parser:
                         raise self.error("this ( is never closed", token)
                     raise self.unexpected()
             else:
-                part = Not(self.term())
+                part = Negation(self.term())
             self.depth -= 1
             return part
         if self.take("exists"):
@@ -372,7 +373,7 @@ class _Parser:
             name = self.field("after 'exists'")
             if opened and not self.take(")"):
                 raise self.error("this ( is never closed", opened)
-            return Exists(name)
+            return ExistenceTest(name)
         return self.comparison(self.field("here"))
 
     def field(self, where: str) -> FieldName:
@@ -380,7 +381,7 @@ class _Parser:
         if token.kind == "end":
             raise self.error(f"expected a field name {where}, but the expression ends", token)
         if token.kind != "word" or token.keyword in RESERVED:
-            hint = "the field stands on the left: qos == 1" if token.kind in ("string", "atom") else ""
+            hint = "write the field on the left: qos == 1" if token.kind in ("string", "atom") else ""
             raise self.error(f"expected a field name {where}, not {shown(token)}", token, hint)
         self.at += 1
         name = FieldName(token.text, token.position, len(token.text))
@@ -408,10 +409,10 @@ class _Parser:
             negated, sign = True, self.token
         operator = sign.keyword
         if operator not in SYMBOLS and operator not in WORD_OPERATORS:
-            return Bare(name)
+            return BareField(name)
         self.at += 1
         if operator == "in":
-            return Comparison(name, "in", negated, sign, self.members(sign))
+            return FieldComparison(name, "in", negated, sign, self.members(sign))
         if operator == "!=":
             operator, negated = "==", True
         elif operator == "~":
@@ -419,9 +420,9 @@ class _Parser:
         value = self.value(sign)
         if self.token.keyword == "..":
             raise self.error("a range needs 'in'", self.token, f"{name.name} in {value.text}..…")
-        return Comparison(name, operator, negated, sign, [Item(value)])
+        return FieldComparison(name, operator, negated, sign, [ValueRange(value)])
 
-    def members(self, sign: Token) -> list[Item]:
+    def members(self, sign: Token) -> list[ValueRange]:
         opened = self.take("{")
         if opened is None:
             if self.token.keyword in ("(", "["):
@@ -438,10 +439,10 @@ class _Parser:
             raise self.error(f"expected , or }} here, not {shown(self.token)}", self.token)
         return items
 
-    def item(self, before: Token) -> Item:
+    def item(self, before: Token) -> ValueRange:
         low = self.value(before)
         dots = self.take("..")
-        return Item(low, self.value(dots) if dots else None)
+        return ValueRange(low, self.value(dots) if dots else None)
 
     def value(self, before: Token) -> Token:
         token = self.token

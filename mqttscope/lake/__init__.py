@@ -1,17 +1,16 @@
 """Tables of MQTT traffic for analysis: events as rows of Arrow, and a folder of Delta tables.
 
 =========  ================================================================================================
-table      one kind of rows with a schema that is documented and versioned (`schemas`)
-key        what names a connection or a packet however a collection of captures was cut (`keys`)
-kernel     segment rows of sorted flows in, event rows of all tables out (`kernel`): the same for every engine
-state      what a flow remembers between two ingests, as bytes (`state`)
-lake       a folder of tables with a record of what was ingested (`writer`)
+table      rows of one kind, with a documented and versioned schema (`schemas`)
+key        identifier of a connection or a packet that does not depend on how captures are cut (`keys`)
+kernel     segment rows of sorted flows in, event rows of all tables out (`kernel`); every engine runs it
+state      memory of a flow between two ingests, as bytes (`state`)
+lake       a folder of tables with a record of the ingested captures (`writer`)
 =========  ================================================================================================
 
 Tables need pyarrow, state msgspec, commits deltalake: the extra ``lake``.
 
-`ingest` makes a lake and `open` reads it.  Both are parts of the library (docs/library.md), loaded when they are asked
-for.
+`ingest` makes a lake and `open` reads it.  Both are parts of the library (docs/library.md), imported on first use.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ if not TYPE_CHECKING:  # as in the package above
         if name not in __all__:
             raise AttributeError(f"module 'mqttscope.lake' has no attribute {name!r}")
         home = "ingesting" if name.lower().startswith("ingest") else "lakes"
-        found = globals()[name] = getattr(import_module(f"mqttscope.api.{home}"), name)
-        return found
+        attribute = globals()[name] = getattr(import_module(f"mqttscope.api.{home}"), name)
+        return attribute
 
 
 def __dir__() -> list[str]:

@@ -1,8 +1,8 @@
-"""Arrow arrays of the values of columns, made of buffers.
+"""Arrow arrays of column values, made of buffers.
 
-`pyarrow.array` looks at each value for what it may be, those that are null as well, and loads pandas where that is
-installed, which takes half a second.  Here the type of a column is known, most of its values are null or say what
-others say too, and whatever is done for each value is done by the interpreter's own loops in C.
+`pyarrow.array` examines the type of each value, nulls too, and loads pandas if it is installed, which takes half a
+second.  Here the type of a column is known, most of its values are null or recur, and work on each value is done
+by the interpreter's own loops in C.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _BYTE, _NUMBER, _BOOL, _STRING = pa.int8(), pa.int32(), pa.bool_(), pa.string()
-_CODES = {_BYTE: "b", pa.int16(): "h", _NUMBER: "i", pa.int64(): "q", pa.timestamp("us", "UTC"): "q"}
+_CODES = {
+    _BYTE: "b", pa.int16(): "h", _NUMBER: "i", pa.int64(): "q", pa.timestamp("us", "UTC"): "q", pa.float64(): "d",
+}  # fmt: skip
 """Type codes of `array.array` for types of a fixed width."""
 _FEW = frozenset((_BOOL, pa.int16(), _STRING))
-"""Types of which columns tend to say the same in many rows."""
+"""Types of columns that tend to have few distinct values."""
 _LOOKED_AT = 256
-"""So many values say whether that is so for a column of text."""
+"""Number of values that decide whether a column of text has few distinct ones."""
 
 
 def batch_of(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.RecordBatch:
-    """A record batch of rows, each with its values in the order of the columns; `ValueError` where they do not fit."""
-    columns = zip(schema, zip(*rows, strict=True), strict=True) if rows else ((one, ()) for one in schema)
-    return pa.RecordBatch.from_arrays([array_of(values, one.type) for one, values in columns], schema=schema)
+    """A record batch of rows, each with its values in the order of the columns; `ValueError` if they do not fit."""
+    columns = zip(schema, zip(*rows, strict=True), strict=True) if rows else ((column, ()) for column in schema)
+    return pa.RecordBatch.from_arrays([array_of(values, column.type) for column, values in columns], schema=schema)
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values of one type, of which any may be ``None``.
+    """An array of values of one type; any of them may be ``None``.
 
-    A struct is a dict; what is in it and not in the type does not count.
+    A struct is a dict; keys outside the type are ignored.
     """
     count = len(values)
     if kind in _FEW and _recurs(values, kind):
@@ -43,7 +45,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if not count or (values[0] is None and values.count(None) == count):
         return pa.nulls(count, kind)
     if pa.types.is_nested(kind):
-        # Most are null, or the very same object as others.
+        # Most are null, or one object in many rows.
         several = dict(zip(map(id, values), values, strict=True))
         if 2 * len(several) <= count:
             places = dict(zip(several, range(len(several)), strict=True))
@@ -52,7 +54,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
             )
         return _nested(values, kind)
     if values[0] is not None:
-        # Nearly all columns that begin with a value have no nulls: to find out beforehand would cost more.
+        # Nearly all columns that begin with a value have no nulls: checking that first would cost more.
         with suppress(TypeError):
             return _full(values, kind)
     marks = _marks(values)
@@ -60,7 +62,7 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _recurs(values: Sequence[Any], kind: pa.DataType) -> bool:
-    """Whether a column, by its first values, says the same again and again."""
+    """Whether a column has few distinct values, judging by its first ones."""
     if kind != _STRING:
         return True
     some = values[:_LOOKED_AT]
@@ -68,17 +70,17 @@ def _recurs(values: Sequence[Any], kind: pa.DataType) -> bool:
 
 
 def _repeated(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values that recur, each of which is converted once."""
+    """An array of recurring values; each distinct one is converted once."""
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    found = list(numbers)
-    if found == [None]:
+    distinct = list(numbers)
+    if distinct == [None]:
         return pa.nulls(len(values), kind)
     if None in numbers:
-        marks = _marks(found)
-        told = _full(list(compress(found, marks)), kind).take(_places(marks))
+        marks = _marks(distinct)
+        converted = _full(list(compress(distinct, marks)), kind).take(_places(marks))
     else:
-        told = _full(found, kind)
-    return told.take(_full(list(map(numbers.__getitem__, values)), _NUMBER))
+        converted = _full(distinct, kind)
+    return converted.take(_full(list(map(numbers.__getitem__, values)), _NUMBER))
 
 
 def _marks(values: Sequence[Any]) -> bytes:
@@ -87,14 +89,14 @@ def _marks(values: Sequence[Any]) -> bytes:
 
 
 def _valid(marks: bytes) -> pa.Buffer | None:
-    """The bitmap of an array; ``None`` where nothing is null."""
+    """The validity bitmap of an array; ``None`` if nothing is null."""
     if 0 not in marks:
         return None
     return pa.Array.from_buffers(_BYTE, len(marks), [None, pa.py_buffer(marks)]).cast(_BOOL).buffers()[1]
 
 
 def _places(marks: bytes) -> pa.Array:
-    """For each row that has a value its place among those that have one, else null."""
+    """The index of each row's value among the rows with a value; null without a value."""
     count = len(marks)
     flags = pa.Array.from_buffers(_BYTE, count, [None, pa.py_buffer(marks)])
     places = pc.subtract(pc.cumulative_sum(flags.cast(_NUMBER)), _ONE)
@@ -102,7 +104,7 @@ def _places(marks: bytes) -> pa.Array:
 
 
 def _full(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values none of which is ``None``."""
+    """An array of values without ``None``."""
     count = len(values)
     code = _CODES.get(kind)
     if code is not None:
@@ -134,15 +136,15 @@ def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         if field.name not in known:
             children.append(pa.nulls(count, field.type))
             continue
-        found = array_of([one.get(field.name) for one in present], field.type)
-        children.append(found if places is None else found.take(places))
+        child = array_of([struct.get(field.name) for struct in present], field.type)
+        children.append(child if places is None else child.take(places))
     return pa.Array.from_buffers(kind, count, [_valid(marks)], children=children)
 
 
 def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     marks = _marks(values)
     items = array_of(list(chain.from_iterable(compress(values, marks))), kind.value_type)
-    lengths = [0 if one is None else len(one) for one in values]
+    lengths = [0 if content is None else len(content) for content in values]
     return pa.Array.from_buffers(kind, len(values), [_valid(marks), _offsets(lengths)], children=[items])
 
 

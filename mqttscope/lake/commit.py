@@ -1,34 +1,35 @@
-"""Commits of a lake: one lock, a transaction of each table, and one manifest that says what belongs together.
+"""Commits of a lake: one lock, a transaction of each table, and one manifest that lists what belongs together.
 
-A commit has three steps, each of which leaves the lake whole wherever the process is killed:
+A commit has three steps; each leaves the lake whole if the process is killed:
 
-1. The files are on the disk.  The manifest that is to come is written beside the one that counts (`PENDING`).
-2. Each table takes in what that names, in one transaction of Delta (`lake.delta`).
+1. The files are on disk.  The next manifest is written beside the present one (`PENDING`).
+2. Each table adds the files of the next manifest in one Delta transaction (`lake.delta`).
 3. The manifest is replaced.
 
-Before the first step is done nothing has happened.  After it the next one who takes the lock completes the commit: a
-table that has the files already is left alone.  So every row is in its table once, however often this breaks off.
+Before the end of the first step nothing has happened.  After it the next holder of the lock completes the commit, and
+leaves a table alone that has the files already.  So every row is in its table once, however often a commit is aborted.
 
-Each batch of a watch and each hourly ingest writes small files of every table, which `merge_small` merges.  Only
-files with about as many rows are merged, and only when there are many of them, so that a row is rewritten a few times
-at most, however many batches there are, and a commit writes no more than `MERGED` times `SMALL_BYTES` of each table.
+Each batch of a watch and each hourly ingest writes small files of every table, which `merge_small` merges.  It merges
+only files of similar row counts, and only when there are many, so that a row is rewritten a few times at most however
+many batches there are, and a commit writes no more than `MERGED` times `SMALL_BYTES` of each table.
 Sizes in bytes would merge more often: the overhead of a small Parquet file is larger than its rows.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pyarrow as pa
-
-from mqttscope.capture.write import make_folder, opener
+from mqttscope.capture.write import make_folder, opener, shared_like
 from mqttscope.lake import delta, shared_commit
 from mqttscope.lake import manifest as manifests
-from mqttscope.lake.files import GROUP_ROWS, LakeFiles, dataset, reading, rows_of, writing
+from mqttscope.lake.adoption import adopt_changes
+from mqttscope.lake.files import LakeFiles, measure_files, rows_in_order, writing
 from mqttscope.lake.manifest import NAME, PENDING, LakeError, Manifest, read_manifest, remove_strays, write_manifest
 from mqttscope.lake.schemas import EVENT_TABLES, FLOW_KEYS, SCOPE_STATE, STATE, TABLES
 from mqttscope.lake.store import Lake, Place, StorePath, place
@@ -36,26 +37,28 @@ from mqttscope.system import lock, sync_folder
 
 LOCK = ".lock"
 STREAM = "stream"
-"""Folder of what streams that are watched remember."""
+"""Folder with the state of watched streams."""
 _INTERNAL = (STATE.name, SCOPE_STATE.name, FLOW_KEYS.name)
 _OURS = {
     LOCK,
     STREAM,
     *TABLES,
     *_INTERNAL,
-    *(one + new for one in (NAME, PENDING) for new in ("", ".new")),
+    *(file + suffix for file in (NAME, PENDING) for suffix in ("", ".new")),
 }
-"""What an ingest makes in the folder of a lake."""
+"""Names that an ingest makes in the folder of a lake."""
+COMMIT_BYTES = 256 << 10
+"""Free space that a commit needs for logs and manifests."""
 VACUUMED = 64
-"""Number of commits between two removals of the files that no reader needs any more."""
+"""Number of commits between two removals of files that no reader needs."""
 
 
 @contextmanager
 def lake_lock(folder: Lake) -> Iterator[None]:
-    """Hold the lock of a lake while it is written, and complete a commit that broke off.
+    """Hold the lock of a lake while it is written, and complete an aborted commit.
 
-    `LakeError` where another process writes it, or the folder is no lake.  The lock ends with the process, however that
-    ends.  Where the system has no such locks, `commit` is what notices; and so it is in a store.
+    `LakeError` if another process writes the lake, or the folder is not a lake.  The lock ends with the process,
+    however the process ends.  On systems without such locks, and in object stores, `commit` detects a conflict.
     """
     root = place(folder)
     if isinstance(root, StorePath):
@@ -63,6 +66,11 @@ def lake_lock(folder: Lake) -> Iterator[None]:
         yield
         return
     delta.require(root)
+    with shared_like(root):
+        yield from _hold(root)
+
+
+def _hold(root: Path) -> Iterator[None]:
     with writing(root):
         make_folder(root)
         _refuse_others(root)
@@ -72,30 +80,30 @@ def lake_lock(folder: Lake) -> Iterator[None]:
             raise LakeError(f"{root} is being written by another ingest or watch")
         try:
             complete(root)
+            adopt_changes(root)
             yield
         finally:
             with suppress(OSError):
-                # A folder that nothing came into is not left behind.
+                # Remove the new folder if it stayed empty.
                 if os.listdir(root) == [LOCK]:
                     (root / LOCK).unlink()
                     root.rmdir()
 
 
 def _refuse_others(root: Path) -> None:
-    """A lake is not made among other things: its folders could be theirs."""
     if (root / NAME).exists():
         return
     others = sorted(set(os.listdir(root)) - _OURS)
     if others:
         raise LakeError(
-            f"{root} is no lake, and not empty (it holds {others[0]}): a new lake needs a folder of its own"
+            f"{root} is not a lake, and not empty (it holds {others[0]}): a new lake needs a folder of its own"
         )
     if not (root / PENDING).exists() and any((root / name / delta.LOG).exists() for name in TABLES):
         raise LakeError(f"{root} holds the tables of a lake, but not its {NAME}: a new lake needs a folder of its own")
 
 
 def commit(root: Place, before: Manifest, after: Manifest) -> None:
-    """Make what was written count; `LakeError` where another ingest was faster, or it cannot be written."""
+    """Put the written files in force; `LakeError` if another ingest was faster, or the lake cannot be written."""
     with writing(root):
         measure_files(root, after)
     if isinstance(root, StorePath):
@@ -108,12 +116,15 @@ def commit(root: Place, before: Manifest, after: Manifest) -> None:
         if read_manifest(root).generation != before.generation or (root / PENDING).exists():
             raise LakeError(f"{root} was changed by another ingest in the meantime; run this one again")
         tables = delta.open_tables(root, before, after)
+        if shutil.disk_usage(root).free < COMMIT_BYTES:
+            # Once the manifest is pending, the commit can only be completed, which needs more space.
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         write_manifest(root, after, PENDING)
         _publish(root, before, after, tables)
 
 
 def complete(root: Path) -> None:
-    """Complete a commit that broke off after all of its files were written; one that is complete is forgotten."""
+    """Complete a commit that was aborted after its files were written; delete the record of a complete one."""
     with writing(root):
         if not (root / PENDING).exists():
             return
@@ -125,7 +136,7 @@ def complete(root: Path) -> None:
 
 
 def _publish(root: Path, before: Manifest, after: Manifest, tables: delta.Tables) -> None:
-    """Give all tables what a manifest names, then make that the one that counts; what was done is not repeated."""
+    """Add the files of a manifest to all tables, then put the manifest in force; skips what was done before."""
     after.versions = delta.publish(root, before, after, tables)
     write_manifest(root, after)
     (root / PENDING).unlink(missing_ok=True)
@@ -133,41 +144,29 @@ def _publish(root: Path, before: Manifest, after: Manifest, tables: delta.Tables
 
 
 def _tidy(root: Place, after: Manifest) -> None:
-    """Take away what nobody needs any more."""
     remove_strays(root, after)
     if after.generation % VACUUMED == 0:
-        # Not before: what an ingest has written is in no table yet, and may be older than what a vacuum spares.
+        # Not earlier: an ingest's files are in no table yet, and may be older than the files that a vacuum spares.
         with suppress(LakeError):
-            # What cannot be taken away now is taken away later; the commit is complete.
+            # Files that cannot be removed now are removed later; the commit is complete.
             delta.vacuum(root)
 
 
-def measure_files(root: Place, manifest: Manifest) -> None:
-    """Put sizes, rows and checksums of its files into a manifest; those that it has stay."""
-    sizes, rows, checksums = manifest.sizes, manifest.rows, manifest.checksums
-    names = sorted(manifest.all_files())
-    manifest.sizes = {name: sizes[name] if name in sizes else (root / name).stat().st_size for name in names}
-    manifest.rows = {name: rows[name] if name in rows else rows_of(root / name) for name in names}
-    manifest.checksums = {
-        name: checksums[name] if name in checksums else manifests.checksum_of(root / name) for name in names
-    }
-
-
 MERGED = 16
-"""So many files with about as many rows become one."""
+"""Number of files with similar row counts that are merged into one."""
 SMALL_BYTES = 4 << 20
-"""Files that are larger stay as they are."""
+"""Maximum size of files that are merged."""
 _ROWS_BITS = 4
-"""Files have about as many rows where one has less than 16 times as many as the other."""
+"""Row counts are similar if their bit lengths, divided by this, are equal: within a factor of 16."""
 
 
 def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
-    """Merge small files of earlier ingests, table by table, and name the new ones in the manifest that is to come.
+    """Merge small files of earlier ingests, table by table, and put the merged files into the next manifest.
 
-    ``before``: the manifest that counts; files that it does not name are left alone.  `LakeError` where a file cannot
-    be read or written.  Nothing is taken away here: the files that were merged are those that ``after`` misses.
+    ``before``: the present manifest; files outside it are left alone.  `LakeError` if a file cannot be read or written.
+    Nothing is deleted here: the merged files are the ones that ``after`` lacks.
     """
-    # Named after the last ingest that has rows in them, so that what the next one adds can be told apart.
+    # Named after the last ingest with rows in them, so that rows of the next ingest can be distinguished.
     with LakeFiles(root, before.generation) as files:
         for table in EVENT_TABLES:
             names = after.files.get(table, [])
@@ -176,26 +175,18 @@ def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
             if not chosen:
                 continue
             manifests.check_content(root, before, chosen)
-            for found in _rows(root, chosen, TABLES[table].arrow()):
-                files.write(table, found)
+            for record_batch in rows_in_order(root, chosen, TABLES[table].arrow()):
+                files.write(table, record_batch)
             first = names.index(chosen[0])
             names[first:first] = files.names[table]
             after.files[table] = [name for name in names if name not in chosen]
 
 
 def _chosen(names: Iterable[str], before: Manifest) -> list[str]:
-    """The first files with the fewest rows that there are enough of; none where there are not."""
+    """The first `MERGED` files of the smallest row count with enough files; empty if there are too few."""
     alike: defaultdict[int, list[str]] = defaultdict(list)
     for name in names:
         rows = before.rows.get(name)
         if rows is not None and before.sizes.get(name, SMALL_BYTES) < SMALL_BYTES:
             alike[rows.bit_length() // _ROWS_BITS].append(name)
     return next((alike[tier][:MERGED] for tier in sorted(alike) if len(alike[tier]) >= MERGED), [])
-
-
-def _rows(root: Place, names: Iterable[str], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows in their order, with the columns of today: files of an earlier release may have fewer."""
-    for name in names:
-        with reading(root / name):
-            source = dataset([root / name], schema)
-            yield from source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False)

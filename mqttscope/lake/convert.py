@@ -1,7 +1,7 @@
-"""Makes a lake of an earlier release, whose tables were Parquet files alone, one of today with Delta tables.
+"""Converts a lake of an earlier release, with tables of Parquet files alone, to Delta tables.
 
-Files stay where they are; those of open connections, which had a folder of their own, get a second name in the folder
-of their table.  Columns that had other names are written again.  Until the commit the lake is as it was.
+Files stay in place; files of open connections, which had a folder of their own, get a second name in the folder
+of their table.  Files with renamed columns are written again.  Until the commit the lake is unchanged.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from mqttscope.lake import manifest as manifests
 from mqttscope.lake.commit import commit, lake_lock
 from mqttscope.lake.files import GROUP_ROWS, LakeFiles, add_files, dataset, reading, writing
 from mqttscope.lake.manifest import LakeError, Manifest, check_files, check_tables, read_manifest, remove_strays
-from mqttscope.lake.schemas import OPEN, RENAMED, TABLES, VERSION
+from mqttscope.lake.schemas import OPEN, RENAMED, TABLES
 from mqttscope.lake.store import Lake
 
 
 def convert_lake(folder: Lake) -> bool:
-    """Make the tables of a lake Delta tables; returns whether they were not.
+    """Make the tables of a lake Delta tables; return whether they were converted.
 
-    `LakeError` where there is no lake, files of it are damaged, or it cannot be written.
+    `LakeError` if the lake does not exist, its files are damaged, or it cannot be written.
     """
     root = manifests.folder_of(folder)
     if not root.is_dir():
@@ -35,22 +35,13 @@ def convert_lake(folder: Lake) -> bool:
     with lake_lock(root):
         before = read_manifest(root)
         if not before.generation:
-            raise LakeError(f"{root} holds no lake")
+            raise LakeError(f"{root} is not a lake")
         if before.versions:
             return False
         check_files(root, before)
         check_tables(root, before)
         remove_strays(root, before)
-        after = replace(
-            before,
-            generation=before.generation + 1,
-            schema=VERSION,
-            files={name: list(names) for name, names in before.files.items()},
-            open_files={},
-            sizes=dict(before.sizes),
-            rows=dict(before.rows),
-            checksums=dict(before.checksums),
-        )
+        after = replace(before.following(), open_files={})
         _name_open_files(root, before, after)
         if before.schema == 1:
             _rename_columns(root, before, after)
@@ -69,7 +60,7 @@ def _name_open_files(root: Path, before: Manifest, after: Manifest) -> None:
                 try:
                     os.link(root / name, root / new)
                 except OSError:
-                    # The file system has no second names.
+                    # The file system has no hard links.
                     shutil.copy2(root / name, root / new)
                 after.open_files.setdefault(table, []).append(new)
                 for known in (after.sizes, after.rows, after.checksums):
@@ -78,23 +69,23 @@ def _name_open_files(root: Path, before: Manifest, after: Manifest) -> None:
 
 
 def _rename_columns(root: Path, before: Manifest, after: Manifest) -> None:
-    """Write the files again whose columns had other names in the first version of the schemas."""
+    """Write files again if their columns had other names in the first version of the schemas."""
     with LakeFiles(root, after.generation) as files:
         for table, names in RENAMED.items():
             for kind, known in ((table, before.files), (OPEN + table, before.open_files)):
                 for name in known.get(table, ()):
-                    for found in _renamed(root / name, table, names):
-                        files.write(kind, found)
+                    for record_batch in _renamed(root / name, table, names):
+                        files.write(kind, record_batch)
             after.files.pop(table, None)
             after.open_files.pop(table, None)
     add_files(after, files.names, files.checksums)
 
 
 def _renamed(path: Path, table: str, names: dict[str, str]) -> Iterator[pa.RecordBatch]:
-    """The rows of a file under the names of today."""
+    """The rows of a file under the present column names."""
     today = TABLES[table].arrow()
-    then = pa.schema([one.with_name(names.get(one.name, one.name)) for one in today])
+    then = pa.schema([column.with_name(names.get(column.name, column.name)) for column in today])
     with reading(path):
         source = dataset([path], then)
-        for found in source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False):
-            yield pa.RecordBatch.from_arrays(found.columns, schema=today)
+        for record_batch in source.to_batches(batch_size=GROUP_ROWS, batch_readahead=1, use_threads=False):
+            yield pa.RecordBatch.from_arrays(record_batch.columns, schema=today)

@@ -1,8 +1,8 @@
 """Columns of packets, derived from the catalogue of their fields (`mqtt.fields`): nothing is declared twice.
 
-What only CONNECT or only CONNACK has is in a struct of that name; the other fields are columns, since a name means the
-same in every packet.  Arrow's text is UTF-8 and a captured one need not be: the column then has U+FFFD for each byte
-that does not fit, and the bytes themselves are in ``not_utf8`` by the path of the field.
+Fields that only CONNECT or only CONNACK has are in a struct with its name; the other fields are columns, since a name
+has one meaning in all packets.  Arrow's text is UTF-8, and a captured text may be invalid: the column then has U+FFFD
+for each bad byte, and ``not_utf8`` has the bytes by field path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.fields import BITS, TYPES, Field, members_of
+from mqttscope.mqtt.fields import BITS, TYPES, PacketField, members_of
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import BY_NAME, LISTS, PROPERTIES, Properties, Property
 from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VARIABLE_BYTE_INTEGER
@@ -26,7 +26,7 @@ Row = dict[str, Any]
 Bad = list[Row]
 """Texts that are not UTF-8: ``field`` and ``value``."""
 
-# Signed and wide enough: Spark has no unsigned numbers.
+# Signed and wide enough: Spark lacks unsigned numbers.
 _BY_WIRE = {
     U8.name: pa.int16(),
     U16.name: pa.int32(),
@@ -40,7 +40,7 @@ NOT_UTF8 = pa.list_(pa.struct([("field", pa.string()), ("value", pa.binary())]))
 OTHER_PROPERTIES = pa.list_(
     pa.struct([("identifier", pa.int64()), ("path", pa.string()), ("number", pa.int64()), ("value", pa.binary())])
 )
-"""Properties that the struct has no place for: unknown ones, and repetitions that the specification forbids."""
+"""Properties outside the struct: unknown ones, and repetitions that the specification forbids."""
 
 
 @cache
@@ -50,7 +50,7 @@ def properties_type() -> pa.DataType:
 
 
 def _property_column(row: Property) -> str:
-    """The name of a property's column; of a secret there is only the length."""
+    """The name of a property's column; a secret has only its length."""
     return f"{row.name}_length" if row.secret else row.name
 
 
@@ -59,7 +59,7 @@ def _property_type(row: Property) -> pa.DataType:
     return pa.list_(kind) if row.name in LISTS else kind
 
 
-def _columns_of(field: Field) -> list[tuple[str, pa.DataType]]:
+def _columns_of(field: PacketField) -> list[tuple[str, pa.DataType]]:
     name = field.name
     if field.secret:
         return [(f"{name}_length", pa.int32())]
@@ -69,7 +69,7 @@ def _columns_of(field: Field) -> list[tuple[str, pa.DataType]]:
     if field.value_type is Properties:
         kind = properties_type()
     elif field.value_type in (Will, Subscription):
-        kind = pa.struct([part for one in members_of(field.packet_type, field.path) for part in _columns_of(one)])
+        kind = pa.struct([part for member in members_of(field.packet_type, field.path) for part in _columns_of(member)])
     elif field.wire == BITS:
         kind = pa.bool_() if field.value_type is bool else pa.int16()
     else:
@@ -77,12 +77,12 @@ def _columns_of(field: Field) -> list[tuple[str, pa.DataType]]:
     return [(name, pa.list_(kind) if field.path.endswith("[]") else kind)]
 
 
-def _is_payload(field: Field) -> bool:
+def _is_payload(field: PacketField) -> bool:
     return field.name in ("payload", "will_payload")
 
 
 _STRUCTS = {PacketType.CONNECT: "connect", PacketType.CONNACK: "connack"}
-"""Packets whose own fields are in a struct."""
+"""Packets with a struct of their own fields."""
 
 
 @cache
@@ -96,17 +96,17 @@ def packet_columns() -> dict[str, pa.DataType]:
     flat: dict[str, pa.DataType] = {}
     for kind in PacketType:
         for field in members_of(kind):
-            found = _columns_of(field)
+            columns = _columns_of(field)
             if owners[field.name] == {kind} and kind in structs:
-                structs[kind] += found
+                structs[kind] += columns
             else:
-                flat.update(found)
+                flat.update(columns)
     named = {_STRUCTS[kind]: pa.struct(fields) for kind, fields in structs.items()}
     return flat | named
 
 
 def text(value: str, path: str, bad: Bad) -> str:
-    """A text for a column; its bytes go to ``bad`` where they are not UTF-8."""
+    """A text for a column; its bytes go to ``bad`` if they are not UTF-8."""
     if value.isascii():
         return value
     try:
@@ -119,7 +119,7 @@ def text(value: str, path: str, bad: Bad) -> str:
 
 
 MAX_KNOWN = 512
-"""Bytes of a payload whose digest is remembered for a while."""
+"""Maximum size of a payload with a cached digest."""
 
 
 @lru_cache(maxsize=4_096)
@@ -128,24 +128,24 @@ def _known_sha256(value: bytes) -> str:
 
 
 def payload_columns(value: bytes, missing: int, limit: int) -> tuple[int, str | None, bytes | None]:
-    """Length, SHA-256 (of a payload that is there in full) and, where ``limit`` is not 0, its beginning."""
+    """Length, SHA-256 (of a complete payload) and, unless ``limit`` is 0, the beginning."""
     digest = None
     if not missing:
-        # A server sends the same payload to each subscriber.
+        # A server sends a payload to each subscriber.
         digest = _known_sha256(value) if len(value) <= MAX_KNOWN else sha256(value).hexdigest()
     return len(value) + missing, digest, without_tokens(value, limit)[:limit] if limit else None
 
 
 MAX_BLOCKS = 4_096
-"""Structs of property blocks that are kept, since most blocks come again."""
+"""Maximum number of cached structs of property blocks; most blocks recur."""
 MAX_BLOCK = 256
-"""So many properties, and characters and bytes of them all, has a block that is kept at most."""
+"""Maximum size of a cached property block, in properties and in characters and bytes."""
 _NO_PROPERTIES: Row = {}
 _blocks: dict[tuple[tuple[int, Any], ...], Row] = {}
 
 
 def properties_row(block: Properties | None, path: str, bad: Bad, other: Bad) -> Row:
-    """The struct of a property block, of which nobody changes anything; what it has no place for goes to ``other``."""
+    """The struct of a property block, never to be modified; properties outside the struct go to ``other``."""
     if not block:
         return _NO_PROPERTIES
     known = _blocks.get(block.items)
@@ -161,7 +161,7 @@ def properties_row(block: Properties | None, path: str, bad: Bad, other: Bad) ->
 
 
 def _is_short(block: Properties) -> bool:
-    sizes = [len(one) for _, value in block.items if not isinstance(value, int) for one in _texts(value)]
+    sizes = [len(part) for _, value in block.items if not isinstance(value, int) for part in _texts(value)]
     return len(block.items) <= MAX_BLOCK and sum(sizes) <= MAX_BLOCK
 
 
@@ -178,7 +178,7 @@ def _properties_row(block: Properties, path: str, bad: Bad, other: Bad) -> Row:
             if secret and isinstance(value, bytes):
                 other.append({"identifier": number, "path": path, "number": len(value)})
             elif number == METHOD and isinstance(value, str):
-                # It may be Authentication Data whose identifier is damaged.
+                # It may be Authentication Data with a damaged identifier.
                 other.append({"identifier": number, "path": path, **_loose("*" * len(value))})
             else:
                 other.append({"identifier": number, "path": path, **_loose(value)})
@@ -209,9 +209,9 @@ def _loose(value: Any) -> Row:
 _PROPERTY: dict[int, tuple[str, Any, bool]] = {
     row.identifier: (_property_column(row), TYPES[row.wire.name], row.secret) for row in PROPERTIES
 }
-"""By identifier: column, class of its values, whether it is a secret."""
+"""Column, class of its values, and whether it is a secret, by identifier."""
 _STARRED = TEXTS - {BY_NAME["assigned_client_identifier"].identifier}
-"""Texts without credentials; Client Identifiers join rows."""
+"""Texts that may contain credentials; Client Identifiers stay, since they join rows."""
 _UNKNOWN: tuple[str, Any, bool] = ("", (), False)
 
 
@@ -223,9 +223,9 @@ def packet_fields(
     other: Bad,
     only: tuple[str, ...] | None = None,
 ) -> Row:
-    """Values of the columns of one packet; ``only`` names the fields to show.
+    """Values of the columns of one packet; ``only``: names of the fields to show.
 
-    ``limit``: bytes of a payload that are kept, 0 for none.
+    ``limit``: maximum number of payload bytes, 0 to leave the payload out.
     """
     kind = packet.packet_type
     flat: Row = {}
@@ -244,27 +244,31 @@ def packet_fields(
 
 
 @cache
-def _plan(packet_type: PacketType, version: ProtocolVersion, part: str = "") -> tuple[tuple[Field, bool, str], ...]:
-    """The fields of a packet, or of a part of it, that a version has.
+def _plan(
+    packet_type: PacketType, version: ProtocolVersion, part: str = ""
+) -> tuple[tuple[PacketField, bool, str], ...]:
+    """The fields of a packet, or of a part of it, in a version.
 
-    With each, whether its column has the value as it is, and the path of the struct that the column is in.
+    Each with a flag, true if its column has the value unchanged, and the path of the struct that contains the column.
     """
     columns, struct = packet_columns(), _STRUCTS.get(packet_type, "")
     return tuple(
-        (one, _is_plain(one, version), f"{struct}." if struct and _columns_of(one)[0][0] not in columns else "")
-        for one in members_of(packet_type, part)
-        if version in one.versions
+        (field, _is_plain(field, version), f"{struct}." if struct and _columns_of(field)[0][0] not in columns else "")
+        for field in members_of(packet_type, part)
+        if version in field.versions
     )
 
 
-def _is_plain(field: Field, version: ProtocolVersion) -> bool:
+def _is_plain(field: PacketField, version: ProtocolVersion) -> bool:
     if field.name == "reason_code":
         return field.tail < version
     return field.value_type in (bool, int) and field.name != "reserved"
 
 
-def _values(field: Field, holder: Any, place: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Row:
-    """Values of the columns of one field; ``place``: path of what holds it, a packet or a part of one."""
+def _values(
+    field: PacketField, holder: Any, place: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad
+) -> Row:
+    """Values of the columns of one field; ``place``: path of the packet or part around it."""
     name = field.name
     value = getattr(holder, name)
     path = place + name
@@ -279,16 +283,18 @@ def _values(field: Field, holder: Any, place: str, version: ProtocolVersion, lim
         columns = f"{name}_length", f"{name}_sha256", name
         return dict(zip(columns, payload_columns(value, missing, limit), strict=True))
     if name == "reason_code":
-        return {name: value or 0}  # left out means success
+        return {name: value or 0}  # an omitted code means success
     if name == "reserved":
         return {name: value or None}
     if not field.path.endswith("[]"):
         return {name: _value(field, value, path, version, limit, bad, other)}
     values = enumerate(value or ())
-    return {name: [_value(field, one, f"{path}[{at}]", version, limit, bad, other) for at, one in values]}
+    return {name: [_value(field, element, f"{path}[{at}]", version, limit, bad, other) for at, element in values]}
 
 
-def _value(field: Field, value: Any, path: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Any:
+def _value(
+    field: PacketField, value: Any, path: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad
+) -> Any:
     """A text, or the struct of a Will or of a subscription."""
     if value is None:
         return None

@@ -1,10 +1,10 @@
-"""The tables of a lake as Delta tables: what any engine opens that reads Delta.
+"""The tables of a lake as Delta tables, which any engine with Delta support can open.
 
-Each table is a folder with a log (``_delta_log``).  A commit of a lake is one transaction of each table whose files it
-changes: it adds what was written, removes rows of connections that were open before and files that were merged, and
-carries the generation of the lake as application transaction, so that it can be repeated and nothing is in twice.
-delta-rs writes the log; the Parquet files are ours (`lake.files`).  Only who commits needs it: neither readers nor the
-executors of Spark load it.
+Each table is a folder with a log (``_delta_log``).  A commit of a lake is one transaction of each table that it
+changes: it adds the written files, removes old files of open connections and merged files, and has the generation
+of the lake as application transaction, so that it can be repeated without adding anything twice.
+delta-rs writes the log; the Parquet files are ours (`lake.files`).  Only commits load it, not readers or the
+executors of Spark.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,22 +38,22 @@ if TYPE_CHECKING:
     Tables = Mapping[str, DeltaTable | None]
 
 APPLICATION = "mqttscope"
-"""Names our transactions in the log of a table; their version is the generation of the lake."""
+"""Name of our transactions in the log of a table; their version is the generation of the lake."""
 LOG = "_delta_log"
 PROPERTIES = {"delta.logRetentionDuration": "interval 1 days", "delta.deletedFileRetentionDuration": "interval 1 days"}
-"""How long earlier versions can be read: a watch makes a version of most tables every few seconds."""
+"""Earlier versions can be read for this time: a watch makes a version of most tables every few seconds."""
 _THREADS = 4
 _TIME = "timestamp_ns"
 _STRANGE = re.compile(r"[\x00-\x1f\x7f\\]|%[0-9A-Fa-f]{2}")
-"""What delta-rs takes for something else in a path."""
+"""Parts of a path that delta-rs misreads."""
 _T = TypeVar("_T")
 
 
 def open_tables(root: Place, before: Manifest, after: Manifest, *, again: bool = False) -> Tables:
-    """The tables that a commit changes; ``None`` for those that there are not yet.
+    """The tables that a commit changes; ``None`` for tables that do not exist yet.
 
-    ``before``: the manifest that they have.  `LakeError` where they do not, since another program has changed them.
-    ``again``: the commit broke off before, so that some of them may have what it changes.
+    ``before``: the manifest of their present files.  `LakeError` if another program has changed these files.
+    ``again``: the commit was aborted before, so that some tables may have its changes.
     """
     changed = [
         name for name in TABLES if name not in before.versions or _files_of(before, name) != _files_of(after, name)
@@ -62,15 +63,15 @@ def open_tables(root: Place, before: Manifest, after: Manifest, *, again: bool =
 
 
 def publish(root: Place, before: Manifest, after: Manifest, tables: Tables) -> dict[str, int]:
-    """Give tables the files of a manifest that they do not have yet; returns the versions of all tables."""
+    """Add the files of a manifest to tables that lack them; return the versions of all tables."""
     return before.versions | _of_all(lambda name: _publish(root, name, before, after, tables[name]), tables)
 
 
 def require(root: Place) -> None:
-    """`LakeError` where what writes the log is not installed, or cannot write it into this folder."""
+    """Raise `LakeError` if deltalake is not installed, or cannot write its log into this folder."""
     if _STRANGE.search(str(root) if isinstance(root, StorePath) else root.resolve().as_posix()):
         raise LakeError(
-            f"{root}: no Delta table can lie there: the path has a backslash, a control character, or % before two "
+            f"{root}: no Delta table can be there: the path has a backslash, a control character, or % before two "
             "hexadecimal digits"
         )
     try:
@@ -79,8 +80,62 @@ def require(root: Place) -> None:
         raise LakeError(f"a lake needs what is not installed ({error}): {extra_command('lake')}") from None
 
 
+@dataclass(slots=True, frozen=True)
+class ChangedTable:
+    """A table that another program has changed."""
+
+    table: DeltaTable
+    files: frozenset[str]
+    """Its present files, relative to the lake."""
+
+
+def changed_tables(root: Path, manifest: Manifest) -> dict[str, ChangedTable]:
+    """The tables with other files than the manifest has."""
+    changed = {}
+    for name, version in manifest.versions.items():
+        if _entry(root / name, version + 1).exists() or not _entry(root / name, version).exists():
+            with _talking(root / name):
+                table = _opened(root / name)
+                files = _names(table, name)
+            if table is not None and files != _files_of(manifest, name).keys():
+                changed[name] = ChangedTable(table, files)
+    return changed
+
+
+def replace_files(root: Path, before: Manifest, after: Manifest, changed: Mapping[str, ChangedTable]) -> dict[str, int]:
+    """Put the files of a manifest in the place of the present ones; returns the versions of all tables."""
+    versions = dict(before.versions)
+    for name in TABLES:
+        wanted, known = _files_of(after, name), changed.get(name)
+        if known is None and wanted == _files_of(before, name):
+            continue
+        table = _checked(root, name, before) if known is None else known.table
+        assert table is not None
+        there = frozenset(_files_of(before, name)) if known is None else known.files
+        versions[name] = _write(root, name, table, wanted, there, after)
+    return versions
+
+
+def _write(
+    root: Path, name: str, table: DeltaTable, wanted: Iterable[str], there: frozenset[str], after: Manifest
+) -> int:
+    """Commit a transaction that gives a table the wanted files; returns its version."""
+    gone = sorted(there.difference(wanted))
+    sizes = replace(after, sizes=after.sizes | {file: (root / file).stat().st_size for file in gone})
+    actions: list[AddAction | RemoveAction] = [
+        *(_added(root, file, after) for file in wanted if file not in there), *(_removed(file, sizes) for file in gone)
+    ]  # fmt: skip
+    with _talking(root / name):
+        _add_columns(table, name)
+        table.create_write_transaction(
+            actions, "append", table.schema(), commit_properties=_properties(after.generation, max_commit_retries=0)
+        )
+        _sync(root / name, table.version() + 1)
+    return table.version() + 1
+
+
 def check(root: Place, manifest: Manifest) -> None:
-    """`LakeError` where a table lacks files of the manifest, because another program has changed it."""
+    """Raise `LakeError` if another program has changed a table, so that it lacks files of the manifest."""
     for name in TABLES:
         folder, version = root / name, manifest.versions.get(name)
         if version is not None and (_entry(folder, version + 1).exists() or not _entry(folder, version).exists()):
@@ -88,39 +143,39 @@ def check(root: Place, manifest: Manifest) -> None:
 
 
 def earlier(lake: Lake, manifest: Manifest, generation: int) -> Manifest:
-    """The files that the tables had in an earlier generation; `LakeError` where they are no longer kept.
+    """The files of the tables in an earlier generation; `LakeError` if they are no longer kept.
 
-    ``manifest``: the one that counts.  What the result does not have is what readers of tables do not need.
+    ``manifest``: the present one.  The result has only the fields that readers of tables need.
     """
     root = place(lake)
     if not 0 < generation < manifest.generation or not manifest.versions:
-        last = f"{manifest.generation} is the last one" if manifest.generation else "there is none"
+        last = f"{manifest.generation} is the last one" if manifest.generation else "the lake is empty"
         raise LakeError(f"{root} has no generation {generation}: {last}")
     versions = _of_all(lambda name: _version_in(root, name, manifest.versions[name], generation), manifest.versions)
-    gone = LakeError(f"{root} does not keep generation {generation} any more")
+    gone = LakeError(f"{root} no longer has generation {generation}")
     if None in versions.values():
         raise gone
     files = _of_all(lambda name: sorted(_files_in(root, name, int(versions[name] or 0))), versions)
-    found = Manifest(generation, manifest.group, manifest.settings, files=files, schema=manifest.schema)
-    found.versions = {name: int(version or 0) for name, version in versions.items()}
+    older = Manifest(generation, manifest.group, manifest.settings, files=files, schema=manifest.schema)
+    older.versions = {name: int(version or 0) for name, version in versions.items()}
     try:
-        check_files(root, found)
+        check_files(root, older)
     except LakeError:
         raise gone from None
-    return found
+    return older
 
 
 def _version_in(root: Place, name: str, last: int, generation: int) -> int | None:
-    """The version of a table in a generation; ``None`` where its log does not say it any more."""
+    """The version of a table in a generation; ``None`` if its log no longer shows it."""
     for version in range(last, -1, -1):
         try:
             entry = _entry(root / name, version).read_bytes()
         except FileNotFoundError:
             return None
         with _damaged(root / name):
-            for one in map(json.loads, entry.splitlines()):
-                taken = one.get("txn", {})
-                if taken.get("appId") == APPLICATION and taken["version"] <= generation:
+            for action in map(json.loads, entry.splitlines()):
+                transaction = action.get("txn", {})
+                if transaction.get("appId") == APPLICATION and transaction["version"] <= generation:
                     return version
     return None
 
@@ -142,7 +197,7 @@ def _damaged(folder: Place) -> Iterator[None]:
 
 
 def vacuum(root: Place) -> None:
-    """Take away files that the tables have not had for as long as `PROPERTIES` says."""
+    """Delete files that the tables have not used for the time in `PROPERTIES`."""
     _of_all(lambda name: _vacuum(root / name), TABLES)
 
 
@@ -168,16 +223,16 @@ def _publish(root: Place, name: str, before: Manifest, after: Manifest, table: D
             _create(root, name, wanted, after)
             _sync(folder, 0)
             return 0
-        new = [one for one in wanted if one not in had]
+        new = [file for file in wanted if file not in had]
         if _has(table, after.generation):
             if not frozenset(new) <= _names(table, name):
                 raise LakeError(f"{folder} was changed by another ingest in the meantime; run this one again")
             return table.version()
         _add_columns(table, name)
-        gone = [one for one in had if one not in wanted]
+        gone = [file for file in had if file not in wanted]
         actions: list[AddAction | RemoveAction] = [
-            *(_added(root, one, after) for one in new),
-            *(_removed(one, before) for one in gone),
+            *(_added(root, file, after) for file in new),
+            *(_removed(file, before) for file in gone),
         ]
         table.create_write_transaction(
             actions, "append", table.schema(), commit_properties=_properties(after.generation, max_commit_retries=0)
@@ -188,9 +243,9 @@ def _publish(root: Place, name: str, before: Manifest, after: Manifest, table: D
 
 
 def _add_columns(table: DeltaTable, name: str) -> None:
-    """Columns that a table of an earlier release does not have yet."""
-    known = {one.name for one in table.schema().fields}
-    missing = [one for one in schema_of(name).fields if one.name not in known]
+    """Add columns that a table of an earlier release lacks."""
+    known = {field.name for field in table.schema().fields}
+    missing = [field for field in schema_of(name).fields if field.name not in known]
     if missing:
         table.alter.add_columns(missing)
 
@@ -203,7 +258,7 @@ def _create(root: Place, name: str, names: Iterable[str], manifest: Manifest) ->
     create_table_with_add_actions(
         _uri(root / name),
         schema_of(name),
-        [_added(root, one, manifest) for one in names],
+        [_added(root, file, manifest) for file in names],
         name=name,
         description=TABLES[name].meaning,
         configuration=PROPERTIES,
@@ -214,7 +269,7 @@ def _create(root: Place, name: str, names: Iterable[str], manifest: Manifest) ->
 
 @cache
 def schema_of(name: str) -> Schema:
-    """The schema of a table in Delta's own types, with the meanings of columns as comments."""
+    """The schema of a table in Delta's types, with the meanings of columns as comments."""
     from deltalake import Schema
 
     return Schema.from_arrow(TABLES[name].arrow())
@@ -227,22 +282,23 @@ def _properties(generation: int, **more: Any) -> CommitProperties:
 
 
 def _checked(root: Place, name: str, manifest: Manifest, done: int | None = None) -> DeltaTable | None:
-    """A table that has the files of the manifest, or what the commit of the generation ``done`` changes."""
+    """A table with the files of the manifest, or with the changes of the commit of generation ``done``."""
     folder, version = root / name, manifest.versions.get(name)
     with _talking(folder):
         table = _opened(folder)
         if table is not None and (table.version() == version or _has(table, done)):
             return table
         here = _names(table, name)
-    if version is not None and any(one not in here for one in _files_of(manifest, name)):
+    if version is not None and any(file not in here for file in _files_of(manifest, name)):
         raise LakeError(
-            f"{folder} is not what was written: another program has changed the table; restore its version {version}"
+            f"{folder} is not what was written: another program has changed the table, and this cannot be adopted; "
+            f"restore its version {version}, and delete rows with 'mqttscope pipeline forget' or 'expire'"
         )
     return table
 
 
 def _has(table: DeltaTable, generation: int | None) -> bool:
-    """Whether a table has taken in what a commit changes."""
+    """Whether a table has the changes of a commit."""
     last = table.transaction_version(APPLICATION)
     return last is not None and generation is not None and last >= generation
 
@@ -261,7 +317,7 @@ def _opened(folder: Place) -> DeltaTable | None:
 
 
 def _uri(folder: Place) -> str:
-    """A folder as delta-rs takes it whatever its name is."""
+    """The URI of a folder for delta-rs, whatever its name."""
     if isinstance(folder, StorePath):
         return f"{folder.store.delta_uri}/{folder.key}"
     return folder.absolute().as_uri()
@@ -272,7 +328,6 @@ def _options(folder: Place) -> dict[str, str] | None:
 
 
 def _names(table: DeltaTable | None, name: str) -> frozenset[str]:
-    """The files of a table, relative to the lake."""
     if table is None:
         return frozenset()
     paths = table.get_add_actions(flatten=True).column("path").to_pylist()
@@ -298,22 +353,22 @@ def _removed(name: str, manifest: Manifest) -> RemoveAction:
 
 
 def _statistics(path: Place, rows: int) -> Mapping[str, Any]:
-    """What a reader needs not look into a file for: its rows, and the times of the first and the last."""
-    found: dict[str, Any] = {"numRecords": rows}
+    """Statistics that spare readers a look into the file: its number of rows, first and last time."""
+    statistics: dict[str, Any] = {"numRecords": rows}
     footer = pq.read_metadata(opened(path))
     place = next((at for at in range(footer.num_columns) if footer.schema.column(at).path == _TIME), None)
     if place is None:
-        return found
+        return statistics
     groups = [footer.row_group(at).column(place).statistics for at in range(footer.num_row_groups)]
-    if groups and all(one is not None and one.has_min_max for one in groups):
-        found["minValues"] = {_TIME: min(one.min for one in groups)}
-        found["maxValues"] = {_TIME: max(one.max for one in groups)}
-        found["nullCount"] = {_TIME: sum(one.null_count for one in groups)}
-    return found
+    if groups and all(group is not None and group.has_min_max for group in groups):
+        statistics["minValues"] = {_TIME: min(group.min for group in groups)}
+        statistics["maxValues"] = {_TIME: max(group.max for group in groups)}
+        statistics["nullCount"] = {_TIME: sum(group.null_count for group in groups)}
+    return statistics
 
 
 def _sync(folder: Place, version: int) -> None:
-    """Bring an entry of the log to the disk: delta-rs leaves that to the system."""
+    """Sync an entry of the log to the disk, which delta-rs does not do."""
     if isinstance(folder, StorePath):
         return
     with _entry(folder, version).open("rb") as entry:
@@ -322,7 +377,7 @@ def _sync(folder: Place, version: int) -> None:
 
 
 def _damaged_entry(folder: Place) -> Path | None:
-    """The first entry of the log of a table that is not what entries are, lines of JSON; stores are not looked into."""
+    """The first entry of a table's log that is not lines of JSON; stores are not checked."""
     if isinstance(folder, StorePath):
         return None
     for entry in sorted((folder / LOG).glob("*.json")):
@@ -338,7 +393,7 @@ def _damaged_entry(folder: Place) -> Path | None:
 
 @contextmanager
 def _talking(folder: Place) -> Iterator[None]:
-    """`LakeError` for what goes wrong with a table."""
+    """Raise `LakeError` for errors of a Delta table."""
     from deltalake.exceptions import CommitFailedError, DeltaError
 
     try:

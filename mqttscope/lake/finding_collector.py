@@ -1,8 +1,8 @@
-"""Collects findings as the linter makes them, instead of tables, for a run of ``lint`` that is distributed over tasks.
+"""Collects the linter's findings instead of rows of tables, for a run of ``lint`` that is distributed over tasks.
 
-`Judge` stands in for the collector of tables in the kernel of flows.  Its rows hold complete findings, encoded by
-`lake.state`, with the place at which each came out, so that all of them can be put into the order of one run; and for
-each connection the place at which it was recognised, by which `lint` numbers connections.
+`FindingCollector` replaces the collector of tables in the kernel of flows.  Its rows have complete findings, encoded by
+`lake.state`, with the place of each, so that all of them can be sorted into the order of one run; and for each
+connection the place of its recognition; `lint` numbers connections in this order.
 """
 
 from __future__ import annotations
@@ -19,16 +19,15 @@ from mqttscope.lake.state import dump
 from mqttscope.lake.tables import Collector, Scoped
 from mqttscope.lake.tracker import Tracker
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.failures import Failures
+from mqttscope.lint.failures import RuleFailures
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.gate import Selection, client_key
+from mqttscope.lint.gate import FindingSelection, client_key
 from mqttscope.lint.quality import Quality, QualityLedger, is_whole_packet
-from mqttscope.session.connection import Connection
 
 MAX_CLIENTS = 100_000
-"""Clients that are remembered by one task."""
+"""Maximum number of clients that one task remembers."""
 MAX_CHOSEN_WAITING = 1 << 20
-"""Findings and events of one connection that wait for its Client Identifier."""
+"""Maximum number of findings and events of one connection that wait for its Client Identifier."""
 Row = tuple[Any, ...]
 
 
@@ -42,7 +41,7 @@ class MarkRow(NamedTuple):
     event_in_connection: int
 
 
-class FoundRow(NamedTuple):
+class FindingRow(NamedTuple):
     """A finding, with the frame, time and number in the connection of each packet that it names."""
 
     connection_id: str
@@ -57,8 +56,8 @@ class FoundRow(NamedTuple):
 
 
 @dataclass(slots=True)
-class OfConnections:
-    """What is counted of connections beside their packets, for the lines on standard error."""
+class ConnectionCounts:
+    """Counters of connections besides their packets, for the lines on standard error."""
 
     discarded_segments: int = 0
     discarded_bytes: int = 0
@@ -68,25 +67,25 @@ class OfConnections:
     damaged_segments: int = 0
 
 
-OF_CONNECTIONS = tuple(one.name for one in fields(OfConnections))
+CONNECTION_COUNTS = tuple(counter.name for counter in fields(ConnectionCounts))
 
 
 @dataclass(slots=True)
-class Sums(OfConnections):
-    """What tasks count, beside what they find.  Plain data."""
+class Sums(ConnectionCounts):
+    """Counters of tasks, besides their findings.  Plain data."""
 
     ledger: QualityLedger = field(default_factory=QualityLedger)
     withheld: dict[str, int] = field(default_factory=dict)
     awaited: dict[str, int] = field(default_factory=dict)
     ripe: set[str] = field(default_factory=set)
-    failures: Failures = field(default_factory=Failures)
+    failures: RuleFailures = field(default_factory=RuleFailures)
     clients: set[str] = field(default_factory=set)
     spoken: dict[str, int] = field(default_factory=dict)
     """Packets by capture."""
     understood: set[str] = field(default_factory=set)
-    """Captures in which one of them is well formed."""
+    """Captures with a well-formed packet."""
     met: set[str] = field(default_factory=set)
-    """Servers seen of those whose connections are all captured."""
+    """Servers that were seen, among the servers with completely captured connections."""
     connections: int = 0
     opened_flows: int = 0
     cut_bytes: int = 0
@@ -100,18 +99,18 @@ class Sums(OfConnections):
 
     @property
     def quality(self) -> Quality:
-        """How good all captures together are."""
+        """Quality of all captures together."""
         return self.ledger.total()
 
     def take_chosen(self, events: int, packets: int, spoken: set[str], left_out: int) -> None:
-        """Add what is in a selection."""
+        """Add the counts of a selection."""
         self.chosen_events += events
         self.chosen_packets += packets
         self.chosen_spoken |= spoken
         self.left_out += left_out
 
     def take_linter(self, linter: Linter, *, quality: bool, but: Collection[str] = ()) -> None:
-        """Add what a linter counted; ``but``: codes of rules whose failures another one reports."""
+        """Add the counts of a linter; ``but``: codes of rules with failures that another linter reports."""
         if quality:
             self.ledger.add(linter.ledger)
         _add(self.withheld, linter.withheld)
@@ -121,18 +120,18 @@ class Sums(OfConnections):
         self.met |= linter.met
 
     def take_dissector(self, dissector: Dissector) -> None:
-        """Add what a dissector counted."""
+        """Add the counts of a dissector."""
         self.connections += dissector.connections
         self.opened_flows += dissector.flows.opened_flows
         self.cut_bytes += dissector.cut_bytes
         self.kept_bytes += dissector.kept_bytes
-        for name in OF_CONNECTIONS:
+        for name in CONNECTION_COUNTS:
             setattr(self, name, getattr(self, name) + getattr(dissector, name))
         _add(self.other_tls, dissector.other_tls)
         _add(self.named_otherwise, dissector.named_otherwise)
 
     def add(self, other: Sums) -> None:
-        """Add what another task counted."""
+        """Add the counts of another task."""
         self.ledger.add(other.ledger)
         self.ripe |= other.ripe
         for name in ("withheld", "awaited", "spoken", "other_tls", "named_otherwise"):
@@ -142,7 +141,7 @@ class Sums(OfConnections):
         self.understood |= other.understood
         self.met |= other.met
         self.take_chosen(other.chosen_events, other.chosen_packets, other.chosen_spoken, other.left_out)
-        for name in ("connections", "opened_flows", "cut_bytes", "kept_bytes", *OF_CONNECTIONS):
+        for name in ("connections", "opened_flows", "cut_bytes", "kept_bytes", *CONNECTION_COUNTS):
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
@@ -152,84 +151,70 @@ def _add(sums: dict[Any, int], more: dict[Any, int] | Counter[Any]) -> None:
 
 
 @dataclass(slots=True)
-class _Chosen:
-    """What is in the selection of one connection."""
-
+class _ConnectionSelection:
     connection_id: str
-    selection: Selection[FoundRow | MarkRow]
+    selection: FindingSelection[FindingRow | MarkRow]
 
 
-class Judge(Collector):
+class FindingCollector(Collector):
     """Findings of the events that it is fed, until they are taken."""
 
     def __init__(
         self,
         options: LakeOptions,
         ends: tuple[int, ...] = (),
-        selection: Selection[Any] | None = None,
+        selection: FindingSelection[Any] | None = None,
         *,
         key: str | None = None,
     ) -> None:
         """``ends``: times of the last segments of all captures, in the order of reading.
 
-        ``selection``: of which findings are wanted alone; which connections these are is left to who numbers them.
-        ``key``: run the rules of wide scopes over the connections of this key (`lake.keys.stage_key`), all of which are
-        fed; else the others run, and everything is counted.
+        ``selection``: findings to keep; connections by number are selected later, when they are numbered.
+        ``key``: run the wide rules over the connections of this key (`lake.keys.stage_key`), fed completely; without
+        a key the narrow rules run, and everything is counted.
         """
         super().__init__(options, key=key)
-        self.found: list[Any] = []
-        """Findings, as `found_row` makes them."""
-        self.seen: list[Row] = []
-        """Connections: connection, place."""
+        self.finding_rows: list[Any] = []
+        """Findings, from `task_row`."""
+        self.connection_rows: list[Row] = []
+        """Connections: identifier, place."""
         self.packets: list[Row] = []
         """Packets: place, number in the connection, frame, time, capture."""
         self.marks: list[Row] = []
-        """Events that are in the selection: connection, place at which that is known, event in the connection."""
+        """Selected events: connection, place where the selection is known, event in the connection."""
         self.tallies: list[Row] = []
-        """What is in it of each connection, where some are selected by number: connection, counts."""
+        """Selected counts of each connection, if connections are selected by number: identifier, counts."""
         self._selection = selection
-        self._chosen: dict[int, _Chosen] = {}
+        self._chosen: dict[int, _ConnectionSelection] = {}
         self.sums = Sums()
-        self._names = Counter[str]()
-        """How many connections had a name, in the flows that are read together."""
         self.position.ends = ends
 
-    def _tracker(self, connection: Connection) -> Tracker:
-        """Names two connections apart that began at the same time with the same numbers."""
-        tracker = self.trackers.get(connection.number)
-        if tracker is None:
-            tracker = super()._tracker(connection)
-            self._names[tracker.connection_id] += 1
-            if (count := self._names[tracker.connection_id]) > 1:
-                tracker.connection_id += f"+{count}"
-        return tracker
-
     def feed(self, event: Event) -> None:
-        """Take one event."""
+        """Feed one event."""
         tracker = self._tracker(event.connection) if isinstance(event, Scoped) else None
         connection = None if self._selection is None else getattr(event, "connection", None)
-        before = len(self.found)
+        before = len(self.finding_rows)
         super().feed(event)
         if tracker is not None and not isinstance(event, ConnectionDue):
-            # At which times rules are woken depends on which ones a stage runs.
+            # The times when rules are woken depend on the rules of a stage.
             tracker.events += 1
         if connection is None:
             return
-        found = self.found[before:]
-        del self.found[before:]
+        rows = self.finding_rows[before:]
+        del self.finding_rows[before:]
         if tracker is not None and self.widest is not None:
-            found.append(MarkRow(tracker.connection_id, *self.position.place(), tracker.events - 1))
+            rows.append(MarkRow(tracker.connection_id, *self.position.place(), tracker.events - 1))
         chosen = self._chosen.get(connection.number)
         if chosen is None:
             assert self._selection is not None
             own = replace(self._selection, connections=(), most=MAX_CHOSEN_WAITING)
             name = self._tracker(connection).connection_id
-            chosen = self._chosen[connection.number] = _Chosen(name, own)
-        for row in chosen.selection.take(event, found):
-            # Where a finding waited for the client to be known, its place is where that was.
+            chosen = self._chosen[connection.number] = _ConnectionSelection(name, own)
+        for row in chosen.selection.take(event, rows):
+            # A finding that waited for the client is placed where the client became known.
             emitted_ns, file, frame = self.position.place()
             placed = row._replace(emitted_ns=emitted_ns, file=file, frame=frame)
-            (self.found if isinstance(placed, FoundRow) else self.marks).append(placed)
+            (self.finding_rows if isinstance(placed, FindingRow) else self.marks).append(placed)
 
     def _row(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
@@ -241,27 +226,26 @@ class Judge(Collector):
                     self.sums.understood.add(event.capture)
         elif isinstance(event, ConnectionOpened):
             place = self.position.place()
-            self.seen.append((self._tracker(event.connection).connection_id, *place))
+            self.connection_rows.append((self._tracker(event.connection).connection_id, *place))
 
     def _finding_row(self, event: Scoped, tracker: Tracker, finding: Finding) -> Row:
         _, number = self._count(finding, tracker)
-        return found_row(tracker.connection_id, self.position.place(), tracker.events, finding, number)
+        return task_row(tracker.connection_id, self.position.place(), tracker.events, finding, number)
 
-    def _take(self, found: list[Row]) -> None:
-        self.found += found
+    def _take(self, rows: list[Row]) -> None:
+        self.finding_rows += rows
 
     def ended(self, dissector: Dissector) -> None:
-        """All of a flow was read."""
+        """Note the end of a flow."""
         self.sums.take_dissector(dissector)
-        for one in self._chosen.values():
-            own = one.selection
-            told = own.events, own.packets, own.spoken, own.left_out
+        for chosen in self._chosen.values():
+            own = chosen.selection
+            counts = own.events, own.packets, own.spoken, own.left_out
             if self._selection is not None and self._selection.connections:
-                self.tallies.append((one.connection_id, dump(told)))
+                self.tallies.append((chosen.connection_id, dump(counts)))
             else:
-                self.sums.take_chosen(*told)
+                self.sums.take_chosen(*counts)
         self._chosen.clear()
-        self._names.clear()
 
     def _close(self, event: ConnectionClosed) -> None:
         if self._key is not None:
@@ -276,9 +260,10 @@ class Judge(Collector):
         self.forget(connection)
 
 
-def found_row(connection_id: str, place: tuple[int, int, int], event: int, finding: Finding, number: int) -> FoundRow:
+def task_row(connection_id: str, place: tuple[int, int, int], event: int, finding: Finding, number: int) -> FindingRow:
     """The row of a finding."""
-    named = [{"frame": one.frame, "timestamp_ns": one.timestamp_ns, "number": one.packet} for one in finding.related]
+    related = finding.related
+    named = [{"frame": at.frame, "timestamp_ns": at.timestamp_ns, "number": at.packet} for at in related]
     if finding.packet is not None:
         named.append({"frame": finding.frame, "timestamp_ns": finding.timestamp_ns, "number": finding.packet})
-    return FoundRow(connection_id, *place, event, finding.rule, number, named, dump(finding, compress=False))
+    return FindingRow(connection_id, *place, event, finding.rule, number, named, dump(finding, compress=False))

@@ -1,12 +1,12 @@
-"""Reads captures in process for one ingest: events become rows, and what comes late is read apart.
+"""Reads captures in this process for one ingest: events become rows, and late segments are read separately.
 
-Frames that continue a known connection are taken where they lie in the reader's buffer (`dissect.fast_path`), all
-others come as segments.  Both ways end in the same collector, and of both the intake notes what an ingest reports: how
-far time has come, which captures begin before an earlier one ends, and which before the end of what the lake has.
+Frames that continue a known connection are used inside the reader's buffer (`dissect.fast_path`), all others are
+copied as segments.  Both ways end in one collector.  From both the intake notes the results of an ingest: the time
+reached, captures that begin before an earlier one ends, and captures that begin before the end of the lake's data.
 
 Two processes can share the work (`Intake.read_beside`): one asks the rules, the other makes the rows of packets and
 messages, which are nearly all rows and need no rule.  Both read the captures and follow the connections, so that
-nothing is passed on between them but what is remembered of messages that wait for an answer when all is read.
+only the memories of unanswered messages are passed on, after all is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.files import Part
+from mqttscope.capture.files import CapturePortion
 from mqttscope.capture.taps import Taps, open_taps
 from mqttscope.dissect import Dissector, dissect_segments, segments
 from mqttscope.dissect.fast_path import FastPath
@@ -30,7 +30,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event
 from mqttscope.lake.files import LakeFiles, reading
 from mqttscope.lake.manifest import Manifest
-from mqttscope.lake.memory import FlowMemory, Late, flow_memory, key_memory, remembered, resume
+from mqttscope.lake.memory import FlowMemory, LateData, flow_memory, key_memory, remembered, resume
 from mqttscope.lake.schemas import MESSAGES, PACKETS
 from mqttscope.lake.state import dump, load
 from mqttscope.lake.store import Place, opened
@@ -40,20 +40,20 @@ from mqttscope.net.frame import SegmentItem
 from mqttscope.net.segment import Segment
 
 STATE_ROWS: Final = 1_000
-"""So many states of flows are read or written at a time."""
+"""Maximum number of flow states read or written at a time."""
 _BEFORE_ALL_NS: Final = -1 << 61
 _APART: Final = frozenset((PACKETS.name, MESSAGES.name))
-"""Tables whose rows another process makes."""
+"""Tables with rows made by the second process."""
 
 Work = Callable[[Callable[[], object]], bytes]
-"""What another process does; it calls what it is given now and then, which ends it where nobody waits any more."""
+"""Work of the second process; it calls its argument now and then, which ends it if nobody waits for it."""
 
 
-class Beside(Protocol):
-    """Does work in a process that is a copy of this one."""
+class SecondProcess(Protocol):
+    """Runs work in a second process, a copy of this one."""
 
     def __call__(self, work: Work) -> AbstractContextManager[Callable[[], bytes]]:
-        """Begin.  What is called in the context waits for the result; when the context is left the process is over."""
+        """Begin.  A call within the context waits for the result; after the context the process is over."""
 
 
 class ReadDifferentlyError(MqttscopeError):
@@ -61,11 +61,11 @@ class ReadDifferentlyError(MqttscopeError):
 
 
 @dataclass(slots=True)
-class _Made:
-    """What the other process has made and found."""
+class _ProcessResult:
+    """Results of the second process."""
 
     exchanges: dict[int, Exchanges]
-    """Messages that wait for an answer, by the numbers of their connections."""
+    """Unanswered messages, by connection number."""
     read: tuple[object, ...]
     names: dict[str, list[str]]
     rows: dict[str, int]
@@ -73,7 +73,7 @@ class _Made:
 
 
 class Intake:
-    """What one ingest reads."""
+    """The reading of one ingest."""
 
     def __init__(
         self,
@@ -82,29 +82,29 @@ class Intake:
         last_ns: int | None,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """``collector`` makes rows, ``write`` takes those of a table.
+        """``collector`` makes rows, ``write`` takes rows of a table.
 
         ``last_ns``: time of the last segment of all earlier ingests.  ``progress`` is called now and then with the
-        number of segments so far.
+        number of segments.
         """
         self.dissector: Final = Dissector(collector.options.reading())
         self.collector: Final = collector
-        self.late: Final = Late(self.dissector, collector)
+        self.late: Final = LateData(self.dissector, collector)
         self.skipped: Counter[str] = Counter()
         """Frames without TCP, by reason."""
         self.out_of_order: set[str] = set()
-        """Captures that begin before the end of what earlier ingests read."""
+        """Captures that begin before the end of earlier ingests."""
         self.overlapping: set[str] = set()
         """Captures that begin before an earlier one of this ingest ends."""
         self.taps: Taps | None = None
-        """What each tap has captured, where the captures are those of several."""
+        """Statistics of the taps, if the captures come from several taps."""
         self._segments = 0
-        """Those that were not taken by the fast path."""
+        """Number of segments outside the fast path."""
         self._now_ns: int = _BEFORE_ALL_NS
         self._before_ns = _BEFORE_ALL_NS if last_ns is None else last_ns
         self._capture = ""
-        """The one that is read."""
-        self._parts: list[Part] = []
+        """Name of the present capture."""
+        self._parts: list[CapturePortion] = []
         self._write = write
         self._progress = progress
         self._path = FastPath(self.dissector, self._feed, counting=True)
@@ -112,7 +112,7 @@ class Intake:
     @property
     def now_ns(self) -> int:
         """Time of the latest segment of this ingest."""
-        return max(self._now_ns, max((one.last_ns for one in self._path.counts.values()), default=_BEFORE_ALL_NS))
+        return max(self._now_ns, max((counts.last_ns for counts in self._path.counts.values()), default=_BEFORE_ALL_NS))
 
     @property
     def _steady_ns(self) -> int:
@@ -120,17 +120,17 @@ class Intake:
 
     @property
     def last_ns(self) -> int | None:
-        """Time of the latest segment of this ingest and all earlier ones; ``None`` where there is none."""
+        """Time of the latest segment of this ingest and all earlier ones; ``None`` without segments."""
         last_ns = max(self.now_ns, self._before_ns)
         return None if last_ns == _BEFORE_ALL_NS else last_ns
 
     @property
     def segments(self) -> int:
-        """How many came so far."""
-        return self._segments + sum(one.frames for one in self._path.counts.values())
+        """Number of segments up to now."""
+        return self._segments + sum(counts.frames for counts in self._path.counts.values())
 
     def resume(self, root: Place, before: Manifest) -> None:
-        """Continue with what rules and flows remember of earlier ingests; `LakeError` where that cannot be read."""
+        """Continue with the memories of earlier ingests; `LakeError` if they cannot be read."""
         for key in _states(root, before.scope_state_files):
             self.collector.recall(key_memory(key))
         for state in _states(root, before.state_files):
@@ -138,73 +138,75 @@ class Intake:
             resume(memory, self.dissector, self.collector)
             self.late.adopt(memory)
 
-    def read(self, captures: Sequence[str], parts: Mapping[str, Part]) -> None:
-        """Read captures, in the order of their first frames; ``parts``: what is to be read of each."""
+    def read(self, captures: Sequence[str], parts: Mapping[str, CapturePortion]) -> None:
+        """Read captures, in the order of their first frames; ``parts``: the part of each to read."""
         self._parts = list(parts.values())
-        for event in dissect_segments(self._watch(self._open(captures, parts)), dissector=self.dissector, more=True):
+        # The clock may read ahead; whether a segment is late is decided when its turn comes.
+        items = self.dissector.clock.follow(self._watch(self._open(captures, parts)))
+        for event in dissect_segments(self._apart(items), dissector=self.dissector, more=True):
             self._feed(event)
-        self.out_of_order |= {name for name, one in self._path.counts.items() if one.first_ns < self._before_ns}
+        self.out_of_order |= {name for name, counts in self._path.counts.items() if counts.first_ns < self._before_ns}
         for event in self.late.advance(self._steady_ns):
             self.collector.feed(event)
 
-    def _open(self, captures: Sequence[str], parts: Mapping[str, Part]) -> Iterator[SegmentItem]:
+    def _open(self, captures: Sequence[str], parts: Mapping[str, CapturePortion]) -> Iterator[SegmentItem]:
         if not self.collector.options.deduplicate:
             return segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
         self.taps = Taps()
-        found = segments(open_taps(captures, self.taps, parts=parts), self.skipped)
-        return self.taps.deduplication.under_one_key(found)
+        items = segments(open_taps(captures, self.taps, parts=parts), self.skipped)
+        return self.taps.deduplication.under_one_key(items)
 
     def read_beside(
-        self, beside: Beside, captures: Sequence[str], parts: Mapping[str, Part], root: Place, generation: int,
-        files: LakeFiles,
+        self, second_process: SecondProcess, captures: Sequence[str], parts: Mapping[str, CapturePortion], root: Place,
+        generation: int, files: LakeFiles,
     ) -> None:  # fmt: skip
-        """The same in two processes, which write into the lake ``root``; ``files`` takes what the other one wrote.
+        """Read captures in two processes, which write into the lake ``root``; ``files`` takes the second one's files.
 
-        `ReadDifferentlyError` where one of them has not read what the other one has.
+        `ReadDifferentlyError` if the two processes have not read equal captures.
         """
-        with beside(partial(self._make_apart, captures, parts, root, generation)) as result:
+        with second_process(partial(self._make_apart, captures, parts, root, generation)) as result:
             self.collector.make_only(self.collector.rows.keys() - _APART)
             self.read(captures, parts)
-            made = load(result())
-            assert isinstance(made, _Made)
-            files.adopt(made.names, made.rows, made.checksums)
-            if made.read != self._what_was_read():
+            outcome = load(result())
+            assert isinstance(outcome, _ProcessResult)
+            files.adopt(outcome.names, outcome.rows, outcome.checksums)
+            if outcome.read != self._what_was_read():
                 raise ReadDifferentlyError("a capture was changed while two processes read it")
-        self.collector.make_all(made.exchanges)
+        self.collector.make_all(outcome.exchanges)
 
     def _make_apart(
-        self, captures: Sequence[str], parts: Mapping[str, Part], root: Place, generation: int,
+        self, captures: Sequence[str], parts: Mapping[str, CapturePortion], root: Place, generation: int,
         goes_on: Callable[[], object],
     ) -> bytes:  # fmt: skip
         self._progress = None
         with LakeFiles(root, generation) as files:
 
-            def write(name: str, found: pa.RecordBatch) -> None:
+            def write(name: str, record_batch: pa.RecordBatch) -> None:
                 goes_on()
-                files.write(name, found)
+                files.write(name, record_batch)
 
             self._write = write
             self.collector.make_only(_APART)
             self.read(captures, parts)
             self.flush(everything=True)
-        waiting = {number: one.exchanges for number, one in self.collector.trackers.items()}
-        made = _Made(waiting, self._what_was_read(), files.names, files.rows, files.checksums)
-        return dump(made, compress=False)
+        waiting = {number: tracker.exchanges for number, tracker in self.collector.trackers.items()}
+        outcome = _ProcessResult(waiting, self._what_was_read(), files.names, files.rows, files.checksums)
+        return dump(outcome, compress=False)
 
     def _what_was_read(self) -> tuple[object, ...]:
-        """What two processes have in common that have read the same."""
-        counts = sorted(self.skipped.items())
-        return self.segments, self.now_ns, self.dissector.connections, *counts, *(one.was_opened for one in self._parts)
+        """Equal in two processes that have read equal captures."""
+        counts, opened = sorted(self.skipped.items()), [part.was_opened for part in self._parts]
+        return self.segments, self.now_ns, self.dissector.connections, *counts, *opened
 
     def remembered(self) -> list[FlowMemory]:
-        """What is remembered of the flows that continue, once all is read."""
+        """Memories of the flows that continue, after all is read."""
         now_ns = self._steady_ns
         return self.late.remembered(remembered(self.dissector, self.collector, now_ns), now_ns)
 
     def flush(self, *, everything: bool = False) -> None:
-        """Write rows of tables that have enough, or all."""
-        for name, found in self.collector.batches(everything=everything):
-            self._write(name, found)
+        """Write rows of tables that have enough for a batch, or all rows."""
+        for name, record_batch in self.collector.batches(everything=everything):
+            self._write(name, record_batch)
 
     def _feed(self, event: Event) -> None:
         self.collector.feed(event)
@@ -214,7 +216,7 @@ class Intake:
                 self._progress(self.segments)
 
     def _note(self, timestamp_ns: int, capture: str) -> None:
-        """Take note of the next segment that the fast path did not take; it takes none that is a capture's first."""
+        """Note a segment outside the fast path, which never takes the first segment of a capture."""
         self._segments += 1
         if timestamp_ns < self._before_ns:
             self.out_of_order.add(capture)
@@ -228,12 +230,18 @@ class Intake:
             self._progress(self.segments)
 
     def _watch(self, source: Iterable[Any]) -> Iterator[Any]:
-        """Pass everything on, and what comes late as events."""
+        """Pass all items on, and note the segments."""
         for item in source:
             if type(item) is Segment:
-                # The fast path takes none that is late: it takes what continues the capture that a flow was last in.
-                events = self.late.events(item)
                 self._note(item.timestamp_ns, item.capture)
+            yield item
+
+    def _apart(self, source: Iterable[Any]) -> Iterator[Any]:
+        """Pass items on, and late segments as events."""
+        for item in source:
+            if type(item) is Segment:
+                # The fast path takes no late segment: its segments continue the last capture of their flow.
+                events = self.late.events(item)
                 if events is not None:
                     yield from events
                     continue
@@ -241,8 +249,7 @@ class Intake:
 
 
 def _states(root: Place, names: Iterable[str]) -> Iterator[bytes]:
-    """What flows, or rules, remember."""
     for name in names:
         with reading(root / name):
-            for found in pq.ParquetFile(opened(root / name)).iter_batches(STATE_ROWS, columns=["state"]):
-                yield from found.column("state").to_pylist()
+            for record_batch in pq.ParquetFile(opened(root / name)).iter_batches(STATE_ROWS, columns=["state"]):
+                yield from record_batch.column("state").to_pylist()

@@ -1,18 +1,18 @@
-"""What the rules of wide scopes remember of a server, in parts that are read when a rule asks for them.
+"""Memories of wide rules about a server, in parts that are read when a rule asks for them.
 
-A batch of a quiet stream concerns a few connections of a server that has thousands.  What rules remember of the server
-is not one row, but
+A batch of a quiet stream concerns a few connections of a server that has thousands.  The memory about the server is
+not one row, but
 
 * one for each model of it, with the rules that read it: they may share objects;
 * one for each of its sessions;
-* one for each open connection that a rule wants to be asked about again, or that something was found of.
+* one for each open connection with findings, or with a rule that wants to be asked again.
 
-The same holds for the flows of the server: what another connection remembers is read when a rule looks at it.  What was
-not asked for stays in its file, and so does what has not changed.
+Flows of the server are treated alike: the memory of another connection is read when a rule looks at it.  Rows that
+nobody asked for or that have not changed stay in their files.
 
-The rows of connections that are still open say what rules find if these end here.  Such an end changes what is
-remembered of the server, and so what is found at the end of the next one: where any of them is *restless*, since a rule
-may have something to say of its end, all of them are read.  Mostly none is.
+The rows of open connections show what rules find if the connections end here.  Such an end changes the memory about
+the server, and so the findings at the end of the next connection.  If any connection is *restless*, since a rule may
+report something about its end, all are read.  This is rare.
 """
 
 from __future__ import annotations
@@ -40,65 +40,65 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from mqttscope.dissect import Dissector
-    from mqttscope.lake.memory import Late
+    from mqttscope.lake.memory import LateData
     from mqttscope.lake.tables import Collector
     from mqttscope.lint.engine import Linter
 
 OVER_NS = -1 << 63
-"""When a flow ends that is over already: no rule asks at its end."""
+"""End of a flow that is over already: no rule asks at its end."""
 OF_A_CONNECTION = "connection"
-"""The part of rows about one connection, which have a flow."""
+"""Part name of rows about one connection, which have a flow."""
 PARTS = ("key", "due_ns", "part", "flow", "next_ns")
-"""Columns of ``scope_state`` by which rows are found."""
+"""Columns of ``scope_state`` for finding rows."""
 STATES = ("flow", "due_ns", "keys", "connections", "ending_ns")
-"""The same of ``state``."""
+"""Columns of ``state`` for finding rows."""
 
 
 def rows_of_key(key: str, memory: KeyMemory, linter: Linter, *, whole: bool) -> list[ScopeStateRow]:
-    """What is remembered of a key as rows of ``scope_state``.
+    """The memory of a key as rows of ``scope_state``.
 
-    ``whole``: as one row, where the key is that of a session.
+    ``whole``: as one row, for the key of a session.
     """
-    asked = [at for one in memory.open.values() for at in one.asked.values()]
+    asked = [at for connection in memory.open.values() for at in connection.asked.values()]
     if whole:
         return [ScopeStateRow(key, dump(memory, compress=False, shown=PUBLIC), min(asked, default=NEVER_NS))]
     models = models_of(linter)
     parts: dict[str, KeyMemory] = {}
     flows: dict[bytes, KeyMemory] = {}
-    for kept, memories in memory.memories.items():
-        if is_of_one(kept) and len(kept) > 1:
-            flows.setdefault(_flow_of(kept[1]), KeyMemory()).memories[kept] = memories
+    for memory_key, memories in memory.memories.items():
+        if is_of_one(memory_key) and len(memory_key) > 1:
+            flows.setdefault(_flow_of(memory_key[1]), KeyMemory()).memories[memory_key] = memories
             continue
-        for code, one in memories.items():
-            part = parts.setdefault(_part_of(kept, code, models), KeyMemory())
-            part.memories.setdefault(kept, {})[code] = one
+        for code, flow_state in memories.items():
+            part = parts.setdefault(_part_of(memory_key, code, models), KeyMemory())
+            part.memories.setdefault(memory_key, {})[code] = flow_state
     for whom, opened in memory.open.items():
         flows.setdefault(_flow_of(whom), KeyMemory()).open[whom] = opened
-    rows = [ScopeStateRow(key, dump(one, compress=False, shown=PUBLIC), NEVER_NS, part) for part, one in parts.items()]
-    for flow, one in flows.items():
-        times = [at for opened in one.open.values() for at in opened.asked.values()]
-        later = [at for opened in one.open.values() for at in opened.asked_next.values()]
+    rows = [ScopeStateRow(key, dump(own, compress=False, shown=PUBLIC), NEVER_NS, part) for part, own in parts.items()]
+    for flow, flow_state in flows.items():
+        times = [at for opened in flow_state.open.values() for at in opened.asked.values()]
+        later = [at for opened in flow_state.open.values() for at in opened.asked_next.values()]
         due_ns, next_ns = min(times, default=NEVER_NS), min([*times, *later], default=None)
-        state = dump(one, compress=False, shown=PUBLIC)
+        state = dump(flow_state, compress=False, shown=PUBLIC)
         rows.append(ScopeStateRow(key, state, due_ns, OF_A_CONNECTION, flow, next_ns))
     return rows
 
 
 def models_of(linter: Linter) -> dict[str, str]:
-    """The part that each rule and model belongs to, by code: that of the model that the rule reads."""
-    found = {model.code: model.code for model in linter.models}
+    """The part that each rule and model belongs to, by code: the part of the model that the rule reads."""
+    parts = {model.code: model.code for model in linter.models}
     for rule in linter.rules:
-        read = sorted({found[model.code] for model in rule.models})
-        found[rule.code] = read[0] if read else rule.code
-        for code, part in found.items():
+        read = sorted({parts[model.code] for model in rule.models})
+        parts[rule.code] = read[0] if read else rule.code
+        for code, part in parts.items():
             if part in read:
-                found[code] = read[0]
-    return found
+                parts[code] = read[0]
+    return parts
 
 
-def _part_of(kept: tuple[Hashable, ...], code: str, models: Mapping[str, str]) -> str:
-    # A key of a session has a blank in it, a code has none.
-    return models[code] if len(kept) == 1 else stage_key(kept, Scope.SESSION)
+def _part_of(memory_key: tuple[Hashable, ...], code: str, models: Mapping[str, str]) -> str:
+    # A session key contains a blank, a rule code does not.
+    return models[code] if len(memory_key) == 1 else stage_key(memory_key, Scope.SESSION)
 
 
 def _flow_of(whom: Any) -> bytes:
@@ -106,38 +106,38 @@ def _flow_of(whom: Any) -> bytes:
 
 
 @dataclass(slots=True)
-class _Given:
+class _StoredRow:
     """A row that was read."""
 
     place: tuple[str, int]
-    """Its file, and its place there."""
+    """Its file, and its row number there."""
     state: bytes
 
 
 @dataclass(slots=True)
 class KeyParts:
-    """One key, as far as it was asked for (`lint.context.Elsewhere`)."""
+    """The requested rows of one key (`lint.context.Elsewhere`)."""
 
     root: Path
     key: str
     parts: pa.Table
-    """Where the rows of ``scope_state`` are: `PARTS`, ``file`` and ``row``."""
+    """Places of rows of ``scope_state``: `PARTS`, ``file`` and ``row``."""
     others: pa.Table
-    """Where the rows of ``state`` are of flows that the batch does not bring itself: `STATES`, ``file`` and ``row``."""
+    """Places of rows of ``state`` for flows outside the batch: `STATES`, ``file`` and ``row``."""
     own: Mapping[bytes, int | None]
-    """When the flows of the batch end, where no rule has anything to say of that (``ending_ns``)."""
+    """When the flows of the batch end, if no rule may report something about it (``ending_ns``)."""
     is_restless: bool = False
-    """Whether what is found at the end of connections has to be found again."""
-    _given: dict[tuple[str | None, bytes | None], _Given] = field(default_factory=dict)
+    """Whether the findings at the end of connections have to be computed again."""
+    _stored_rows: dict[tuple[str | None, bytes | None], _StoredRow] = field(default_factory=dict)
     _brought: set[bytes] = field(default_factory=set)
     _files: dict[tuple[str, str], pa.ChunkedArray] = field(default_factory=dict)
     _models: dict[str, str] = field(default_factory=dict)
     _dissector: Dissector | None = None
     _collector: Collector | None = None
-    _late: Late | None = None
+    _late: LateData | None = None
 
-    def begin(self, dissector: Dissector, collector: Collector, late: Late, watermark_ns: int | None) -> None:
-        """Be asked by a run, before its first row."""
+    def begin(self, dissector: Dissector, collector: Collector, late: LateData, watermark_ns: int | None) -> None:
+        """Join a run, before its first row."""
         assert collector.linter is not None
         self._dissector, self._collector, self._late = dissector, collector, late
         self._models = models_of(collector.linter)
@@ -154,38 +154,38 @@ class KeyParts:
         if is_of_one(key) and len(key) > 1:
             return  # it came with its connection
         part = _part_of(key, code, self._models)
-        if (part, None) not in self._given:
-            for row in self._found(self.parts, "part", part):
+        if (part, None) not in self._stored_rows:
+            for row in self._matching_rows(self.parts, "part", part):
                 self._linter.memories.adopt(self._read(row, part, None).memories)
 
     def bring_connection(self, whom: ConnectionKey) -> None:
         self._bring(_flow_of(whom))
 
     def end(self) -> None:
-        """All rows were read; what is remembered is written down next."""
+        """Read the remaining connections if one is restless; the memories are stored next."""
         self.is_restless = self._has_restless()
         if self.is_restless:
             for flow in self.others["flow"].to_pylist():
                 self._bring(flow)
 
     def changed(self, rows: Iterable[ScopeStateRow]) -> list[ScopeStateRow]:
-        """Those of the rows of the key that are other than they were; the others stay where they are."""
-        found: list[ScopeStateRow] = []
+        """The rows that have changed; the other rows stay in their files."""
+        changed: list[ScopeStateRow] = []
         for row in rows:
-            known = self._given.get((row.part, row.flow))
+            known = self._stored_rows.get((row.part, row.flow))
             if known is not None and known.state == row.state:
-                del self._given[row.part, row.flow]
+                del self._stored_rows[row.part, row.flow]
             else:
-                found.append(row)
-        return found
+                changed.append(row)
+        return changed
 
     def replaced(self) -> dict[str, list[int]]:
-        """After `changed`: the places of rows that are no more, by their files."""
-        found: dict[str, list[int]] = {}
-        for one in self._given.values():
-            if one.place[1] >= 0:
-                found.setdefault(one.place[0], []).append(one.place[1])
-        return found
+        """After `changed`: the places of obsolete rows, by file."""
+        places: dict[str, list[int]] = {}
+        for row in self._stored_rows.values():
+            if row.place[1] >= 0:
+                places.setdefault(row.place[0], []).append(row.place[1])
+        return places
 
     @property
     def _linter(self) -> Linter:
@@ -197,7 +197,7 @@ class KeyParts:
         if flow in self._brought:
             return
         self._brought.add(flow)
-        states = self._found(self.others, "flow", flow)
+        states = self._matching_rows(self.others, "flow", flow)
         if not states:
             return
         self._recall(flow)
@@ -211,12 +211,12 @@ class KeyParts:
 
     def _recall(self, flow: bytes) -> None:
         assert self._collector is not None
-        for row in self._found(self.parts, "flow", flow):
+        for row in self._matching_rows(self.parts, "flow", flow):
             self._collector.recall(self._read(row, OF_A_CONNECTION, flow))
 
     def _read(self, row: Mapping[str, Any], part: str, flow: bytes | None) -> KeyMemory:
         state = self._state(SCOPE_STATE.name, row)
-        self._given[part, flow] = _Given((row["file"], row["row"]), state)
+        self._stored_rows[part, flow] = _StoredRow((row["file"], row["row"]), state)
         return key_memory(state)
 
     def _state(self, table: str, row: Mapping[str, Any]) -> bytes:
@@ -228,12 +228,12 @@ class KeyParts:
         return state
 
     @staticmethod
-    def _found(table: pa.Table, column: str, value: Any) -> list[dict[str, Any]]:
+    def _matching_rows(table: pa.Table, column: str, value: Any) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = table.filter(pc.equal(table[column], value)).select(["file", "row"]).to_pylist()
         return rows
 
     def _has_restless(self) -> bool:
-        """Whether a rule may have something to say of the end of any connection."""
+        """Whether a rule may report something about the end of any connection."""
         if None in self.own.values() or self.others["ending_ns"].null_count:
             return True
         if not all(rule.is_ours() for rule in self._linter.rules):
@@ -242,11 +242,11 @@ class KeyParts:
         times = zip(waits["flow"].to_pylist(), waits["next_ns"].to_pylist(), strict=True)
         asked = {flow: next_ns for flow, next_ns in times if flow not in self._brought}
         assert self._dissector is not None
-        for one in self._dissector.flows.flows.values():
-            connection = connection_of(one)
+        for open_flow in self._dissector.flows.flows.values():
+            connection = connection_of(open_flow)
             history = None if connection is None else connection.history
             if history is not None and (history.asked or history.asked_next):
-                flow = group_key(one.key)
+                flow = group_key(open_flow.key)
                 asked[flow] = min([*history.asked.values(), *history.asked_next.values(), asked.get(flow, NEVER_NS)])
         if not asked:
             return False
@@ -262,9 +262,9 @@ def key_parts(
     state_files: Iterable[str],
     own: Mapping[bytes, int | None],
 ) -> KeyParts | None:
-    """One key, as far as it is in these files; ``None`` where they do not have it in parts.
+    """One key in these files; ``None`` if the files do not have it in parts.
 
-    ``own``: see `KeyParts`; these flows are not looked for in the files.
+    ``own``: see `KeyParts`; these flows are not looked up in the files.
     """
     parts = _places(root, scope_state_files, SCOPE_STATE.name, PARTS)
     parts = parts.filter(pc.equal(parts["key"], key))
@@ -279,13 +279,13 @@ def key_parts(
 
 
 def _places(root: Path, names: Iterable[str], table: str, columns: tuple[str, ...]) -> pa.Table:
-    found = []
+    tables = []
     for name in names:
         index = index_of(root, name, table, columns)
         count = index.num_rows
         index = index.append_column("file", pa.repeat(pa.scalar(name), count))
-        found.append(index.append_column("row", pa.array(range(count), pa.int64())))
-    if not found:
+        tables.append(index.append_column("row", pa.array(range(count), pa.int64())))
+    if not tables:
         empty = read_rows(root, [], table, columns)
-        found = [empty.append_column("file", pa.array([], pa.string())).append_column("row", pa.array([], pa.int64()))]
-    return pa.concat_tables(found)
+        tables = [empty.append_column("file", pa.array([], pa.string())).append_column("row", pa.array([], pa.int64()))]
+    return pa.concat_tables(tables)

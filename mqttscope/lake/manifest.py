@@ -1,20 +1,20 @@
-"""What a lake consists of: one small file that says which files and versions of its tables belong together.
+"""The content of a lake: one small file that lists which files and versions of its tables belong together.
 
     lake/
-      manifest.json                     generation, captures that are in, files and version of each table
+      manifest.json                     generation, ingested captures, files and version of each table
       packets/_delta_log/...            each table is a Delta table (`lake.delta`), for readers of any kind
       packets/0000000001-TOKEN-0.parquet ...   one file or more of each generation
-      packets/0000000001-TOKEN-open-0.parquet  what is read so far of connections that are open; replaced each time
-      state/0000000001-TOKEN-0.parquet         what flows remember, for the next ingest
-      scope_state/0000000001-TOKEN-0.parquet   what rules of wider scope remember of sessions and servers
-      pending.json                      the manifest that is to come, while the tables take in what it names
+      packets/0000000001-TOKEN-open-0.parquet  rows of open connections; replaced each time
+      state/0000000001-TOKEN-0.parquet         memories of flows, for the next ingest
+      scope_state/0000000001-TOKEN-0.parquet   memories of rules of wider scope about sessions and servers
+      pending.json                      the next manifest, while the tables add its files
 
-The manifest has a checksum of each of them, and one of itself: what a disk or a copy changed is noticed when it is
-read.  Files of large lakes are read by others than us; pages of Parquet have checksums too.
+The manifest has a checksum of each file and one of itself: damage by a disk or a copy is noticed on reading.  Files of
+large lakes are read by other programs; pages of Parquet have checksums too.
 
-A reader goes by the manifest alone, or by the log of a table.  Files that a commit replaces stay until the tables are
-vacuumed, for readers that began before.  Files of a later generation than the manifest's are of an ingest that broke
-off; the next one takes them away.  Each writer of files has a token of its own.
+A reader uses the manifest alone, or the log of a table.  Files that a commit replaces stay until the tables are
+vacuumed, for readers that began before.  Files of a later generation than the manifest's are of an aborted ingest;
+the next one deletes them.  Each writer of files has a token of its own.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ import json
 import os
 import re
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from mqttscope import __version__
 from mqttscope.capture.write import opener, replace_file
 from mqttscope.errors import MqttscopeError, schema_fault
 from mqttscope.lake.store import Lake, Place, Status, StorePath, place
@@ -38,22 +39,22 @@ from mqttscope.system import sync_folder
 FORMAT = 3
 NAME = "manifest.json"
 PENDING = "pending.json"
-"""The manifest that counts as soon as all tables have what it names (`lake.commit`)."""
+"""The manifest that comes into force when all tables have its files (`lake.commit`)."""
 SCHEMA = 2
 """Version of the schemas of its tables (`lake.schemas`)."""
 EARLIER = 2
-"""The format of lakes whose tables are no Delta tables yet; it is read, and `lake.convert` makes it one of today."""
+"""Format of lakes without Delta tables; it can be read, and `lake.convert` converts it."""
 CHECKED_BYTES = 1 << 30
 """Maximum size of tables that are read for their checksums before a query reads them."""
 _PIECE = 1 << 20
 _CHECKSUM = "checksum"
 _FILE = re.compile(r"[a-z_]+/[^/\0]+\.parquet")
 Errors = list[list[Any]]
-"""What is wrong with one capture: message, offset, frames of each error."""
+"""Errors of one capture: message, offset, frames of each."""
 
 
 class LakeError(MqttscopeError, ValueError):
-    """The folder is no lake, one of another version, damaged, or cannot be written."""
+    """The folder is not a lake, is a lake of another version or damaged, or cannot be written."""
 
 
 @dataclass(slots=True)
@@ -61,7 +62,7 @@ class Manifest:
     """The content of a lake."""
 
     generation: int = 0
-    """How many ingests there were."""
+    """Number of ingests."""
     group: str = ""
     """The group of captures that all ingests name (`lake.keys`)."""
     settings: str = ""
@@ -69,78 +70,116 @@ class Manifest:
     last_ns: int | None = None
     """Time of the last segment."""
     captures: dict[str, str] = field(default_factory=dict)
-    """Captures that are in, by the digest of their bytes (`capture.fingerprint`): the name each had."""
+    """Names of ingested captures, by the digest of their bytes (`capture.fingerprint`)."""
     files: dict[str, list[str]] = field(default_factory=dict)
     """Paths of the Parquet files of each table, relative to the lake."""
     open_files: dict[str, list[str]] = field(default_factory=dict)
-    """The same of what is still open."""
+    """Paths of the files of open connections, by table."""
     state_files: list[str] = field(default_factory=list)
-    """What flows remember."""
+    """Memories of flows."""
     scope_state_files: list[str] = field(default_factory=list)
-    """What rules of wider scope remember."""
+    """Memories of rules of wider scope."""
     streams: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Of each stream that is watched: the last batch that is in, and what the next one continues with."""
+    """For each watched stream, its last committed batch and the state for the next one."""
     versions: dict[str, int] = field(default_factory=dict)
-    """The version of each table, as Delta counts them, that has these files; lakes of an earlier release have none."""
+    """The version of each Delta table with these files; lakes of an earlier release lack versions."""
     sizes: dict[str, int] = field(default_factory=dict)
-    """Bytes of each file; older lakes do not have them."""
+    """Size of each file; older lakes do not have them."""
     rows: dict[str, int] = field(default_factory=dict)
     """Rows of each file; older lakes do not have them."""
     faulty: dict[str, Errors] = field(default_factory=dict)
     """Captures with errors, by digest; older lakes do not have them."""
     begins: dict[str, list[int]] = field(default_factory=dict)
-    """What identifies each capture when it has grown (`capture.fingerprint`); older lakes do not have it."""
+    """Data that identifies each capture after it has grown (`capture.fingerprint`); older lakes do not have it."""
     checksums: dict[str, int] = field(default_factory=dict)
     """CRC-32 of each file; older lakes do not have them."""
     schema: int = 1
     """Version of the schemas of its tables (`lake.schemas`)."""
     options: dict[str, str] = field(default_factory=dict)
-    """The options that rows depend on in words, by how a command spells them; older lakes do not have them."""
+    """The options that rows depend on, in words, by command-line option; older lakes do not have them."""
     objects: dict[str, list[Any]] = field(default_factory=dict)
-    """Captures of stores that are in, by name: digest of the content, bytes, when it was written (`locations.Seen`).
-    They need not be fetched to be known; older lakes do not have them."""
+    """Ingested captures in stores, by name: digest of the content, size, time of writing (`locations.StoredObject`).
+    They are identified without a download; older lakes do not have them."""
     shift_ns: int = 0
-    """How far forward the clock of the captures was set in all, up to the last segment."""
+    """Total advance of the captures' clock by its steps, up to the last segment."""
+    rule_sets: list[str] = field(default_factory=list)
+    """The sets of rules of all ingests in order, a rule a line; older lakes do not have them."""
+    tombstones: list[str] = field(default_factory=list)
+    """Keyed hashes of forgotten clients, users and open connections (`lake.tombstones`)."""
+    tombstone_key: str = ""
+    """Hash that identifies their key; empty without tombstones."""
+    expired_ns: int | None = None
+    """Rows from before this time are expired; later ingests do not add any."""
+    erased: list[str] = field(default_factory=list)
+    """Files with erased rows, of earlier versions too; they are deleted after the commit, or by the next one."""
+    ingests: dict[str, list[Any]] = field(default_factory=dict)
+    """Generation and time of the ingest of each capture, and version of mqttscope, by digest; older lakes lack them."""
+
+    def add_captures(self, names: Mapping[str, str]) -> None:
+        """Add captures that the ingest of this generation read; ``names``: by digest."""
+        self.captures |= names
+        self.ingests |= {digest: [self.generation, time.time_ns(), __version__] for digest in names}
 
     def all_files(self) -> set[str]:
         return {*self.table_files(), *self.state_files, *self.scope_state_files}
 
+    def following(self) -> Manifest:
+        """The manifest of the next generation, before anything of it is written."""
+        return replace(
+            self,
+            generation=self.generation + 1,
+            schema=SCHEMA,
+            captures=dict(self.captures),
+            ingests=dict(self.ingests),
+            begins=dict(self.begins),
+            faulty=dict(self.faulty),
+            sizes=dict(self.sizes),
+            rows=dict(self.rows),
+            checksums=dict(self.checksums),
+            files={name: list(names) for name, names in self.files.items()},
+            open_files={name: list(names) for name, names in self.open_files.items()},
+            state_files=list(self.state_files),
+            scope_state_files=list(self.scope_state_files),
+            tombstones=list(self.tombstones),
+            erased=[],
+        )
+
     def table_files(self) -> set[str]:
-        """What readers of tables want."""
+        """The files that readers of tables need."""
         return {name for names in (*self.files.values(), *self.open_files.values()) for name in names}
 
 
 def folder_of(lake: Lake) -> Path:
-    """The folder of a lake; `LakeError` where it is in a store."""
+    """The folder of a lake; `LakeError` if it is in an object store."""
     root = place(lake)
     if isinstance(root, StorePath):
-        raise LakeError(f"{root} is in a store, and this works with a lake in a folder alone")
+        raise LakeError(f"{root} is in a store; this works only with a lake in a folder")
     return root
 
 
 def read_manifest(folder: Place, name: str = NAME) -> Manifest:
-    """The manifest of a lake; an empty one where there is no lake yet."""
+    """The manifest of a lake; an empty one if the lake does not exist yet."""
     path = folder / name
     try:
-        found = path.read_bytes()
+        written = path.read_bytes()
     except FileNotFoundError:
         return Manifest()
     except NotADirectoryError:
-        raise LakeError(f"{folder} is no folder") from None
+        raise LakeError(f"{folder} is not a folder") from None
     except OSError as error:
         why = error.strerror if isinstance(folder, StorePath) else error
         raise LakeError(f"{path} cannot be read: {why}") from None
-    return load_manifest(found, path)
+    return load_manifest(written, path)
 
 
 def load_manifest(written: bytes, path: Place) -> Manifest:
-    """A manifest from what `dump_manifest` made, or an earlier release.  ``path``: what an error names."""
+    """A manifest from the bytes of `dump_manifest`, or of an earlier release.  ``path``: for error messages."""
     try:
         data: Any = json.loads(written)
     except RecursionError:
         raise LakeError(f"{path} cannot be read: it is nested too deeply: the lake is damaged") from None
     except ValueError as error:
-        # Neither UTF-8 nor JSON, and what a parser says of it helps nobody.
+        # Neither UTF-8 nor JSON; the parser's message would not help.
         where = f" (character {error.pos})" if isinstance(error, json.JSONDecodeError) else ""
         raise LakeError(
             f"{path} cannot be read: it is not the JSON that was written{where}: the lake is damaged"
@@ -160,14 +199,14 @@ def load_manifest(written: bytes, path: Place) -> Manifest:
         names = ", ".join(sorted(unknown))[:60]
         raise LakeError(f"{path}: a later version of mqttscope wrote it (it has {names}): update mqttscope")
     try:
-        found = Manifest(**data)
+        manifest = Manifest(**data)
     except TypeError:
         raise LakeError(f"{path} is not the manifest of a lake") from None
-    if not _is_well_formed(found):
+    if not _is_well_formed(manifest):
         raise LakeError(f"{path} is not the manifest of a lake, or is damaged")
-    if found.schema > SCHEMA:
-        raise LakeError(f"{path}: {schema_fault(found.schema, SCHEMA, 'schema of its tables')}")
-    return found
+    if manifest.schema > SCHEMA:
+        raise LakeError(f"{path}: {schema_fault(manifest.schema, SCHEMA, 'schema of its tables')}")
+    return manifest
 
 
 def _checksum(data: Any) -> int:
@@ -175,7 +214,7 @@ def _checksum(data: Any) -> int:
 
 
 def _is_well_formed(manifest: Manifest) -> bool:
-    """Whether all of its content can be used."""
+    """Whether all of its content is usable."""
     files = [*manifest.files.values(), *manifest.open_files.values()] if _all_lists(manifest) else None
     return (
         files is not None
@@ -183,26 +222,31 @@ def _is_well_formed(manifest: Manifest) -> bool:
         and _is_count(manifest.schema)
         and isinstance(manifest.group, str)
         and isinstance(manifest.settings, str)
-        and all(isinstance(one, str) for one in manifest.options.values())
+        and all(isinstance(text, str) for text in manifest.options.values())
         and (manifest.last_ns is None or type(manifest.last_ns) is int)
         and type(manifest.shift_ns) is int
         and all(isinstance(name, str) for name in manifest.captures.values())
-        and all(_are_files(one) for one in (*files, manifest.state_files, manifest.scope_state_files))
+        and all(map(_are_files, (*files, manifest.state_files, manifest.scope_state_files, manifest.erased)))
+        and isinstance(manifest.tombstones, list)
+        and isinstance(manifest.rule_sets, list)
+        and all(isinstance(text, str) for text in (manifest.tombstone_key, *manifest.tombstones, *manifest.rule_sets))
+        and (manifest.expired_ns is None or type(manifest.expired_ns) is int)
         and all(map(_is_stream, manifest.streams.values()))
-        and all(all(map(_is_count, one.values())) for one in _counts(manifest))
+        and all(all(map(_is_count, counts.values())) for counts in _counts(manifest))
         and all(map(_are_errors, manifest.faulty.values()))
-        and all(_are_lists(one, 2) and all(map(_is_count, one)) for one in manifest.begins.values())
+        and all(_are_lists(begin, 2) and all(map(_is_count, begin)) for begin in manifest.begins.values())
         and all(map(_is_object, manifest.objects.values()))
+        and all(map(_is_ingest, manifest.ingests.values()))
     )
 
 
 def _all_lists(manifest: Manifest) -> bool:
     tables = (
         manifest.captures, manifest.files, manifest.open_files, manifest.streams, manifest.faulty, manifest.begins,
-        manifest.options, manifest.objects,
+        manifest.options, manifest.objects, manifest.ingests,
         *_counts(manifest),
     )  # fmt: skip
-    return all(isinstance(one, dict) for one in tables)
+    return all(isinstance(table, dict) for table in tables)
 
 
 def _counts(manifest: Manifest) -> tuple[dict[str, int], ...]:
@@ -218,21 +262,27 @@ def _are_lists(value: object, length: int) -> bool:
 
 
 def _are_files(names: object) -> bool:
-    """Whether these are files in the folders of a lake: what the manifest names may be taken away."""
-    return isinstance(names, list) and all(isinstance(one, str) and _FILE.fullmatch(one) for one in names)
+    """Whether these are files in the folders of a lake: files in the manifest may be deleted."""
+    return isinstance(names, list) and all(isinstance(name, str) and _FILE.fullmatch(name) for name in names)
 
 
 def _are_errors(errors: object) -> bool:
     return isinstance(errors, list) and all(
-        _are_lists(one, 3)
-        and isinstance(one[0], str)
-        and all(number is None or type(number) is int for number in one[1:])
-        for one in errors
+        _are_lists(error, 3)
+        and isinstance(error[0], str)
+        and all(number is None or type(number) is int for number in error[1:])
+        for error in errors
     )
 
 
-def _is_object(found: object) -> bool:
-    return isinstance(found, list) and len(found) == 3 and isinstance(found[0], str) and all(map(_is_count, found[1:]))
+def _is_object(seen: object) -> bool:
+    return isinstance(seen, list) and len(seen) == 3 and isinstance(seen[0], str) and all(map(_is_count, seen[1:]))
+
+
+def _is_ingest(ingest: object) -> bool:
+    return (
+        isinstance(ingest, list) and len(ingest) == 3 and all(map(_is_count, ingest[:2])) and isinstance(ingest[2], str)
+    )
 
 
 def _is_stream(stream: object) -> bool:
@@ -247,7 +297,7 @@ def _is_stream(stream: object) -> bool:
 
 
 def check_files(folder: Place, manifest: Manifest) -> None:
-    """Look whether everything that belongs to a lake is there, as long as it was; `LakeError` names what is not."""
+    """Check that all files of a lake exist with their sizes; `LakeError` names a file that does not."""
     there = _there(folder) if isinstance(folder, StorePath) else None
     for name in sorted(manifest.all_files()):
         path = folder / name
@@ -260,14 +310,16 @@ def check_files(folder: Place, manifest: Manifest) -> None:
                 raise FileNotFoundError(2, "No such file or directory")
         except OSError as error:
             why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
-            raise LakeError(f"{path} {why}: the lake is damaged") from None
+            raise LakeError(
+                f"{path} {why}: the lake is damaged; restore it from a backup, or ingest the captures into another lake"
+            ) from None
         wanted = manifest.sizes.get(name, size)
         if size != wanted:
             raise LakeError(f"{path} has {size:,} bytes and should have {wanted:,}: the lake is damaged")
 
 
 def _there(folder: StorePath) -> dict[str, Status]:
-    """All objects of a lake: one question, and not one for each file."""
+    """All objects of a lake, in one request instead of one for each file."""
     try:
         return folder.store.files()
     except OSError as error:
@@ -275,22 +327,21 @@ def _there(folder: StorePath) -> dict[str, Status]:
 
 
 def check_content(folder: Place, manifest: Manifest, names: Collection[str]) -> None:
-    """Read files of a lake and compare their checksums, as far as there are any; `LakeError` names one that differs."""
+    """Compare the checksums of files, if they are known; `LakeError` names a file that differs."""
     known = [name for name in names if name in manifest.checksums]
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for name, found in zip(known, pool.map(lambda name: checksum_of(folder / name), known), strict=True):
-            if found != manifest.checksums[name]:
+        for name, checksum in zip(known, pool.map(lambda name: checksum_of(folder / name), known), strict=True):
+            if checksum != manifest.checksums[name]:
                 raise LakeError(f"{folder / name} is not what was written (its checksum differs): the lake is damaged")
 
 
 def check_tables(
     folder: Place, manifest: Manifest, tables: Iterable[str] | None = None, *, most: int | None = None
 ) -> None:
-    """The same for the files of some tables, or of all of them, unless together they are larger than ``most`` bytes.
+    """Compare the checksums of files of some or all tables, unless these are larger than ``most`` bytes together.
 
-    ``most`` is `CHECKED_BYTES` unless given.
-    Of larger ones only pages are checked, by who reads them; and so are all of a store, which would have to be fetched
-    twice.
+    The default of ``most`` is `CHECKED_BYTES`.
+    For larger tables readers check only the pages they read, and for stores too, since files would be fetched twice.
     """
     if isinstance(folder, StorePath):
         return
@@ -303,25 +354,25 @@ def check_tables(
 
 
 def checksum_of(path: Place) -> int:
-    """CRC-32 of a file; `LakeError` where it cannot be read."""
-    found = 0
+    """CRC-32 of a file; `LakeError` if it cannot be read."""
+    checksum = 0
     try:
         with path.open("rb", buffering=0) as file:
             while piece := file.read(_PIECE):
-                found = crc32(piece, found)
+                checksum = crc32(piece, checksum)
     except OSError as error:
         why = "is missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror or error}"
         raise LakeError(f"{path} {why}: the lake is damaged") from None
-    return found
+    return checksum
 
 
 def open_lake(lake: Lake) -> Manifest:
-    """The manifest of a lake; `LakeError` where there is none, or where files of it are missing or cut off."""
+    """The manifest of a lake; `LakeError` if it does not exist, or files are missing or truncated."""
     root = place(lake)
     manifest = read_manifest(root)
     if not manifest.generation:
         there = isinstance(root, StorePath) or root.is_dir()
-        raise LakeError(f"{root} holds no lake" if there else f"{root} does not exist")
+        raise LakeError(f"{root} is not a lake" if there else f"{root} does not exist")
     while True:
         try:
             check_files(root, manifest)
@@ -332,17 +383,17 @@ def open_lake(lake: Lake) -> Manifest:
             if manifest.generation == before.generation:
                 raise
 
-            # An ingest has just taken files away that were of the generation before.
+            # An ingest has just deleted files of the previous generation.
 
 
 def dump_manifest(manifest: Manifest) -> bytes:
-    """A manifest as it is written."""
+    """A manifest as bytes."""
     data = asdict(manifest)
     return json.dumps({"format": FORMAT, _CHECKSUM: _checksum(data)} | data, indent=1).encode()
 
 
 def write_manifest(folder: Path, manifest: Manifest, name: str = NAME) -> None:
-    """Make a manifest the one that counts, in one step that a crash cannot halve."""
+    """Put a manifest in force, in one step that a crash cannot split."""
     new = folder / f"{name}.new"
     with open(new, "wb", opener=opener) as file:
         file.write(dump_manifest(manifest))
@@ -353,11 +404,11 @@ def write_manifest(folder: Path, manifest: Manifest, name: str = NAME) -> None:
 
 
 def remove_strays(folder: Place, manifest: Manifest) -> list[str]:
-    """Take away Parquet files that belong to no finished ingest; returns their names.
+    """Delete Parquet files that belong to no finished ingest; return their names.
 
-    Of the tables only what is of a later generation: what earlier ones had and the manifest does not name is for the
-    readers of earlier versions, until the tables are vacuumed.  In a store another ingest may be writing: what is there
-    only since `ALIVE_S` may be of that.
+    In tables only files of a later generation are deleted: files of earlier ones outside the manifest serve the readers
+    of earlier versions until the tables are vacuumed.  In a store another ingest may be writing: objects younger than
+    `ALIVE_S` may be its files.
     """
     known = manifest.all_files()
     if (folder / PENDING).exists():
@@ -367,19 +418,30 @@ def remove_strays(folder: Place, manifest: Manifest) -> list[str]:
         if name not in known and (name.startswith(KEPT_APART) or is_later(name, manifest.generation)):
             (folder / name).unlink()
             strays.append(name)
+    for name in set(manifest.erased) - known:
+        (folder / name).unlink(missing_ok=True)
     return strays
 
 
+def unused_files(folder: Place, manifest: Manifest) -> list[str]:
+    """Files of earlier versions of the tables, and files that no finished ingest has written."""
+    if isinstance(folder, StorePath):
+        names = [name for name in _there(folder) if _FILE.fullmatch(name) and not is_later(name, manifest.generation)]
+    else:
+        names = _parquet_files(folder)
+    return sorted(set(names) - manifest.all_files())
+
+
 ALIVE_S = 86_400
-"""An ingest into a store is not expected to take longer than this."""
+"""Maximum expected duration of an ingest into a store."""
 
 
 def _parquet_files(folder: Place) -> list[str]:
-    """All that is in the folders of a lake, but what another ingest may just have written."""
+    """All Parquet files of a lake, except files that another ingest may just have written."""
     if not isinstance(folder, StorePath):
         return [path.relative_to(folder).as_posix() for path in sorted(folder.glob("*/*.parquet"))]
     before = time.time() - ALIVE_S
-    return [name for name, one in _there(folder).items() if _FILE.fullmatch(name) and one.st_mtime < before]
+    return [name for name, status in _there(folder).items() if _FILE.fullmatch(name) and status.st_mtime < before]
 
 
 def is_later(name: str, generation: int) -> bool:
@@ -388,11 +450,11 @@ def is_later(name: str, generation: int) -> bool:
 
 
 KEPT_APART = ("state/", "scope_state/", "flow_keys/", "open/")
-"""Folders of what is of no use to readers; the last one is of lakes of an earlier release."""
+"""Folders of files that readers do not need; the last one is of lakes of an earlier release."""
 
 
 def _generation(name: str) -> int:
-    """The generation that a file is of; 0 where its name does not say it."""
+    """The generation of a file; 0 if its name does not contain it."""
     number = name.partition("-")[0]
     return int(number) if len(number) == 10 and number.isdecimal() else 0
 

@@ -1,16 +1,16 @@
-"""What is remembered of a flow between two runs, how it is taken up again, and what captures that come late add to it.
+"""The memory of a flow between two runs, how a run continues it, and what late captures add to it.
 
-What a flow remembers is how far its streams have come.  Captures from before that time hold bytes that it has passed: a
-stream cannot go back.  They are read all the same, and each packet once.  So each late segment goes
+A flow remembers how far its streams have come.  Captures from before that time have bytes that it has passed: a
+stream cannot go back.  They are read too, and each packet once.  So each late segment goes
 
-* to the flow itself where it fits at its end, or into a hole that is still waited for;
-* nowhere where its bytes were read before: it is a copy, and counted as one;
+* to the flow itself if it fits at its end, or into a hole that is still waited for;
+* nowhere if its bytes were read before: it is a copy, and counted as one;
 * to an earlier *part* of the connection that it continues: a part is a flow of its own, with a connection of its own,
   which is remembered beside the flow;
-* else into a new part.
+* otherwise into a new part.
 
-Rules of sessions and servers judge what comes in the order of time: they do not see parts.  A part ends like a flow, by
-FIN, reset or time; where nothing more was read of it, its row does not claim that it was idle.
+Rules about sessions and servers judge events in the order of time, and never see parts.  A part ends like a flow, by
+FIN, reset or timeout; if nothing more of it was read, its row does not claim that it was idle.
 """
 
 from __future__ import annotations
@@ -18,44 +18,60 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
+from zlib import crc32
 
 from mqttscope.dissect import Dissector
-from mqttscope.dissect.flow_state import FlowState, Over
+from mqttscope.dissect.flow_state import EndedFlow, FlowState
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import Event
 from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.state import StateError, load
 from mqttscope.lake.tables import Collector
 from mqttscope.lake.tracker import LATE, KeyMemory, Tracker
+from mqttscope.mqtt.codec import packet_end
 from mqttscope.net.flow import Flow
 from mqttscope.net.flow_expiry import forget_ns
 from mqttscope.net.reassembly import START_WINDOW, UNSEEN, HalfStream
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, flow_key, plain_key, reverse_key
 from mqttscope.session.capture_time import captured
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import Connection, port_of
 
 _T = TypeVar("_T")
 
 
 @dataclass(slots=True)
 class FlowMemory:
-    """What is remembered of a flow between two runs.  Plain data."""
+    """The memory of a flow between two runs.  Plain data."""
 
     flow: Flow
     tracker: Tracker | None = None
     parts: list[FlowMemory] = field(default_factory=list)
-    """Earlier parts of it that came late (`Late`)."""
+    """Its earlier parts, from late captures (`LateData`)."""
     holes: list[tuple[bool, int, int]] = field(default_factory=list)
-    """What was given up of it, where it has ended (`Collector.holes`)."""
+    """Bytes given up by an ended flow (`Collector.holes`)."""
+    beginnings: dict[bool, tuple[int, int]] = field(default_factory=dict)
+    """Length and checksum of the first bytes of the initiator (true) and the responder: another connection may have
+    the same numbers.  The checksum is too short to guess secrets by it."""
+
+    def note_beginnings(self) -> None:
+        """Compute the checksums of first bytes, before the bytes are forgotten."""
+        for from_initiator, half in ((True, self.flow.initiator), (False, self.flow.responder)):
+            half.keep_beginning()
+            first = half.beginning
+            # The first packet is nearly always in one segment.
+            _, end = packet_end(first, 0, len(first)) if first[:1] in (b"\x10", b"\x20") else (0, _COMPARED)
+            first = first[:end]
+            if first:
+                self.beginnings.setdefault(from_initiator, (len(first), crc32(first) & 0xFFFF))
 
 
 def connection_of(flow: Flow) -> Any:
-    """The connection that a flow carries, once it is recognised and until it ends."""
+    """The connection of a flow, from its recognition to its end."""
     return flow.context.connection if isinstance(flow.context, FlowState) else None
 
 
 def resume(memory: FlowMemory, dissector: Dissector, collector: Collector) -> None:
-    """Continue a flow."""
+    """Continue a flow from its memory."""
     connection = connection_of(memory.flow)
     if connection is not None:
         # Numbers only have to be different.
@@ -64,29 +80,32 @@ def resume(memory: FlowMemory, dissector: Dissector, collector: Collector) -> No
         connection.alarm = dissector.alarm(memory.flow)
         if memory.tracker is not None:
             collector.adopt(connection, memory.tracker)
-    elif isinstance(memory.flow.context, Over):
+    elif isinstance(memory.flow.context, EndedFlow):
         memory.flow.context.connection.number = dissector.connections
         dissector.connections += 1
+    if memory.beginnings:
+        collector.beginnings[memory.flow.key, memory.flow.opened_ns] = memory.beginnings
     if memory.holes:
         collector.holes[flow_key(memory.flow.key)] = memory.holes
     dissector.adopt(memory.flow)
 
 
 def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | None = None) -> list[FlowMemory]:
-    """What is remembered of the flows of a dissector: those that are open, or so fresh that copies may still come."""
-    found = []
+    """The memories of a dissector's flows: open ones, and ended ones so fresh that copies may still come."""
+    memories = []
     for flow in dissector.flows.flows.values():
         if flow.closed and watermark_ns is not None and watermark_ns > forget_ns(flow):
             continue
         connection = connection_of(flow)
         tracker = None if connection is None else collector.remember(connection)
         holes = collector.holes.pop(flow_key(flow.key), []) if flow.closed else []
-        found.append(FlowMemory(flow, tracker, holes=holes))
-    return found
+        beginnings = collector.beginnings.pop((flow.key, flow.opened_ns), {})
+        memories.append(FlowMemory(flow, tracker, holes=holes, beginnings=beginnings))
+    return memories
 
 
 def open_connections(memories: Iterable[FlowMemory]) -> Iterator[tuple[Connection, Tracker]]:
-    """The connections that are open, in what is remembered of flows."""
+    """The open connections among these flows."""
     for memory in memories:
         connection = connection_of(memory.flow)
         if connection is not None and memory.tracker is not None:
@@ -94,38 +113,39 @@ def open_connections(memories: Iterable[FlowMemory]) -> Iterator[tuple[Connectio
 
 
 def flow_memory(data: bytes) -> FlowMemory:
-    """What a flow remembers, as it was written down; `LakeError` where that cannot be read."""
-    return _loaded(data, FlowMemory, "a flow remembers")
+    """The stored memory of a flow; `LakeError` if it cannot be read."""
+    return _loaded(data, FlowMemory, "a flow")
 
 
 def key_memory(data: bytes) -> KeyMemory:
-    """What rules remember of a key, as it was written down; `LakeError` where that cannot be read."""
-    return _loaded(data, KeyMemory, "rules remember")
+    """The stored memory of rules for a key; `LakeError` if it cannot be read."""
+    return _loaded(data, KeyMemory, "rules")
 
 
-def _loaded(data: bytes, kind: type[_T], whose: str) -> _T:
-    """What was written down; `LakeError` where that cannot be read."""
+def _loaded(data: bytes, kind: type[_T], owner: str) -> _T:
     try:
         memory = load(data)
     except StateError as error:
-        raise LakeError(f"what {whose} cannot be read: the lake is damaged ({error})") from None
+        raise LakeError(f"the memory of {owner} cannot be read: the lake is damaged ({error})") from None
     if not isinstance(memory, kind):
-        raise LakeError(f"what {whose} cannot be read: the lake is damaged")
+        raise LakeError(f"the memory of {owner} cannot be read: the lake is damaged")
     return memory
 
 
+_COMPARED = 32
+"""Length of the first bytes of a stream that are compared if they are not a CONNECT or CONNACK."""
 MAX_PARTS = 32
-"""Of one flow; when there are more, the one that was read longest ago ends."""
+"""Maximum number of parts of one flow; beyond it the part that was read longest ago ends."""
 SKEW_NS = 1_000_000_000
-"""So much the clocks of two captures may differ."""
+"""Maximum difference between the clocks of two captures."""
 _ACK_SLACK = 65_536
-"""Bytes that may be under way when a flow is first seen: acknowledgments from then are that far behind."""
+"""Maximum number of bytes in flight when a flow is first seen: acknowledgments may be that far behind."""
 _NUMBERS = 1 << 20
-"""Connections that one part can hold, at least: they are numbered from its own beginning."""
+"""Numbers reserved for the connections of one part, which have numbers of their own."""
 
 
 @dataclass(slots=True)
-class _Part:
+class _ConnectionPart:
     """An earlier part of a connection."""
 
     dissector: Dissector
@@ -136,59 +156,61 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Known:
+class _EndpointParts:
     """Parts of the connections between two endpoints."""
 
-    parts: list[_Part] = field(default_factory=list)
-    """The one that was read last comes last."""
-    current: _Part | None = None
-    """The part that the capture which is read now goes into."""
+    parts: list[_ConnectionPart] = field(default_factory=list)
+    """Parts by the time they were last read, the latest last."""
+    current: _ConnectionPart | None = None
+    """The part that receives the capture which is read now."""
     capture: str = ""
-    """That capture."""
+    """Name of that capture."""
+    foreign: str = ""
+    """Name of the last capture with another connection that has the numbers of the flow."""
 
 
-class Late:
-    """The late segments of one run.  ``dissector`` reads the others; events go to ``collector`` like theirs."""
+class LateData:
+    """The late segments of one run.  ``dissector`` reads the other segments; ``collector`` gets all events."""
 
     def __init__(self, dissector: Dissector, collector: Collector) -> None:
         self._dissector = dissector
         self._collector = collector
         self._resumed: dict[bytes, int] = {}
-        """Flows of earlier runs by their keys: what comes from before this time is late."""
-        self._known: dict[bytes, _Known] = {}
-        """Those of them that have parts."""
+        """Last times of flows of earlier runs, by key: segments from before are late."""
+        self._known: dict[bytes, _EndpointParts] = {}
+        """The parts of these flows."""
         self._numbers = LATE
 
     def adopt(self, memory: FlowMemory) -> None:
-        """Know a flow that was resumed, and continue its parts."""
+        """Note a resumed flow, and continue its parts."""
         flow = memory.flow
         self._resumed[flow.key] = captured(flow.last_timestamp_ns)
         if memory.parts:
             known = self._add(flow.key)
-            for one in memory.parts:
+            for part_memory in memory.parts:
                 part = self._new_part(known)
-                resume(one, part.dissector, self._collector)
+                resume(part_memory, part.dissector, self._collector)
             memory.parts = []
 
     def events(self, segment: Segment) -> Iterator[Event] | None:
-        """Events of a segment that is late; ``None`` for one that is not, which the dissector has to take."""
+        """Events of a late segment; ``None`` for a segment that is not late, which the dissector takes."""
         if not self._resumed:
             return None
-        found = self._dissector.flows.entry(segment.key)
-        key = segment.key if found is None else found[0].key
+        entry = self._dissector.flows.entry(segment.key)
+        key = segment.key if entry is None else entry[0].key
         high_ns = self._resumed.get(key)
         if high_ns is None:
             key = reverse_key(key)
             high_ns = self._resumed.get(key)
-        if high_ns is None or segment.timestamp_ns >= high_ns:
+        if high_ns is None or captured(segment.timestamp_ns) >= high_ns:
             return None
-        if found is not None and found[0].last_capture == segment.capture:
+        if entry is not None and entry[0].last_capture == segment.capture:
             # A clock that was set back in the middle of a capture.
             return None
         return self._take(segment, self._known.get(key) or self._add(key))
 
     def advance(self, now_ns: int | None) -> Iterator[Event]:
-        """Let time pass for all parts."""
+        """Advance the time of all parts."""
         if now_ns is not None:
             for known in self._known.values():
                 for part in known.parts:
@@ -201,13 +223,13 @@ class Late:
                 yield from part.dissector.close()
 
     def remembered(self, memories: list[FlowMemory], watermark_ns: int | None) -> list[FlowMemory]:
-        """What is remembered of flows, with their parts; of a flow that is not remembered the latest part stands in."""
+        """Memories of flows with their parts; the latest part represents a flow without a memory."""
         if not self._known:
             return memories
-        flows = {one.flow.key: one for one in memories}
+        flows = {memory.flow.key: memory for memory in memories}
         for key, known in self._known.items():
-            parts = [one for part in known.parts for one in remembered(part.dissector, self._collector, watermark_ns)]
-            parts.sort(key=lambda one: one.flow.last_timestamp_ns)
+            parts = [old for part in known.parts for old in remembered(part.dissector, self._collector, watermark_ns)]
+            parts.sort(key=lambda memory: memory.flow.last_timestamp_ns)
             memory = flows.get(key) or flows.get(reverse_key(key))
             if memory is None and parts:
                 memory = parts.pop()
@@ -216,30 +238,30 @@ class Late:
                 memory.parts = parts
         return memories
 
-    def _add(self, key: bytes) -> _Known:
-        known = self._known[key] = _Known()
+    def _add(self, key: bytes) -> _EndpointParts:
+        known = self._known[key] = _EndpointParts()
         return known
 
-    def _new_part(self, known: _Known, like: Connection | None = None) -> _Part:
+    def _new_part(self, known: _EndpointParts, like: Connection | None = None) -> _ConnectionPart:
         self._collector.reads_late = True
-        part = _Part(Dissector(_read_like(self._dissector.options, like)))
+        part = _ConnectionPart(Dissector(_read_like(self._dissector.options, like)))
         part.dissector.connections = self._numbers
         self._numbers += _NUMBERS
         known.parts.append(part)
         return part
 
-    def _take(self, segment: Segment, known: _Known) -> Iterator[Event]:
-        # What was waited for may be given up before this segment comes.
+    def _take(self, segment: Segment, known: _EndpointParts) -> Iterator[Event]:
+        # Time may pass for what is waited for before this segment comes.
         for dissector in (self._dissector, *(part.dissector for part in known.parts)):
             yield from dissector.advance(segment.timestamp_ns)
-        found = self._dissector.flows.entry(segment.key)
-        flow = None if found is None else found[0]
-        if flow is not None and self._fits(flow, segment):
+        entry = self._dissector.flows.entry(segment.key)
+        flow = None if entry is None else entry[0]
+        if flow is not None and not self._is_foreign(flow, segment, known) and self._fits(flow, segment):
             yield from self._into(flow, segment)
             return
         if segment.capture != known.capture:
             known.current, known.capture = None, segment.capture
-        part = next((one for one in reversed(known.parts) if one.flow and self._fits(one.flow, segment)), None)
+        part = next((old for old in reversed(known.parts) if old.flow and self._fits(old.flow, segment)), None)
         if part is None and known.current is not None and _may_follow(known.current.flow, segment):
             part = known.current
         if part is None:
@@ -257,7 +279,7 @@ class Late:
             yield from part.dissector.feed(segment)
 
     def _into(self, flow: Flow, segment: Segment) -> Iterator[Event]:
-        """Give a segment to the flow itself; its last segment stays the one with the latest time."""
+        """Feed a segment to the flow itself; the flow's last segment stays the one with the latest time."""
         if _is_copy(flow, segment):
             _count_copy(flow, segment)
             return
@@ -266,8 +288,18 @@ class Late:
         if flow.last_timestamp_ns < last[0]:
             flow.last_timestamp_ns, flow.last_frame, flow.last_capture = last
 
+    def _is_foreign(self, flow: Flow, segment: Segment, known: _EndpointParts) -> bool:
+        """Whether the capture of a segment has another connection with the numbers of a flow, but other first bytes."""
+        half, _, from_initiator = _halves(flow, segment)
+        beginnings = self._collector.beginnings.get((flow.key, flow.opened_ns), {})
+        length, checksum = beginnings.get(from_initiator, (len(segment.payload) + 1, 0))
+        is_first = half.state is not UNSEEN and not half.locate(segment.sequence) and len(segment.payload) >= length
+        if is_first and crc32(segment.payload[:length]) & 0xFFFF != checksum:
+            known.foreign = segment.capture
+        return known.foreign == segment.capture
+
     def _fits(self, flow: Flow, segment: Segment) -> bool:
-        """Whether a late segment belongs to a flow as far as that was read: its end, what it waits for, or a copy."""
+        """Whether a late segment fits a flow: at its end, into a hole that is waited for, or as a copy."""
         if segment.timestamp_ns < flow.opened_ns - SKEW_NS:
             return False
         half, peer, from_initiator = _halves(flow, segment)
@@ -294,39 +326,39 @@ class Late:
         return start >= 0 and not _inside(holes, from_initiator, start, end)
 
     def _holes(self, flow: Flow) -> list[tuple[bool, int, int]]:
-        """What was given up of a flow: whether of its initiator, from where, to where."""
+        """The holes of a flow: whether of its initiator, start, end."""
         if flow.closed:
             key = flow_key(flow.key)
-            found = self._collector.holes.get(key, ())
-            return [(first is (flow.key == key), start, end) for first, start, end in found]
+            holes = self._collector.holes.get(key, ())
+            return [(first is (flow.key == key), start, end) for first, start, end in holes]
         connection, dialogue = connection_of(flow), flow.context
         tracker = None if connection is None else self._collector.trackers.get(connection.number)
         if tracker is None or not isinstance(dialogue, FlowState):
             return []
-        return [(one.from_client is dialogue.client_is_initiator, one.start, one.end) for one in tracker.holes]
+        return [(hole.from_client is dialogue.client_is_initiator, hole.start, hole.end) for hole in tracker.holes]
 
 
-def _said_before(segment: Segment, flow: Flow | None, known: _Known) -> Connection | None:
-    """The last connection that began before a segment between the same endpoints, or else the first one."""
-    flows = [one for one in (flow, *(part.flow for part in known.parts)) if one is not None]
-    flows = sorted((one for one in flows if connection_of(one) is not None), key=lambda one: one.opened_ns)
-    before = [one for one in flows if one.opened_ns <= segment.timestamp_ns] or flows[:1]
-    found: Connection | None = connection_of(before[-1]) if before else None
-    return found
+def _said_before(segment: Segment, flow: Flow | None, known: _EndpointParts) -> Connection | None:
+    """The last connection between these endpoints that began before a segment, or else the first one."""
+    flows = [other for other in (flow, *(part.flow for part in known.parts)) if other is not None]
+    flows = sorted((other for other in flows if connection_of(other) is not None), key=lambda other: other.opened_ns)
+    before = [other for other in flows if other.opened_ns <= segment.timestamp_ns] or flows[:1]
+    connection: Connection | None = connection_of(before[-1]) if before else None
+    return connection
 
 
 def _read_like(options: Options, connection: Connection | None) -> Options:
-    """How to read what belongs to the same connection, as far as that is known: where it is spoken, which version."""
+    """Options for reading a part like its connection, as far as known: port, protocol and version."""
     if connection is None:
         return options
-    port = int(connection.server.rpartition(":")[2])
+    port = int(port_of(connection.server))
     spoken = {"tcp": MQTT, "websocket": WEBSOCKET, "tls": TLS}[connection.transport]
     version = connection.version if connection.version_known else None
     return replace(options, ports={port: spoken} | options.ports, version=options.version or version)
 
 
 def _may_follow(flow: Flow | None, segment: Segment) -> bool:
-    """Whether a segment that does not fit a part may be the next one there all the same, or begin a connection."""
+    """Whether a segment that does not fit a part may still come next there, or begin a connection."""
     if flow is None:
         return True
     if segment.timestamp_ns < flow.last_timestamp_ns - SKEW_NS:
@@ -346,7 +378,7 @@ def _inside(holes: Iterable[tuple[bool, int, int]], from_initiator: bool, start:
 
 
 def _is_copy(flow: Flow, segment: Segment) -> bool:
-    """Whether nothing of a segment that fits is new."""
+    """Whether a segment that fits contains nothing new."""
     half, _, _ = _halves(flow, segment)
     if half.state is UNSEEN:
         return False
@@ -355,7 +387,7 @@ def _is_copy(flow: Flow, segment: Segment) -> bool:
     end = half.locate(segment.sequence) + len(segment.payload) + segment.missing
     if flow.closed or segment.payload:
         return end <= half.offset and (flow.closed != "" or not segment.flags & (FIN | RST))
-    # What says nothing new of a stream that continued: a reset, too, that nobody heeded.
+    # A segment without news for a stream that continued, for example an ignored reset.
     return end < half.offset
 
 

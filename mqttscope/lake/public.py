@@ -1,11 +1,10 @@
-"""What is remembered of a flow between two ingests, without its secrets: bytes of the same length stand for them.
+"""The memory of a flow between two ingests without its secrets, which asterisks of equal length replace.
 
-A flow that is still open holds bytes that are no packet yet, and packets that rules look at later.  What a later ingest
-needs of a secret is its length alone, so asterisks take its place wherever it is known to stand: in the CONNECT that is
-kept, in the part of a packet that has come, in the head of an HTTP request.  Bytes whose meaning is unknown, since
-they lie after a hole in the opening of a connection or in a message that is compressed and not complete, are not kept
-as they are.  The bytes that were delivered last, by which a retransmission with other content is recognised, are
-dropped.
+An open flow holds bytes that are not a packet yet, and packets that rules use later.  A later ingest needs only the
+length of a secret, so asterisks replace it at every known place: in the CONNECT that is kept, in the received part
+of a packet, in the head of an HTTP request.  Bytes of unknown meaning, after a hole in the opening of a connection or
+in an incomplete compressed message, are not kept as they are.  The last delivered bytes, which detect
+retransmissions with other content, are dropped.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mqttscope.dissect.flow_state import FlowState
-from mqttscope.lake.state import Replacing
+from mqttscope.lake.state import ObjectReplacement
 from mqttscope.mqtt.codec import decode, packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
@@ -41,16 +40,16 @@ _METHOD = re.compile(rb"\x15\x00[\x01-\x40][ -~]{1,64}\x16")
 
 
 def public_object(value: object) -> object:
-    """A packet, or bytes that are none, as they may be written down; anything else as it is."""
+    """A packet, or other bytes, without secrets for storage; any other object unchanged."""
     if isinstance(value, ControlPacket):
         if not value.raw:
             return value
         if packets.holds_secrets(value.raw):
-            found = decode(value.raw, _V5)
-            if isinstance(found, Malformed):
-                # One with a fault in a value is remembered like any other.
+            decoded = decode(value.raw, _V5)
+            if isinstance(decoded, Malformed):
+                # A packet with a fault in a value is remembered like any other.
                 hidden = packets.hidden_in_damaged(value.raw, _V5)
-                return public_damaged(replace(found, packet=value), hidden, _V5).packet if hidden else value
+                return public_damaged(replace(decoded, packet=value), hidden, _V5).packet if hidden else value
         hidden = packets.hidden_in_packet(value, _V5)
         return public(value, hidden) if hidden else value
     if isinstance(value, Malformed):
@@ -64,18 +63,19 @@ def public_object(value: object) -> object:
     return value
 
 
-PUBLIC = Replacing((ControlPacket, Malformed, Unparsed), public_object)
-"""What is written in the place of values that hold secrets."""
+PUBLIC = ObjectReplacement((ControlPacket, Malformed, Unparsed), public_object)
+"""Objects stored in place of values with secrets."""
 
 
 def forget_secrets(flow: Flow) -> None:
-    """Take the secrets out of what a flow holds; it continues as before."""
-    for waiting in (flow.kept, flow.damaged):
-        waiting[:] = [replace(one, payload=packets.covered(one.payload, _in_stream(one.payload))) for one in waiting]
+    """Remove the secrets from the buffers of a flow; it continues as before."""
+    for waiting in (flow.undecided, flow.damaged):
+        payloads = [packets.covered(segment.payload, _in_stream(segment.payload)) for segment in waiting]
+        waiting[:] = [replace(segment, payload=payload) for segment, payload in zip(waiting, payloads, strict=True)]
     flow.past.clear()
     dialogue = flow.context
     if not isinstance(dialogue, FlowState):
-        # It is over, and what it delivered last would only tell copies from other data.
+        # It has ended; its last bytes would only distinguish copies from other data.
         _forget_bytes(flow.initiator)
         _forget_bytes(flow.responder)
         return
@@ -96,21 +96,21 @@ def _half(half: HalfStream, connection: Connection | None, from_client: bool) ->
     _forget_bytes(half)
     waiting = half.buffer
     opening = connection is not None and _is_opening(connection, from_client)
-    made: list[bytes] = []
+    parts: list[bytes] = []
     run: list[bytes] = []
     after = -1
     for start, part in zip(waiting.starts, waiting.parts, strict=True):
-        # A secret may be cut into pieces as small as one likes.
+        # A secret may be cut into pieces of any size.
         if run and start != after:
-            made += _covered_together(run, opening=opening)
+            parts += _covered_together(run, opening=opening)
             run = []
         run.append(part)
         after = start + len(part)
-    waiting.parts = [*made, *_covered_together(run, opening=opening)]
+    waiting.parts = [*parts, *_covered_together(run, opening=opening)]
 
 
 def _is_opening(connection: Connection, from_client: bool) -> bool:
-    """Whether what waits after a hole may be of a CONNECT, or of what a server says before it lets a client in."""
+    """Whether bytes after a hole may be of a CONNECT, or of a server's packets before it accepts the client."""
     if from_client:
         return connection.handshake_seen and connection.connect_packet is None
     simple = connection.version_known and connection.version < _V5
@@ -118,16 +118,16 @@ def _is_opening(connection: Connection, from_client: bool) -> bool:
 
 
 def _covered_together(parts: list[bytes], *, opening: bool) -> list[bytes]:
-    """Parts that follow each other, without the secrets in them."""
+    """Consecutive parts without their secrets."""
     whole = b"".join(parts)
     shown = packets.covered(
         whole, _before_packets(whole, (_V5, ProtocolVersion.V3_1_1)) if opening else _in_stream(whole)
     )
-    made, at = [], 0
+    covered, at = [], 0
     for part in parts:
-        made.append(shown[at : at + len(part)])
+        covered.append(shown[at : at + len(part)])
         at += len(part)
-    return made
+    return covered
 
 
 def _dialogue(dialogue: FlowState) -> None:
@@ -144,20 +144,27 @@ def _dialogue(dialogue: FlowState) -> None:
 
 
 def _stream(stream: PacketStream, doubt: int) -> None:
-    stream.passed_chunks = [b"*" * len(one) for one in stream.passed_chunks]
+    stream.passed_chunks = [b"*" * len(chunk) for chunk in stream.passed_chunks]
+    if stream.before:
+        stream.before = packets.covered(stream.before, _in_beginning(stream.before, doubt))
     if not stream.held:
         return
     whole = b"".join(stream.chunks)
     if stream.searching:
         hidden = _before_packets(whole, stream.versions()) if doubt >= packets.BROKEN else _in_stream(whole)
     else:
-        hidden = joined([*packets.hidden_in_beginning(whole, doubt), *packets.credentials_in_beginning(whole)])
+        hidden = _in_beginning(whole, doubt)
     if hidden:
         stream.chunks = [_covered_to_the_end(whole, hidden)]
 
 
+def _in_beginning(whole: bytes, doubt: int) -> packets.Ranges:
+    """Hidden ranges of bytes that begin with a packet."""
+    return joined([*packets.hidden_in_beginning(whole, doubt), *packets.credentials_in_beginning(whole)])
+
+
 def _covered_to_the_end(whole: bytes, hidden: packets.Ranges) -> bytes:
-    """Bytes whose last ones may be of a credential whose rest is to come: what takes its place announces it."""
+    """Bytes that may end within a credential: its replacement announces the rest, which is to come."""
     shown = packets.covered(whole, hidden)
     start, end = hidden[-1]
     if end < len(whole) or not token_ranges(whole[start:]) or _is_open(shown):
@@ -168,15 +175,15 @@ def _covered_to_the_end(whole: bytes, hidden: packets.Ranges) -> bytes:
 
 
 def _is_open(shown: bytes) -> bool:
-    """Whether what follows is hidden as well."""
-    found = token_ranges(shown + _MORE)
-    return bool(found) and found[-1][1] == len(shown) + len(_MORE)
+    """Whether following bytes are hidden as well."""
+    ranges = token_ranges(shown + _MORE)
+    return bool(ranges) and ranges[-1][1] == len(shown) + len(_MORE)
 
 
 def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> packets.Ranges:
-    """What is hidden of bytes after some that may have begun a secret: all up to where packets are found.
+    """Hidden ranges after bytes that may have begun a secret: everything up to the first packet.
 
-    These are no rest of a secret, and the next ingest has to make their rows.
+    The packets are not the rest of a secret, and the next ingest has to make their rows.
     """
     first, needed = find_packets(whole, 0, versions, final=True)
     if needed:
@@ -185,20 +192,21 @@ def _before_packets(whole: bytes, versions: Sequence[ProtocolVersion]) -> packet
 
 
 def _payload_at(whole: bytes, start: int, versions: Sequence[ProtocolVersion]) -> packets.Ranges:
-    """The payload of the first packet that was found: a password may hold a complete packet."""
+    """The payload of the first packet: a password may contain a complete packet."""
     _, end = packet_end(whole, start, len(whole))
     raw = whole[start:end]
     for version in versions:
-        found = decode(raw, version)
-        if isinstance(found, Publish) and found.payload:
-            return [(end - len(found.payload), end)]
+        decoded = decode(raw, version)
+        if isinstance(decoded, Publish) and decoded.payload:
+            return [(end - len(decoded.payload), end)]
     return []
 
 
 def _waiting(dialogue: FlowState, from_initiator: bool) -> None:
-    """What arrived while it was not known what a flow speaks."""
-    events = [one for one in dialogue.waiting if isinstance(one, StreamData) and one.from_initiator == from_initiator]
-    whole = b"".join(one.data for one in events)
+    """Hide secrets in data that arrived before the flow's protocol was known."""
+    waiting = (event for event in dialogue.waiting if isinstance(event, StreamData))
+    events = [event for event in waiting if event.from_initiator == from_initiator]
+    whole = b"".join(event.data for event in events)
     if not whole:
         return
     if whole[:1].isalpha():
@@ -208,11 +216,11 @@ def _waiting(dialogue: FlowState, from_initiator: bool) -> None:
             whole, joined([*packets.hidden_in_beginning(whole, packets.SUSPECT), *_in_stream(whole)])
         )
     at = 0
-    made = {}
-    for one in events:
-        made[id(one)] = replace(one, data=shown[at : at + len(one.data)])
-        at += len(one.data)
-    dialogue.waiting = [made.get(id(one), one) for one in dialogue.waiting]
+    replaced = {}
+    for event in events:
+        replaced[id(event)] = replace(event, data=shown[at : at + len(event.data)])
+        at += len(event.data)
+    dialogue.waiting = [replaced.get(id(event), event) for event in dialogue.waiting]
 
 
 def _web(web: WebSocket, connection: Connection | None) -> None:
@@ -223,7 +231,7 @@ def _web(web: WebSocket, connection: Connection | None) -> None:
         request = web.handshake.request
         if request is not None:
             request.path = str(public_details({"path": request.path})["path"])
-            request.subprotocols = [one if SUBPROTOCOL_NAME.fullmatch(one) else "*" for one in request.subprotocols]
+            request.subprotocols = [name if SUBPROTOCOL_NAME.fullmatch(name) else "*" for name in request.subprotocols]
     for side, from_client in ((web.client, True), (web.server, False)):
         doubt = packets.SUSPECT
         if connection is not None:
@@ -245,33 +253,33 @@ def _inflater(inflater: Inflater, *, opening: bool) -> None:
 
 
 def _in_stream(data: bytes) -> packets.Ranges:
-    """Secrets in bytes that hold packets somewhere: CONNECT is known by its name, Authentication Data by its method."""
-    found: packets.Ranges = []
-    for one in _NAME.finditer(data):
-        start = next((at for at in range(2, 6) if one.start() >= at and data[one.start() - at] >> 4 == 1), 0)
+    """Secrets in bytes with packets somewhere: a CONNECT is found by its name, Authentication Data by its method."""
+    ranges: packets.Ranges = []
+    for match in _NAME.finditer(data):
+        start = next((at for at in range(2, 6) if match.start() >= at and data[match.start() - at] >> 4 == 1), 0)
         if start:
-            found += [
-                (one.start() - start + first, one.start() - start + behind)
-                for first, behind in packets.hidden_in_beginning(data[one.start() - start :])
+            ranges += [
+                (match.start() - start + first, match.start() - start + behind)
+                for first, behind in packets.hidden_in_beginning(data[match.start() - start :])
             ]
-    for one in _METHOD.finditer(data):
-        length = int.from_bytes(data[one.end() : one.end() + 2], "big")
-        found.append((one.end() + 2, min(len(data), one.end() + 2 + length)))
-    return joined([*found, *_credentials(data)])
+    for match in _METHOD.finditer(data):
+        length = int.from_bytes(data[match.end() : match.end() + 2], "big")
+        ranges.append((match.end() + 2, min(len(data), match.end() + 2 + length)))
+    return joined([*ranges, *_credentials(data)])
 
 
 def _credentials(data: bytes) -> packets.Ranges:
-    """Those in packets as far as these are found, each by itself: what hides a value must not hide a header."""
+    """Secrets in packets as far as these are found, each separately: hiding a value must not hide a header."""
     if not suspicions(data):
         return []
     at, needed = find_packets(data, 0, (_V5, ProtocolVersion.V3_1_1), final=True)
     if needed:
         at = len(data)
-    found = [*token_ranges(data[:at]), *packets.secret_pairs(data[:at], 0)]
+    ranges = [*token_ranges(data[:at]), *packets.secret_pairs(data[:at], 0)]
     while at < len(data):
         body, end = packet_end(data, at, len(data))
         if body <= 0:
             break
-        found += [(at + first, at + last) for first, last in packets.credentials_in_beginning(data[at:end])]
+        ranges += [(at + first, at + last) for first, last in packets.credentials_in_beginning(data[at:end])]
         at = end
-    return found
+    return ranges

@@ -1,7 +1,7 @@
 """Events as rows: tuples in the order of the columns of their table (`lake.schemas`).
 
-Passwords are never in them, and Authentication Data is not either; the bytes of damaged packets have asterisks there,
-as in JSON Lines.
+They never contain passwords or Authentication Data; the bytes of damaged packets have asterisks instead, as in JSON
+Lines.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from mqttscope.events import (
 )
 from mqttscope.lake.declared import Bad, Row, packet_columns, packet_fields, payload_columns, properties_row, text
 from mqttscope.lake.options import MAX_RAW_BYTES
+from mqttscope.lake.schemas import GAPS
 from mqttscope.lake.tracker import TrackedMessage
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt.constants import Direction, PacketType, ProtocolVersion, reason_name
@@ -39,41 +40,42 @@ from mqttscope.secrets.packets import (
     hides_payload,
     visible_fields,
 )
-from mqttscope.session.capture_time import captured
+from mqttscope.session.capture_time import captured, shift_of
 from mqttscope.session.connection import Connection
 
 Values = tuple[Any, ...]
 MOST = (1 << 63) - 1
-"""The largest number of a column; it stands for larger ones, which the message of their row gives."""
+"""Largest value of a column; it stands for larger ones, which are in the message of the row."""
 _CELLS = {name: at for at, name in enumerate(packet_columns())}
+_LOSS_COLUMNS = GAPS.names[GAPS.names.index("event_in_connection") + 1 :]
 _NO_FIELDS: list[Any] = [None] * len(_CELLS)
 _TYPES = {int(kind): kind.name.lower() for kind in PacketType}
 _V5 = ProtocolVersion.V5
 
 
-class Introduction:
-    """What every row of a connection begins with; kept until the connection is called otherwise."""
+class RowPrefix:
+    """The first columns of every row of a connection, cached until the identity of the connection changes."""
 
-    __slots__ = ("_kept", "_revision", "connection_id")
+    __slots__ = ("_prefixes", "_revision", "connection_id")
 
     def __init__(self, connection_id: str) -> None:
         self.connection_id = connection_id
         self._revision = -1
-        self._kept: dict[Direction, tuple[Values, Bad]] = {}
+        self._prefixes: dict[Direction, tuple[Values, Bad]] = {}
 
     def who(self, connection: Connection, direction: Direction) -> tuple[Values, Bad]:
-        """Client, server, direction, client identifier, version, whether it is known; and what is not UTF-8."""
+        """Client, server, direction, Client Identifier, version, whether it is known; and texts that are not UTF-8."""
         if connection.revision != self._revision:
             self._revision = connection.revision
-            self._kept.clear()
-        kept = self._kept.get(direction)
-        if kept is None:
+            self._prefixes.clear()
+        prefix = self._prefixes.get(direction)
+        if prefix is None:
             bad: Bad = []
-            kept = self._kept[direction] = (
+            prefix = self._prefixes[direction] = (
                 (connection.client, connection.server, str(direction), *_identity(connection, bad)),
                 bad,
             )
-        return kept
+        return prefix
 
 
 def _identity(connection: Connection, bad: Bad) -> Values:
@@ -89,12 +91,12 @@ def _name(capture: str) -> str:
     return capture if capture.isascii() else utf8(capture)
 
 
-def _place(event: Any) -> Values:
+def place_of(event: Any) -> Values:
     timestamp_ns = captured(event.timestamp_ns)
     return (_name(event.capture), event.frame, timestamp_ns // 1000, timestamp_ns)
 
 
-def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Values, Row]:
+def packet_row(event: PacketEvent, intro: RowPrefix, limit: int) -> tuple[Values, Row]:
     """The row of a packet, and its fields by column."""
     packet, connection = event.packet, event.connection
     version = connection.version
@@ -116,7 +118,7 @@ def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Val
     length = len(raw) + packet.missing
     code = fields.get("reason_code")
     row = (
-        intro.connection_id, *_place(event), *who, "packet", event.number, event.stream_offset,
+        intro.connection_id, *place_of(event), *who, "packet", event.number, event.stream_offset,
         _TYPES[packet.packet_type], length, length - header, packet.header_flags, packet.missing or None, topic,
         *_cells(fields),
         None if code is None else reason_name(packet.packet_type, code, version), None, bad or None, other or None,
@@ -125,7 +127,6 @@ def packet_row(event: PacketEvent, intro: Introduction, limit: int) -> tuple[Val
 
 
 def _cells(fields: Row) -> list[Any]:
-    """The columns of the fields of all packets, of one that has some of them."""
     cells = _NO_FIELDS.copy()
     for name, value in fields.items():
         cells[_CELLS[name]] = value
@@ -133,8 +134,8 @@ def _cells(fields: Row) -> list[Any]:
 
 
 def _publish(packet: Publish, version: ProtocolVersion, limit: int, bad: Bad, other: Bad) -> Row:
-    """As `packet_fields` would, for speed alone."""
-    length, digest, kept = payload_columns(packet.payload, packet.missing, limit)
+    """The fields of a PUBLISH as `packet_fields` returns them, but faster."""
+    length, digest, beginning = payload_columns(packet.payload, packet.missing, limit)
     name = packet.topic_name
     fields: Row = {
         "dup": packet.dup,
@@ -144,7 +145,7 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int, bad: Bad, ot
         "packet_identifier": packet.packet_identifier,
         "payload_length": length,
         "payload_sha256": digest,
-        "payload": kept,
+        "payload": beginning,
     }
     if version is _V5:
         block = packet.properties
@@ -152,60 +153,60 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int, bad: Bad, ot
     return fields
 
 
-def malformed_row(event: MalformedEvent, intro: Introduction, limit: int) -> tuple[Values, Row]:
-    """The row of a packet that breaks the layout, and those of its fields that could be read."""
-    found, connection = event.malformed, event.connection
+def malformed_row(event: MalformedEvent, intro: RowPrefix, limit: int) -> tuple[Values, Row]:
+    """The row of a malformed packet, and its readable fields."""
+    malformed, connection = event.malformed, event.connection
     version, kind = connection.version, event.type
     who, known_bad = intro.who(connection, event.direction)
     bad: Bad = list(known_bad)
     other: Bad = []
     fields: Row = {}
     flags = topic = None
-    hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
-    visible = visible_fields(found.fields_read, found.raw, version, hidden)
-    if found.packet is not None and kind is not None:
-        fields = packet_fields(found.packet, version, limit, bad, other, visible)
-        flags = found.packet.header_flags
+    hidden = hidden_in_damaged(malformed.raw, version, connection.side(event.direction).doubt)
+    visible = visible_fields(malformed.fields_read, malformed.raw, version, hidden)
+    if malformed.packet is not None and kind is not None:
+        fields = packet_fields(malformed.packet, version, limit, bad, other, visible)
+        flags = malformed.packet.header_flags
         if kind == "publish" and event.topic is not None and (not hidden or "topic_name" in fields):
             topic = text(event.topic, "topic", bad)
-    raw = covered(found.raw, hidden)
-    told = {
-        "reason": str(found.reason), "offset": found.offset, "field": found.field or None, "detail": found.detail,
-        "reason_code": found.reason_code, "raw": raw[:MAX_RAW_BYTES], "raw_length": len(found.raw),
-        "redacted": bool(hidden), "missing": found.missing or None,
+    raw = covered(malformed.raw, hidden)
+    struct = {
+        "reason": str(malformed.reason), "offset": malformed.offset, "field": malformed.field or None,
+        "detail": malformed.detail, "reason_code": malformed.reason_code, "raw": raw[:MAX_RAW_BYTES],
+        "raw_length": len(malformed.raw), "redacted": bool(hidden), "missing": malformed.missing or None,
         "faults": [
-            {"reason": str(one.reason), "offset": one.offset, "field": one.field or None, "detail": one.detail}
-            for one in found.faults
-        ] if len(found.faults) > 1 else None,
-        "fields_read": None if found.packet is None else list(visible),
+            {"reason": str(fault.reason), "offset": fault.offset, "field": fault.field or None, "detail": fault.detail}
+            for fault in malformed.faults
+        ] if len(malformed.faults) > 1 else None,
+        "fields_read": None if malformed.packet is None else list(visible),
     }  # fmt: skip
     code = fields.get("reason_code")
     row = (
-        intro.connection_id, *_place(event), *who, "malformed", event.number, event.stream_offset, kind,
-        len(found.raw) + found.missing, None, flags, None, topic, *_cells(fields),
-        None if code is None or found.packet is None else reason_name(found.packet.packet_type, code, version),
-        told, bad or None, other or None,
+        intro.connection_id, *place_of(event), *who, "malformed", event.number, event.stream_offset, kind,
+        len(malformed.raw) + malformed.missing, None, flags, None, topic, *_cells(fields),
+        None if code is None or malformed.packet is None else reason_name(malformed.packet.packet_type, code, version),
+        struct, bad or None, other or None,
     )  # fmt: skip
     return row, fields
 
 
 def new_message(
-    event: PacketEvent | MalformedEvent, packet: ControlPacket, fields: Row, intro: Introduction
+    event: PacketEvent | MalformedEvent, packet: ControlPacket, fields: Row, intro: RowPrefix
 ) -> TrackedMessage | None:
-    """What a PUBLISH begins; ``None`` for other packets and where its payload could not be read.
+    """The message that a PUBLISH begins; ``None`` for other packets, and if its payload could not be read.
 
-    ``fields``: those of its row.
+    ``fields``: fields of its row.
     """
     if type(packet) is not Publish or "payload_length" not in fields:
         return None
     who, known_bad = intro.who(event.connection, event.direction)
     bad: Bad = list(known_bad)
     topic = None
-    if event.topic is not None and "topic_name" in fields:  # else it may be of a secret
+    if event.topic is not None and "topic_name" in fields:  # otherwise it may belong to a secret
         topic = text(event.topic, "topic", bad)
     block = packet.properties
     head = [
-        intro.connection_id, *_place(event), *who, event.number, event.stream_offset, topic, packet.qos,
+        intro.connection_id, *place_of(event), *who, event.number, event.stream_offset, topic, packet.qos,
         packet.retain, packet.packet_identifier, packet.dup,
         None if block is None else block.message_expiry_interval, fields["payload_length"],
         fields["payload_sha256"], len(packet.raw) + packet.missing,
@@ -213,31 +214,30 @@ def new_message(
     return TrackedMessage(head, event.timestamp_ns, packet.qos, bad or None)
 
 
-def gap_row(event: GapEvent | UnparsedEvent | DiscardedEvent, intro: Introduction, number: int) -> Values:
+def gap_row(event: GapEvent | UnparsedEvent | DiscardedEvent, intro: RowPrefix, number: int) -> Values:
     """The row of bytes that are missing, or belong to no packet or no connection."""
-    who, _ = intro.who(event.connection, event.direction)
-    head = (intro.connection_id, *_place(event), *who)
-    if isinstance(event, GapEvent):
-        return (*head, "gap", number, event.stream_offset, event.length, event.reason, None, None, None, None, None)
-    if isinstance(event, DiscardedEvent):
-        # The connection may be over, and what counts its events with it.
-        number = event.connection.discarded_segments - 1
-        return (*head, "discarded", number, None, event.length, event.reason, None, None, None, None, None)
-    found = event.unparsed
     connection = event.connection
-    hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
-    whole = bool(hidden) and hidden[0] == (0, len(found.raw))
-    raw = None if whole else covered(found.raw, hidden)[:MAX_RAW_BYTES]
-    return (
-        *head, "unparsed", number, event.stream_offset, found.length, found.reason, found.missing,
-        found.packet_type, raw, len(found.raw), bool(hidden),
-    )  # fmt: skip
+    who, _ = intro.who(connection, event.direction)
+    values: dict[str, Any] = {"stream_offset": getattr(event, "stream_offset", None)}
+    if isinstance(event, UnparsedEvent):
+        unparsed = event.unparsed
+        hidden = hidden_in_unparsed(unparsed, connection.version, connection.side(event.direction).doubt)
+        whole = bool(hidden) and hidden[0] == (0, len(unparsed.raw))
+        values |= {name: getattr(unparsed, name) for name in ("length", "reason", "missing", "packet_type")}
+        values["raw"] = None if whole else covered(unparsed.raw, hidden)[:MAX_RAW_BYTES]
+        values |= {"raw_length": len(unparsed.raw), "redacted": bool(hidden)}
+    else:
+        values |= event.values
+        if isinstance(event, DiscardedEvent):
+            # The connection may have ended, and its counter of events with it.
+            number = connection.discarded_segments - 1
+    return (intro.connection_id, *place_of(event), *who, event.kind, number, *map(values.get, _LOSS_COLUMNS))
 
 
 def connection_row(
     event: ConnectionOpened | ConnectionClosed, connection_id: str, group: str, *, over: bool, late: bool = False
 ) -> Values:
-    """The row of a connection; ``over`` says that it has ended, and not only what was read so far.
+    """The row of a connection; ``over``: it has ended, and the row is complete.
 
     ``late``: its captures came later than newer ones (`lake.memory`).
     """
@@ -245,11 +245,11 @@ def connection_row(
     bad: Bad = []
     details: object = transport_view(connection.details, decrypted=connection.decrypted) or None
     if connection.transport == "tcp":
-        details = connection.details.get("tcp", details)
+        details = None
     closed = isinstance(event, ConnectionClosed)
     end: Values = (None, None, None, None)
     if closed and over:
-        end = _place(event)
+        end = place_of(event)
     client, server = connection.client_side, connection.server_side
     opened_ns = captured(connection.opened_ns)
     return (
@@ -266,11 +266,12 @@ def connection_row(
         connection.discarded_segments, connection.discarded_bytes, connection.copied_segments,
         connection.one_sided, late, connection.details.get("tcp"), connection.details.get("proxy"),
         None if details is None else orjson.dumps(details).decode(), bad or None,
+        _both(connection.client_unacknowledged, connection.server_unacknowledged),
     )  # fmt: skip
 
 
 def _closed_how(connection: Connection, *, late: bool) -> str | None:
-    """How it ended.  What nothing is read of any more may continue elsewhere, where its captures came late."""
+    """How it ended.  A connection from late captures that times out may continue elsewhere."""
     how = connection.closed_how
     return "capture_end" if late and how in ("idle", "evicted") else how
 
@@ -288,38 +289,41 @@ def _both(client: int, server: int) -> Row:
     return {"client_to_server": client, "server_to_client": server}
 
 
-def finding_row(finding: Finding, connection_id: str, scope: str, number: int, stream_offset: int | None) -> Values:
-    """The row of a finding, whose packets are counted by connection already."""
+def finding_row(
+    finding: Finding, connection_id: str, scope: str, number: int, stream_offset: int | None, rule_generation: int = 1
+) -> Values:
+    """The row of a finding with packets that are already numbered by connection."""
     bad: Bad = []
     identifier, topic = finding.client_identifier, finding.topic
     related = [
         {
-            "message": utf8(one.message),
-            "packet_in_connection": one.packet,
-            "frame": one.frame,
-            "timestamp_ns": captured(one.timestamp_ns),
+            "message": utf8(packet.message),
+            "packet_in_connection": packet.packet,
+            "frame": packet.frame,
+            "timestamp_ns": captured(packet.timestamp_ns),
         }
-        for one in finding.related
+        for packet in finding.related
     ]
     return (
-        connection_id, scope, number, *_place(finding), finding.rule, finding.slug, str(finding.severity),
+        connection_id, scope, number, *place_of(finding), finding.rule, finding.slug, str(finding.severity),
         str(finding.confidence), utf8(finding.message), list(finding.statements), finding.client, finding.server,
         finding.direction, None if identifier is None else text(identifier, "client_identifier", bad),
         finding.version, finding.packet, stream_offset, finding.packet_type, utf8(finding.field), finding.offset,
         finding.length, finding.reason_code, finding.fingerprint,
         None if topic is None else text(topic, "topic", bad), related or None, bad or None, finding.count,
-        [{"field": utf8(one.field), "offset": one.offset, "length": one.length} for one in finding.places] or None,
+        [{"field": utf8(spot.field), "offset": spot.offset, "length": spot.length} for spot in finding.places] or None,
+        rule_generation, shift_of(finding.timestamp_ns),
     )  # fmt: skip
 
 
 def error_row(notice: CaptureRemark) -> Values:
-    """The row of what is wrong with a capture."""
+    """The row of an error of a capture."""
     capture = _name(notice.capture)
     if isinstance(notice, ClockStep):
-        return (capture, "clock_step", notice.message, None, None, None, None, None)
+        return (capture, "clock_step", notice.message, None, None, None, None, None, None)
     if isinstance(notice, CaptureError):
-        told = without_secrets(utf8(notice.message))
-        return (capture, "capture_error", told, notice.offset, notice.frames, None, None, None)
-    told = f"interface {notice.interface} dropped {notice.dropped} frames"
+        message = without_secrets(utf8(notice.message))
+        return (capture, "capture_error", message, notice.offset, notice.frames, None, None, None, None)
+    message = f"interface {notice.interface} dropped {notice.dropped} frames"
     received = None if notice.received is None else min(notice.received, MOST)
-    return (capture, "capture_drops", told, None, None, notice.interface, received, min(notice.dropped, MOST))
+    return (capture, "capture_drops", message, None, None, notice.interface, received, min(notice.dropped, MOST), None)

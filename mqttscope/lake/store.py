@@ -1,13 +1,13 @@
-"""Where a lake is: a folder of this machine, or a place in a store (S3, Google Cloud Storage, Azure).
+"""The place of a lake: a folder of this machine, or a prefix in an object store (S3, Google Cloud Storage, Azure).
 
-`place` gives a `Path` for the one and a `StorePath` for the other, which has what a lake needs of a path.  Objects of a
-store appear whole or not at all, and need no names of folders.  What is missing is a lock that ends with its process:
-`Store.replace` writes a small object only where it is still what was read (``If-Match``, ``If-None-Match``), which is
-all that commits need (`lake.shared_commit`).  S3 and what speaks its language have that; for the other stores, and
-those that ignore the condition, the user has to say that nobody else writes the lake.
+`place` returns a `Path` for the one and a `StorePath` for the other, with the methods that a lake needs.  Objects of a
+store appear whole or not at all, and need no folders.  Stores lack a lock that ends with its process:
+`LakeStore.replace` writes a small object only if it is still what was read (``If-Match``, ``If-None-Match``), which is
+all that commits need (`lake.shared_commit`).  S3 and compatible stores support that; for others the user has to
+assert that nobody else writes the lake.
 
-pyarrow makes one exception: in Azure it empties an object before it writes it.  That is no harm to objects that nothing
-refers to yet.  One that is written again has a copy beside it (`COPY`), which is written first.
+pyarrow has one exception: in Azure it empties an object before it writes it.  That does not harm objects that nothing
+refers to yet.  An object that is written again has a copy beside it (`COPY`), which is written first.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from mqttscope.capture.stores import ANONYMOUS, azure, endpoint_of, file_system,
 from mqttscope.installation import extra_command
 
 PROBE = ".conditional-writes"
-"""An object that shows, by not being written again, that a store has conditional writes."""
+"""An object that a store with conditional writes refuses to write again."""
 COPY = ".next"
-"""What the name of the copy ends with that is read where the object itself is empty."""
+"""Suffix of the copy that is read if the object itself is empty."""
 _SCHEMES = {"s3": "s3", "s3a": "s3", "s3n": "s3", "gs": "gs", "gcs": "gs", "abfs": "abfss", "abfss": "abfss"}
-"""Schemes of stores, and how delta-rs calls them."""
+"""Schemes of stores, and their names in delta-rs."""
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]+)/*(?P<key>.*)", re.S)
 _S3, _GOOGLE, _AZURE = "s3", "gs", "abfss"
 _NOBODY = f"{ANONYMOUS}@"
 
 
 def is_store(lake: object) -> bool:
-    """Whether a lake is in a store."""
+    """Whether a lake is in an object store."""
     if isinstance(lake, StorePath):
         return True
     match = _URI.fullmatch(lake) if isinstance(lake, str) else None
@@ -48,21 +48,21 @@ def is_store(lake: object) -> bool:
 
 @dataclass(slots=True, frozen=True)
 class Status:
-    """What a store says about an object."""
+    """Size and time of an object."""
 
     st_size: int
-    """Bytes."""
+    """Size in bytes."""
     st_mtime: float
-    """When it was written: seconds since 1970."""
+    """Time of writing, in seconds since 1970."""
 
 
 @dataclass(slots=True, frozen=True)
 class StorePath:
-    """A place in a store, as far as it is like a `Path`."""
+    """A place in a store, with a part of the interface of `Path`."""
 
-    store: Store
+    store: LakeStore
     key: str = ""
-    """Relative to the lake."""
+    """Key relative to the lake."""
 
     def __truediv__(self, name: str) -> StorePath:
         return StorePath(self.store, f"{self.key}/{name}" if self.key else name)
@@ -78,38 +78,38 @@ class StorePath:
         return self.store.status(self.key) is not None
 
     def stat(self) -> Status:
-        """Its size; `FileNotFoundError` where there is none."""
-        found = self.store.status(self.key)
-        if found is None:
+        """Its size and time; `FileNotFoundError` if it does not exist."""
+        status = self.store.status(self.key)
+        if status is None:
             raise FileNotFoundError(2, MISSING)
-        return found
+        return status
 
     def open(self, mode: str = "rb", buffering: int = 0) -> Any:
-        """Open it to read it, seekable; raises `OSError`."""
+        """Open it for reading, seekable; raises `OSError`."""
         del mode, buffering
         with one_line():
             return self.store.system.open_input_file(self.store.path(self.key))
 
     def open_output(self) -> Any:
-        """Open it to write it: it is there when it is closed."""
+        """Open it for writing: it exists once it is closed."""
         with one_line():
             return self.store.system.open_output_stream(self.store.path(self.key))
 
     def read_bytes(self) -> bytes:
-        """All of it; raises `OSError`."""
+        """Its content; raises `OSError`."""
         with self.open() as file, one_line():
-            found = cast(bytes, file.read())
-        if found or not self.store.empties or self.key.endswith(COPY):
-            return found
+            content = cast(bytes, file.read())
+        if content or not self.store.empties or self.key.endswith(COPY):
+            return content
         with suppress(FileNotFoundError):
             return StorePath(self.store, self.key + COPY).read_bytes()
-        return found
+        return content
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Delete it; raises `FileNotFoundError` where there is none and ``missing_ok`` is false.
+        """Delete it; raises `FileNotFoundError` if it does not exist and ``missing_ok`` is false.
 
-        The store is asked first: where an answer of Azure to a delete says that nothing is there, and comes in pieces,
-        the library of Azure waits for more of it until the connection closes, four times.
+        The store is asked first: if Azure answers a delete with "not found" in several pieces, its library waits for
+        more until the connection closes, four times.
         """
         if not self.exists():
             if missing_ok:
@@ -121,26 +121,26 @@ class StorePath:
 
 Place = Path | StorePath
 Lake = str | os.PathLike[str] | StorePath
-"""How a lake is named."""
+"""Name of a lake."""
 
 
 @dataclass
-class Store:
-    """The store of one lake.  Everything raises `OSError`."""
+class LakeStore:
+    """The store of one lake.  All methods raise `OSError`."""
 
     uri: str
-    """Of the lake."""
+    """URI of the lake."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    """For the file system, as `capture.stores.file_system` takes them."""
+    """Settings of the file system, as for `capture.stores.file_system`."""
     single_writer: bool = False
-    """Nobody else writes the lake, the user says: nothing has to be conditional."""
+    """The user asserts that nobody else writes the lake: writes need not be conditional."""
 
     @cached_property
     def shown(self) -> str:
         return shown_uri(self.uri)
 
     @cached_property
-    def _found(self) -> tuple[Any, str]:
+    def _file_system(self) -> tuple[Any, str]:
         try:
             return file_system(self.uri, self.settings)
         except ImportError as error:
@@ -148,10 +148,10 @@ class Store:
 
     @property
     def system(self) -> Any:
-        return self._found[0]
+        return self._file_system[0]
 
     def path(self, key: str) -> str:
-        return f"{self._found[1]}/{key}" if key else self._found[1]
+        return f"{self._file_system[1]}/{key}" if key else self._file_system[1]
 
     @property
     def _scheme(self) -> str:
@@ -159,7 +159,7 @@ class Store:
 
     @property
     def is_s3(self) -> bool:
-        """Whether it speaks the language of S3."""
+        """Whether the store has the interface of S3."""
         return self._scheme == _S3
 
     @property
@@ -174,36 +174,36 @@ class Store:
 
     @cached_property
     def delta_options(self) -> dict[str, str]:
-        """Settings for delta-rs; it finds credentials by itself, but for keys and signatures of Azure."""
+        """Settings for delta-rs, which finds credentials by itself, except keys and signatures of Azure."""
         if self._scheme == _GOOGLE:
             return self._google_options
         if self._scheme == _AZURE:
             return self._azure_options
-        found = {"aws_conditional_put": "etag", "aws_region": self._region}
+        options = {"aws_conditional_put": "etag", "aws_region": self._region}
         if self.single_writer:
-            found = {"aws_region": self._region, "aws_s3_allow_unsafe_rename": "true"}
+            options = {"aws_region": self._region, "aws_s3_allow_unsafe_rename": "true"}
         endpoint = self._endpoint
         if endpoint is not None:
-            found["aws_endpoint_url"] = endpoint
-            found["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
-        return found
+            options["aws_endpoint_url"] = endpoint
+            options["aws_allow_http"] = str(endpoint.startswith("http:")).lower()
+        return options
 
     @property
     def _google_options(self) -> dict[str, str]:
         endpoint = self._endpoint
-        found = {} if endpoint is None else {"allow_http": str(endpoint.startswith("http:")).lower()}
+        options = {} if endpoint is None else {"allow_http": str(endpoint.startswith("http:")).lower()}
         if self.uri.partition("://")[2].startswith(_NOBODY):
-            # google_skip_signature is for reading alone; who has this key asks for no token and signs nothing.
+            # google_skip_signature only works for reading; with this key delta-rs requests no token and signs nothing.
             account = dict.fromkeys(("client_email", "private_key", "private_key_id"), "") | {"disable_oauth": True}
             if endpoint is not None:
                 account["gcs_base_url"] = endpoint
-            return found | {"google_service_account_key": json.dumps(account)}
-        return found if endpoint is None else found | {"google_base_url": endpoint}
+            return options | {"google_service_account_key": json.dumps(account)}
+        return options if endpoint is None else options | {"google_base_url": endpoint}
 
     @property
     def _azure_options(self) -> dict[str, str]:
         account = azure(self.uri, self.settings)
-        found = {
+        options = {
             "azure_storage_account_name": account.account,
             "azure_storage_account_key": account.key,
             "azure_storage_sas_key": account.signature,
@@ -211,10 +211,10 @@ class Store:
             "allow_http": "true" if account.endpoint and account.scheme == "http" else None,
         }
         others = dict(account.others)
-        found |= {f"azure_{name}": others.get(name) for name in ("client_id", "client_secret", "tenant_id")}
+        options |= {f"azure_{name}": others.get(name) for name in ("client_id", "client_secret", "tenant_id")}
         if others.get("credential_kind") == "anonymous":
-            found["azure_skip_signature"] = "true"
-        return {name: value for name, value in found.items() if value is not None}
+            options["azure_skip_signature"] = "true"
+        return {name: value for name, value in options.items() if value is not None}
 
     @property
     def _region(self) -> str:
@@ -228,18 +228,18 @@ class Store:
         return f"{scheme}://{host}"
 
     def status(self, key: str) -> Status | None:
-        """Of an object; ``None`` where there is none."""
+        """Status of an object; ``None`` if it does not exist."""
         with one_line():
             info = self.system.get_file_info(self.path(key))
         return Status(info.size, info.mtime_ns / 1e9) if info.is_file else None
 
     def files(self) -> dict[str, Status]:
-        found = self._listed(recursive=True)
-        return {key: Status(info.size, info.mtime_ns / 1e9) for key, info in found if info.is_file}
+        listed = self._listed(recursive=True)
+        return {key: Status(info.size, info.mtime_ns / 1e9) for key, info in listed if info.is_file}
 
     def top(self) -> list[str]:
-        """What is directly in the place of the lake."""
-        # In the store of Google pyarrow lists no folder that is but a part of names.
+        """Names directly below the place of the lake."""
+        # In Google's store pyarrow does not list folders that exist only as parts of names.
         flat = self._scheme == _GOOGLE
         return list(dict.fromkeys(key.partition("/")[0] for key, _ in self._listed(recursive=flat)))
 
@@ -248,11 +248,11 @@ class Store:
 
         base = self.path("")
         with one_line():
-            found = below(self.system, base, recursive=recursive)
-        return ((one.path[len(base) + 1 :], one) for one in found)
+            entries = below(self.system, base, recursive=recursive)
+        return ((entry.path[len(base) + 1 :], entry) for entry in entries)
 
     def read(self, key: str) -> tuple[bytes, str] | None:
-        """A small object and its tag, which names this content; ``None`` where there is none."""
+        """A small object and its tag, which identifies this content; ``None`` if it does not exist."""
         if not self.is_s3 or self.single_writer:
             try:
                 data = (StorePath(self) / key).read_bytes()
@@ -261,23 +261,23 @@ class Store:
             return data, sha256(data).hexdigest()
         with _boto() as missing:
             try:
-                found = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
-                return found["Body"].read(), found["ETag"]
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key(key))
+                return answer["Body"].read(), answer["ETag"]
             except missing as error:
                 if _code(error) == "NoSuchKey":
                     return None
                 raise
 
     def replace(self, key: str, data: bytes, tag: str | None) -> None:
-        """Write a small object where it still has this tag, or is not there; `FileExistsError` where it is not so."""
+        """Write a small object if it still has this tag, or does not exist; `FileExistsError` otherwise."""
         if not self.is_s3 or self.single_writer:
-            # Nobody else writes: what is looked at is only whether that is true.
+            # Nobody else writes: this only checks whether that is true.
             now = self.read(key)
             if (now and now[1]) != tag:
                 raise FileExistsError(17, "was written by another")
             if self.empties:
                 if now and not (StorePath(self) / key).stat().st_size:
-                    # One that was killed left the copy alone: it is not written before the object is whole again.
+                    # A killed writer left only the copy: it is not overwritten before the object is whole again.
                     self._write(key, now[0])
                 self._write(key + COPY, data)
             self._write(key, data)
@@ -296,7 +296,7 @@ class Store:
             file.write(data)
 
     def is_conditional(self) -> bool:
-        """Whether the store keeps to the condition of `replace`: it refuses to write what is there."""
+        """Whether the store obeys the condition of `replace`: it refuses to overwrite an object."""
         if not self.is_s3:
             return False
         for _ in range(2):
@@ -321,7 +321,7 @@ class Store:
 
 
 _CONFLICTS = ("PreconditionFailed", "ConditionalRequestConflict", "NoSuchKey")
-"""What S3 answers where a condition does not hold."""
+"""Answers of S3 if a condition does not hold."""
 
 
 def _code(error: Any) -> str:
@@ -330,7 +330,7 @@ def _code(error: Any) -> str:
 
 @contextmanager
 def _boto() -> Iterator[Any]:
-    """Gives what boto3 raises for an answer of the store; `OSError` for that, and all else that it raises."""
+    """Yield boto3's exception for an answer of the store; raise `OSError` for it and all other exceptions of boto3."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
@@ -340,7 +340,7 @@ def _boto() -> Iterator[Any]:
 
 
 def place(lake: Lake, settings: Mapping[str, str] | None = None, *, single_writer: bool = False) -> Place:
-    """Where a lake is.  ``settings``: of its store.  ``single_writer``: nobody else writes it."""
+    """The place of a lake.  ``settings``: settings of its store.  ``single_writer``: nobody else writes it."""
     if isinstance(lake, StorePath):
         return lake
     if not is_store(lake):
@@ -349,9 +349,9 @@ def place(lake: Lake, settings: Mapping[str, str] | None = None, *, single_write
     assert match is not None
     key = re.sub("/+", "/", match["key"]).rstrip("/")
     uri = f"{match['scheme'].lower()}://{match['authority']}" + (f"/{key}" if key else "")
-    return StorePath(Store(uri, dict(settings or {}), single_writer))
+    return StorePath(LakeStore(uri, dict(settings or {}), single_writer))
 
 
 def opened(path: Place) -> Any:
-    """What pyarrow reads a file of a lake from."""
+    """A file of a lake as an argument for pyarrow."""
     return path.open() if isinstance(path, StorePath) else path

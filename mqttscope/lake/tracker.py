@@ -1,7 +1,7 @@
-"""What the tables have to remember of a connection while it is open, and rules of all connections of a key.
+"""Memories for the tables about open connections, and memories of rules about all connections of a key.
 
-Of messages this is what became of each PUBLISH so far.  They are paired as `session.Connection` does it: a PUBLISH with
-DUP repeats the running exchange of its packet identifier, one without takes its place.
+The memory of messages is the present state of each PUBLISH.  PUBLISH packets are paired as in `session.Connection`: a
+PUBLISH with DUP repeats the exchange in progress of its packet identifier; one without DUP replaces it.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.lint.context import ConnectionKey, Kept
+from mqttscope.events import GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.lint.context import ConnectionKey, RuleStates
 from mqttscope.lint.finding import Scope
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import V5, Direction, PacketType
 from mqttscope.mqtt.declare import ControlPacket
+from mqttscope.payloads.sparkplug import Births
 from mqttscope.session.capture_time import captured
 
 C2S = Direction.CLIENT_TO_SERVER
 REFUSED = 0x80
-"""Reason codes from here on mean that the message was not taken."""
+"""Lowest reason code of a message that was not accepted."""
 
 LONGEST_NS = (1 << 63) - 1
-"""A clock that jumps further in between, 292 years, makes a latency that no column holds: it is null."""
+"""Largest latency of a column; a clock that jumps by more than 292 years gives null."""
 
 
 @dataclass(slots=True)
@@ -31,11 +32,11 @@ class TrackedMessage:
     """A message that may still be answered."""
 
     head: list[Any]
-    """Its columns up to the state, as `lake.rows` made them."""
+    """Its columns up to the state, from `lake.rows`."""
     published_ns: int
     qos: int
     bad: list[dict[str, Any]] | None = None
-    """Texts among them that are not UTF-8."""
+    """Texts in the columns that are not UTF-8."""
     state: str = "sent"
     ended: str | None = None
     acknowledged_ns: int | None = None
@@ -47,7 +48,7 @@ class TrackedMessage:
     complete_reason_code: int | None = None
 
     def row(self) -> tuple[Any, ...]:
-        """The row of the table."""
+        """The row of ``messages``."""
         latency = None if self.completed_ns is None else self.completed_ns - self.published_ns
         if latency is not None and not -LONGEST_NS <= latency <= LONGEST_NS:
             latency = None
@@ -64,13 +65,13 @@ class Exchanges:
     """Messages of one connection that wait for an answer, at most one for each packet identifier and side."""
 
     client: dict[int, TrackedMessage] = field(default_factory=dict)
-    """Those that the client sent."""
+    """Messages from the client."""
     server: dict[int, TrackedMessage] = field(default_factory=dict)
 
     def feed(
         self, event: PacketEvent | MalformedEvent, packet: ControlPacket, message: TrackedMessage | None
     ) -> TrackedMessage | None:
-        """Take a packet; returns the message that it ends, if any.  ``message`` is what a PUBLISH begins."""
+        """Take a packet; return the message that it ends, if any.  ``message`` begins with a PUBLISH."""
         from_client = event.direction is C2S
         own, other = (self.client, self.server) if from_client else (self.server, self.client)
         kind = packet.packet_type
@@ -88,7 +89,7 @@ class Exchanges:
         return None
 
     def close(self) -> Iterator[TrackedMessage]:
-        """The connection has ended: what was not answered."""
+        """Yield the unanswered messages when the connection has ended."""
         for table in (self.client, self.server):
             for message in table.values():
                 message.ended = "connection"
@@ -143,9 +144,9 @@ def _code(packet: ControlPacket, event: PacketEvent | MalformedEvent) -> int | N
 
 
 LATE = 1 << 40
-"""Connections with such numbers are of captures that came later than newer ones (`lake.memory`)."""
+"""Lowest number of connections from late captures (`lake.memory`)."""
 MAX_HOLES = 256
-"""Of one connection; when there are more, the two that came first become one, with all between them."""
+"""Maximum number of holes of one connection; beyond it the first two become one, with everything between them."""
 
 
 @dataclass(slots=True)
@@ -154,34 +155,60 @@ class Hole:
 
     from_client: bool
     start: int
-    """Stream offset of the first one."""
+    """Stream offset of the first byte."""
     end: int
 
 
 @dataclass(slots=True)
+class MetricMemory:
+    """Births of Sparkplug that one direction of a connection has shown."""
+
+    births: Births = field(default_factory=Births)
+    lost_at: int = -1
+    """Offset of the last lost bytes: a birth among them may have replaced the births before."""
+
+    def lose(self, stream_offset: int) -> None:
+        """Forget the births: the capture lacks bytes, or they could not be read."""
+        self.births, self.lost_at = Births(), max(self.lost_at, stream_offset)
+
+    def births_for(self, event: PacketEvent) -> Births:
+        """The births before a message; it adds its own, unless lost bytes after it are known."""
+        return self.births if event.stream_offset > self.lost_at else Births()
+
+
+@dataclass(slots=True)
 class Tracker:
-    """One connection.  Plain data: it can be written down and taken up again."""
+    """One connection.  Plain data that can be stored and continued."""
 
     connection_id: str
     exchanges: Exchanges = field(default_factory=Exchanges)
     findings: int = 0
-    """Those of rules that need this connection alone."""
+    """Number of findings of rules that need only this connection."""
     wide_findings: dict[Scope, int] = field(default_factory=dict)
-    """The others, by the scope of the rule."""
+    """Number of other findings, by the scope of the rule."""
     gaps: int = 0
     events: int = 0
-    """Events that were counted for the order of findings (`lake.finding_collector`)."""
+    """Number of events, for the order of findings (`lake.finding_collector`)."""
     holes: list[Hole] = field(default_factory=list)
-    """What was given up of its streams: a capture that comes late may have it."""
+    """Bytes that its streams gave up: a late capture may have them."""
     late: bool = False
     """Its captures came later than newer ones."""
+    rule_generation: int = 1
+    """The rules of its beginning (`LakeOptions.rule_generation`)."""
+    metrics: dict[str, MetricMemory] = field(default_factory=dict)
+    """Births of Sparkplug, by direction."""
+
+    def lose_metrics(self, event: GapEvent | UnparsedEvent | MalformedEvent) -> None:
+        """Forget the births of a direction after bytes that may contain another one."""
+        if self.metrics:
+            self.metrics.setdefault(str(event.direction), MetricMemory()).lose(event.stream_offset)
 
     def note_hole(self, from_client: bool, start: int, length: int) -> None:
-        """Know one hole more."""
+        """Add a hole."""
         self.holes.append(Hole(from_client, start, start + length))
         if len(self.holes) > MAX_HOLES:
             first = self.holes.pop(0)
-            other = next((one for one in self.holes if one.from_client is first.from_client), None)
+            other = next((hole for hole in self.holes if hole.from_client is first.from_client), None)
             if other is not None:
                 other.start, other.end = min(first.start, other.start), max(first.end, other.end)
             else:
@@ -190,22 +217,21 @@ class Tracker:
 
 @dataclass(slots=True)
 class OpenConnection:
-    """What rules that look beyond one connection need of one that is still open, beside its history."""
+    """Data about an open connection, besides its history, for rules that look beyond one connection."""
 
     asked: dict[str, int] = field(default_factory=dict)
-    """Rules that want to be asked again, by code, and when (`History.asked`)."""
+    """Times when rules want to be asked again, by rule code (`History.asked`)."""
     asked_next: dict[str, int] = field(default_factory=dict)
-    """The same of `History.asked_next`."""
+    """Times when rules want to be asked at the next event, by rule code (`History.asked_next`)."""
     carries: bool = False
-    """Whether messages of an earlier connection matter to it (`History.carries`): whoever reads its flow alone has not
-    found out."""
+    """Whether messages of an earlier connection matter to it (`History.carries`); its flow alone does not show that."""
     findings: dict[Scope, int] = field(default_factory=dict)
-    """How many findings there were (`Tracker.wide_findings`)."""
+    """Number of its findings (`Tracker.wide_findings`)."""
 
 
 @dataclass(slots=True)
 class KeyMemory:
-    """What the rules of wide scopes remember of all connections of a key (`lake.keys.stage_key`).  Plain data."""
+    """Memories of wide rules about all connections of a key (`lake.keys.stage_key`).  Plain data."""
 
-    memories: Kept = field(default_factory=dict)
+    memories: RuleStates = field(default_factory=dict)
     open: dict[ConnectionKey, OpenConnection] = field(default_factory=dict)

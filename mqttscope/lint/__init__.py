@@ -1,20 +1,20 @@
-"""The linter: reports which normative statement was broken, by which side, where, and with which confidence.
+"""The linter: reports broken normative statements, with the side to blame, the position and the confidence.
 
 ===========  =================================================================================================
 rule         one check, in a file of its own or of its family under ``rules/<area>/``; its examples are its tests and
              its documentation
-finding      one report of a rule: which side, where in the bytes, which statements, how sure
-severity     ``error`` breaks a MUST, ``warning`` a SHOULD (or a MUST with exceptions the wire cannot rule out),
-             ``info`` neither
-confidence   ``certain`` is proved by the bytes, ``likely`` holds unless something happened off the capture,
-             ``heuristic`` is a pattern
-scope        how far a rule has to look: packet, connection, session, broker
-RuleContext  one event with the state before it: what a rule looks at
+finding      one report of a rule: side, bytes, statements and confidence
+severity     ``error``: a MUST is broken.  ``warning``: a SHOULD is broken, or a MUST with an exception that the capture
+             cannot rule out.  ``info``: neither
+confidence   ``certain``: the bytes prove it.  ``likely``: true unless the capture is missing something.
+             ``heuristic``: usually a fault, not always
+scope        how much a rule has to see: packet, connection, session, broker
+RuleContext  one event with the state before it: the input of a rule
 ===========  =================================================================================================
 
-``rule`` is the base of all rules, ``catalogue`` finds and selects them and knows the statements of the specifications,
-``engine`` runs rules over events, ``gate`` decides which findings count, ``examples`` declares conversations and makes
-TCP segments of them.
+``rule`` has the base of all rules, ``catalogue`` finds and selects rules and lists the statements of the
+specifications, ``engine`` runs rules over events, ``gate`` decides which findings fail the run, ``examples`` declares
+conversations and turns them into TCP segments.
 
-In a program ``mqttscope.lint(...)`` calls this package: that is the function `api.linting.lint` (docs/library.md).
+In a program, ``mqttscope.lint(...)`` is a function, `api.linting.lint` (docs/library.md).
 """

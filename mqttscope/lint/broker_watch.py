@@ -1,16 +1,16 @@
-"""What rules about a server share: which facts about its memory can be relied on, and what the capture does not show.
+"""Which facts about a server's memory a rule can rely on: the base of the rules about a server.
 
-A rule with the scope of a broker puts together what one client published and what another one got.  What it remembers
-is a fact only as long as nothing can have changed it out of sight, so a `Watch` follows the connections of the server,
-for one rule (`BrokerRule`) or as a model that several rules read:
+A rule with the scope of a broker combines what one client published with what another one received.  What it remembers
+is a fact only while nothing outside the capture can have changed it.  A `BrokerWatch` therefore follows the connections
+of the server, for one rule (`BrokerRule`) or as a model that several rules read:
 
-* bytes that a client sent and the capture does not have may hold anything: all facts are forgotten;
-* a will may be published at any time while it is armed, so its topic is left alone;
-* a server that restarts may lose what it held.  A connection that is open all the time proves that it did not: there
-  has to be such a witness from before the fact until the finding;
-* facts of another capture may be of another server with the same address: what rests on them is heuristic.
+* bytes of a client that are missing from the capture may contain anything: all facts are forgotten;
+* a will may be published at any time while it is armed: facts about its topic are forgotten;
+* a server that restarts may lose its memory.  A connection that stays open proves that it did not restart: such a
+  witness is needed from before the fact until the finding;
+* facts of another capture may be about another server with the same address: findings from them are heuristic.
 
-A rule that has such a memory of its own is a `BrokerRule`.
+A rule with such a memory of its own is a `BrokerRule`.
 """
 
 from __future__ import annotations
@@ -27,55 +27,55 @@ from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, Puback, P
 from mqttscope.session.connection import C2S, Connection
 
 MAX_TOPICS = 10_000
-"""Topics that a rule remembers of a server; the one published to longest ago is dropped first, and no longer judged."""
+"""Maximum number of topics remembered per server; the one with the oldest publication is dropped first."""
 MAX_WITNESSES = 1_000
-"""Open connections that are followed as witnesses that a server did not restart; later ones prove nothing."""
+"""Maximum number of open connections that count as witnesses against a restart of the server."""
 MAX_UNANSWERED = 1_000
-"""Messages whose answers are waited for; one that was published longer ago is never taken for accepted."""
+"""Maximum number of unanswered messages remembered; when exceeded, the oldest never counts as accepted."""
 MAX_WILLS = 10_000
-"""Topics of retained wills; beyond them nothing of the server is judged any more."""
+"""Maximum number of topics of retained wills; beyond it, nothing of the server is judged."""
 
 
 TORN_NS = 600 * SECOND_NS
-"""How long after bytes were missing a packet of another client may have been in them."""
+"""How long a packet of another client may have been among missing bytes."""
 
 
 @dataclass(slots=True)
-class Watch(Model):
+class BrokerWatch(Model):
     """The connections of one server."""
 
     now_ns: int = 0
-    """Time of the last packet that was taken note of."""
+    """Time of the last packet."""
     witnesses: dict[ConnectionKey, int] = field(default_factory=dict)
-    """Open connections in order of the times since when they were seen."""
+    """Open connections, with the time of their first sight, oldest first."""
     wills: dict[str, int] = field(default_factory=dict)
-    """Topics of retained wills, with the number of connections that hold one, and of wills that are delayed."""
+    """Topics of retained wills, with the number of connections that hold or delayed one."""
     blind: bool = False
-    """Whether there were more of them than can be remembered."""
+    """Whether there were more wills than can be remembered."""
     torn_ns: int = -TORN_NS
-    """When bytes were missing last, in either direction of any connection."""
+    """When bytes were last missing, in either direction of any connection."""
     unanswered: dict[tuple[ConnectionKey, int], str] = field(default_factory=dict)
-    """Topics of messages with QoS above 0 that rest on an answer of the server, by their packet identifier."""
+    """Topics of messages with QoS above 0 that the server has not answered, by connection and packet identifier."""
 
     def forget(self) -> None:
-        """Nothing that was learned so far is certain any more."""
+        """Discard everything learned."""
         raise NotImplementedError
 
     def forget_topic(self, topic: str) -> None:
-        """Nothing that was learned of this topic is certain any more."""
+        """Discard everything learned about this topic."""
         raise NotImplementedError
 
     def accept(self, topic: str, now_ns: int) -> None:
-        """The server has acknowledged in full what was published of this topic."""
+        """Handle that the server has acknowledged in full a message of this topic."""
 
     def wait_for_answer(self, at: RuleContext, packet: Publish, topic: str) -> None:
-        """A message is evidence about its topic only when the server has accepted it."""
+        """Remember a PUBLISH: it is evidence about its topic only once the server has accepted it."""
         if packet.packet_identifier is not None:
             self.unanswered[at.key, packet.packet_identifier] = topic
             forget_oldest(self.unanswered, MAX_UNANSWERED)
 
     def take_answer(self, packet: Puback | Pubrec | Pubcomp, at: RuleContext) -> None:
-        """The server has answered: PUBACK and PUBCOMP accept, a Reason Code from 0x80 on refuses."""
+        """Handle an answer of the server: PUBACK and PUBCOMP accept, Reason Codes from 0x80 refuse."""
         refused = (packet.reason_code or 0) >= 0x80
         if at.from_client or (isinstance(packet, Pubrec) and not refused):
             return
@@ -88,7 +88,7 @@ class Watch(Model):
             self.accept(topic, at.timestamp_ns)
 
     def pass_time(self, now_ns: int) -> None:
-        """Time continues.  When it runs backwards, a clock was set or another capture begins."""
+        """Advance the time.  If it runs backwards, the clock was set or another capture begins: forget everything."""
         if now_ns < self.now_ns - SECOND_NS:
             self.forget()
             self.witnesses.clear()
@@ -103,11 +103,11 @@ class Watch(Model):
             self.blind = True
 
     def disarm(self, topic: str) -> None:
-        """It cannot come any more, or has come."""
+        """Handle that a will of this topic was published or can no longer be."""
         self.forget_topic(topic)
-        left = self.wills.get(topic, 0) - 1
-        if left > 0:
-            self.wills[topic] = left
+        remaining = self.wills.get(topic, 0) - 1
+        if remaining > 0:
+            self.wills[topic] = remaining
         else:
             self.wills.pop(topic, None)
 
@@ -119,7 +119,7 @@ class Watch(Model):
         return not self.blind
 
     def waits_behind_a_hole(self, at: RuleContext) -> bool:
-        """Whether the server has acknowledged bytes of some client that the capture has not shown: nor what follows."""
+        """Whether the server acknowledged bytes of a client that are missing from the capture; others may follow."""
         for key in self.witnesses:
             history = at.history_of(key)
             if history is not None and history.behind_a_hole:
@@ -131,11 +131,11 @@ class Watch(Model):
         return bool(self.witnesses) and next(iter(self.witnesses.values())) <= since_ns
 
     def minds(self, will: Will) -> bool:
-        """Whether the will may change what is remembered of its topic."""
+        """Whether the will may change what is remembered about its topic."""
         return will.will_retain
 
     def take(self, packet: ControlPacket, at: RuleContext) -> None:
-        """Take note of a CONNECT, a CONNACK or an answer to a PUBLISH, and of the time of every packet."""
+        """Handle a CONNECT, a CONNACK or an answer to a PUBLISH, and the time of any packet."""
         self.pass_time(at.timestamp_ns)
         if packet.missing:
             self.torn_ns = at.timestamp_ns
@@ -154,62 +154,62 @@ class Watch(Model):
             self.witnesses[at.key] = at.timestamp_ns
 
     def opened(self, connection: Connection, at: RuleContext) -> None:
-        """A connection that was open before the capture is a witness from its first frame on."""
+        """Count a connection from before the capture as a witness from its first frame on."""
         if not connection.handshake_seen and connection.transport != "tls":
             self._see(at)
 
     def is_torn(self, at: RuleContext) -> bool:
-        """Whether bytes were missing lately, so that they may hold a packet which seems never to have been sent."""
+        """Whether bytes were missing recently: they may have contained a packet that seems not to have been sent."""
         return at.timestamp_ns < self.torn_ns + TORN_NS
 
     def gap(self, event: GapEvent, at: RuleContext) -> None:
-        """What a client sent there may have been anything."""
+        """Handle missing bytes: if a client sent them, they may have contained anything."""
         self.torn_ns = at.timestamp_ns
         if event.direction is C2S:
             self.forget()
 
     def unparsed(self, unparsed: Unparsed, at: RuleContext) -> None:
-        """The same of bytes that hold no packet."""
+        """Handle bytes outside any packet: if a client sent them, they may mean anything."""
         if at.direction is C2S and unparsed.reason != "proxy_header":
             self.forget()
 
-    def damaged(self, found: Malformed, at: RuleContext) -> None:
-        """The same of a packet that could not be read to its end."""
+    def damaged(self, packet: Malformed, at: RuleContext) -> None:
+        """Handle a packet that could not be read completely: one of a client may have contained anything."""
         self.torn_ns = at.timestamp_ns
-        if at.direction is C2S and not found.complete:
+        if at.direction is C2S and not packet.complete:
             self.forget()
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
-        """A connection ends: its will may be published, and what the server has not acknowledged may be lost."""
+        """Handle the end of a connection: its will may be published, and unacknowledged messages may be lost."""
         self.witnesses.pop(at.key, None)
         if connection.transport == "tls" and not connection.decrypted:
             return
-        connect, left = at.history.connect, at.history.client.disconnect
-        orderly = left is not None and not left.reason_code
+        connect, disconnect = at.history.connect, at.history.client.disconnect
+        orderly = disconnect is not None and not disconnect.reason_code
         if connect is None:
             if not orderly and (connection.gaps or not connection.handshake_seen):
-                self.forget()  # its will is not known
+                self.forget()  # its will is unknown
         elif connect.will is not None and self.minds(connect.will):
             block = connect.will.properties
             if orderly or block is None or not block.will_delay_interval:
                 self.disarm(connect.will.will_topic)
             else:
-                self.forget_topic(connect.will.will_topic)  # it comes later, nobody knows when
-        for one in at.client.exchanges.values():
-            if one.kind == "publish" and one.topic is not None:
-                self.forget_topic(one.topic)
-                self.unanswered.pop((at.key, one.packet_identifier), None)
+                self.forget_topic(connect.will.will_topic)  # it is published later, at an unknown time
+        for exchange in at.client.exchanges.values():
+            if exchange.kind == "publish" and exchange.topic is not None:
+                self.forget_topic(exchange.topic)
+                self.unanswered.pop((at.key, exchange.packet_identifier), None)
 
 
 class BrokerRule(Rule):
-    """A rule whose ``Memory`` is a `Watch`, and which calls `watch` for each CONNECT, CONNACK and PUBLISH it gets."""
+    """A rule with a `BrokerWatch` as its ``Memory``; it calls `watch` for each CONNECT, CONNACK and PUBLISH."""
 
     severities = (Severity.ERROR, Severity.WARNING)
     confidence = Confidence.LIKELY
 
-    def watch(self, packet: Any, at: RuleContext) -> Watch:
-        """The memory, after it has taken note of the packet."""
-        memory: Watch = at.memory(self)
+    def watch(self, packet: Any, at: RuleContext) -> BrokerWatch:
+        """The memory, updated with the packet."""
+        memory: BrokerWatch = at.memory(self)
         memory.take(packet, at)
         return memory
 
@@ -225,8 +225,8 @@ class BrokerRule(Rule):
         at.memory(self).unparsed(unparsed, at)
         return None
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        at.memory(self).damaged(found, at)
+    def check_damaged(self, packet: Malformed, at: RuleContext) -> Findings:
+        at.memory(self).damaged(packet, at)
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
@@ -234,14 +234,14 @@ class BrokerRule(Rule):
         return None
 
     def doubt(self, at: RuleContext, *, doubtful: bool = False) -> dict[str, Any]:
-        """Severity and confidence for a report: lowered where something else than a mistake may explain it."""
+        """Severity and confidence of a report: lowered if something other than a mistake may explain it."""
         return doubt(at, doubtful=doubtful)
 
 
 def doubt(at: RuleContext, *, doubtful: bool = False) -> dict[str, Any]:
-    """Severity and confidence for a report about what a server keeps, lowered where that need not be a mistake."""
+    """Severity and confidence of a report about what a server keeps: lowered if it may not be a mistake."""
     if at.version is V3_1:
-        # There the server keeps retained messages "if possible".
+        # In 3.1 the server keeps retained messages "if possible".
         return {"severity": Severity.INFO, "confidence": Confidence.HEURISTIC if doubtful else None}
     if doubtful:
         return {"severity": Severity.WARNING, "confidence": Confidence.HEURISTIC}
@@ -249,6 +249,6 @@ def doubt(at: RuleContext, *, doubtful: bool = False) -> dict[str, Any]:
 
 
 def expires_or_retained(packet: Publish) -> bool:
-    """Whether a message has an interval after which it expires, or is one that may have had it."""
+    """Whether a message has a Message Expiry Interval, or is retained and may have had one."""
     block = packet.properties
     return packet.retain or (block is not None and bool(block.items) and block.message_expiry_interval is not None)

@@ -1,8 +1,9 @@
 """All rules, all normative statements of the specifications, and which rule checks which statement.
 
-A statement is given in the words of this project.  Its identifier means nothing without its version: 3.1.1 and 5.0
-number different sentences alike.  Numbers are those of the OASIS Standards (5.0: 7 March 2019; 3.1.1: 29 October 2014);
-statements that the standards do not number have identifiers of this project (``V5-…``, ``V311-…``, ``V31-…``).
+A statement is given in the words of this project.  Its identifier is unique only together with its version: 3.1.1 and
+5.0 number different sentences alike.  Numbers are from the OASIS Standards (5.0: 7 March 2019; 3.1.1: 29 October 2014);
+statements without a number in the standards have identifiers of this project (``V5-…``, ``V311-…``, ``V31-…``).
+Statements of Sparkplug (``tck-id-…``) are from the Eclipse Sparkplug Specification 3.0.0.
 """
 
 from __future__ import annotations
@@ -17,16 +18,15 @@ from functools import cache
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.lint.rule import RULES, Rule
-from mqttscope.mqtt.constants import ProtocolVersion
+from mqttscope.lint.rule import RULES, SPARKPLUG, Rule, Specification, Standard
 from mqttscope.secrets.forms import LENGTH
 
 ALL = "ALL"
-"""The word that selects every rule, those of practice too."""
+"""The word that selects every rule, rules of practice included."""
 
 
 class UnknownRuleError(MqttscopeError, ValueError):
-    """A code, prefix or slug that no rule has; the message suggests the nearest."""
+    """A code, prefix or slug that no rule has; the message suggests the nearest one."""
 
 
 @cache
@@ -42,33 +42,33 @@ def _import_ours() -> None:
 
     for area in pkgutil.iter_modules(rules.__path__, f"{rules.__name__}."):
         package = importlib.import_module(area.name)
-        for one in pkgutil.iter_modules(package.__path__, f"{area.name}."):
-            importlib.import_module(one.name)
+        for module in pkgutil.iter_modules(package.__path__, f"{area.name}."):
+            importlib.import_module(module.name)
 
 
 _OWN: dict[str, type[Rule]] = {}
-"""Rules made elsewhere, by code."""
+"""Third-party rules, by code."""
 
 
 class RuleClashError(MqttscopeError, ValueError):
-    """Two rules have one code or name, or one has the letters of an area of ours; the message names both."""
+    """Two rules have the same code or name, or a third-party code has the letters of a built-in area."""
 
 
 _USUAL: dict[type[Rule], Rule] = {}
 
 
 def usual_rule(rule: type[Rule]) -> Rule:
-    """A rule with its usual settings, always the same object: engines that run the same rules share their plans."""
-    found = _USUAL.get(rule)
-    if found is None:
-        found = _USUAL[rule] = rule()
-    return found
+    """The shared instance of a rule with default settings: engines that run the same rules share their plans."""
+    instance = _USUAL.get(rule)
+    if instance is None:
+        instance = _USUAL[rule] = rule()
+    return instance
 
 
 def use_rules(rules: Iterable[tuple[type[Rule], str]]) -> None:
-    """Let these rules, made elsewhere, be selected as well, each with where it comes from, and no other ones any more.
+    """Replace the set of third-party rules; each rule comes with its source, for messages.
 
-    `RuleClashError` where they have codes or names that others have; then nothing changes.
+    `RuleClashError` if a code or name is already in use; then nothing changes.
     """
     before = dict(_OWN)
     _forget()
@@ -77,14 +77,14 @@ def use_rules(rules: Iterable[tuple[type[Rule], str]]) -> None:
         for rule, where in rules:
             code = rule.code
             if code in homes:
-                raise RuleClashError(f"{where}: {code} is the code of another rule in {homes[code]} too")
+                raise RuleClashError(f"{where}: {code} is also the code of another rule in {homes[code]}")
             if code[:-3] in areas:
                 ours = f"{code} {all_rules()[code].slug}" if code in all_rules() else f"the rules {code[:-3]}"
-                raise RuleClashError(f"{where}: {code} has the letters of mqttscope's own area: {ours}; take others")
+                raise RuleClashError(f"{where}: {code} has the letters of mqttscope's own area: {ours}; use others")
             if rule.slug in slugs:
                 other = slugs[rule.slug]
                 home = homes.get(other, "mqttscope")
-                raise RuleClashError(f"{where}: {code} is called {rule.slug}, as {other} of {home} is")
+                raise RuleClashError(f"{where}: {code} has the name {rule.slug}, which {other} of {home} has too")
             homes[code], slugs[rule.slug], _OWN[code] = where, code, rule
     except RuleClashError:
         _OWN.clear()
@@ -100,8 +100,8 @@ def _forget() -> None:
 
 
 def _clear() -> None:
-    for one in (all_rules, _by_slug, _usual):
-        one.cache_clear()
+    for cached in (all_rules, _by_slug, _usual):
+        cached.cache_clear()
 
 
 @cache
@@ -114,7 +114,7 @@ def _slugs(rules: Mapping[str, type[Rule]]) -> dict[str, str]:
 
 
 def find(name: str) -> type[Rule]:
-    """The rule with this code or slug; `UnknownRuleError` when there is none."""
+    """The rule with this code or slug; `UnknownRuleError` if it does not exist."""
     code = _by_slug().get(name.lower(), name.upper())
     if code not in all_rules():
         raise UnknownRuleError(_unknown(name))
@@ -122,9 +122,9 @@ def find(name: str) -> type[Rule]:
 
 
 def expand(name: str, beside: Mapping[str, type[Rule]] | None = None) -> list[str]:
-    """Codes of a code, a prefix (``PUB``, ``PUB1``), a slug or ``ALL``; `UnknownRuleError` when it names none.
+    """Codes for a code, a prefix (``PUB``, ``PUB1``), a slug or ``ALL``; `UnknownRuleError` if nothing matches.
 
-    ``beside``: rules by code that are known for this once, beside those of the catalogue.
+    ``beside``: additional rules by code, for this call only.
     """
     rules, slugs = all_rules(), _by_slug()
     if beside:
@@ -132,10 +132,10 @@ def expand(name: str, beside: Mapping[str, type[Rule]] | None = None) -> list[st
     if name.upper() == ALL:
         return list(rules)
     slug = slugs.get(name.lower())
-    found = [slug] if slug else [code for code in rules if code.startswith(name.upper())]
-    if not name or not found:
+    codes = [slug] if slug else [code for code in rules if code.startswith(name.upper())]
+    if not name or not codes:
         raise UnknownRuleError(_unknown(name, rules, slugs))
-    return found
+    return codes
 
 
 def _unknown(name: str, rules: Mapping[str, type[Rule]] | None = None, slugs: Mapping[str, str] | None = None) -> str:
@@ -146,7 +146,7 @@ def _unknown(name: str, rules: Mapping[str, type[Rule]] | None = None, slugs: Ma
         name.lower(), known, 1, 0.5
     )
     hint = f"; did you mean {near[0]}?" if near else ""
-    return f"{name!r} is no rule code, prefix or name{hint} (mqttscope rules lists them)"
+    return f"{name!r} is not a rule code, prefix or name{hint} (mqttscope rules lists them)"
 
 
 def select(
@@ -158,8 +158,8 @@ def select(
 ) -> dict[str, type[Rule]]:
     """Rules by code after ``--select``, ``--extend-select`` and ``--ignore``.
 
-    Without ``chosen`` all rules of the specifications.  Where a rule is both selected and ignored, the longer name
-    decides, and of equals the one that ignores.  ``beside``: rules that are known for this once; they are selected
+    Without ``chosen``: all rules of the specifications.  If a rule is both selected and ignored, the longer name
+    decides; between equal names, ignoring wins.  ``beside``: additional rules for this call only, selected
     unless they are ignored.
     """
     own = beside or {}
@@ -184,8 +184,8 @@ def _usual() -> dict[str, type[Rule]]:
 
 
 def _asked(rule: type[Rule]) -> bool:
-    """Rules that only something else than a selection switches on: those of a profile."""
-    return rule.code.startswith("PRF")
+    """Whether only a profile switches the rule on, not a selection."""
+    return rule.is_for_profiles()
 
 
 def _weight(name: str, own: Mapping[str, str]) -> int:
@@ -195,38 +195,40 @@ def _weight(name: str, own: Mapping[str, str]) -> int:
 
 
 def secret_length(rules: Iterable[Rule]) -> int:
-    """Characters from which on random text counts as a secret: what the rule that looks for it goes by."""
+    """Minimum length of random text that counts as a secret, as set for the rule that reports secrets."""
     return next((int(rule.set["length"]) for rule in rules if rule.code == "SEC104"), LENGTH)
 
 
 def instances(rules: Iterable[type[Rule]], settings: dict[str, dict[str, Any]] | None = None) -> list[Rule]:
-    """The rules with the settings that the configuration has for them, by code."""
-    given = settings or {}
-    return [rule(given.get(rule.code)) for rule in rules]
+    """The rules, each with its settings from the configuration (by code)."""
+    by_code = settings or {}
+    return [rule(by_code.get(rule.code)) for rule in rules]
 
 
-FILE = "statements.jsonl"
+FILES = ("statements.jsonl", "sparkplug_statements.jsonl")
 
 
 @dataclass(slots=True, frozen=True)
 class Statement:
-    """One sentence of a specification that binds a client or a server."""
+    """One sentence of a specification that is binding for a client or a server."""
 
     version: str
-    """``3.1``, ``3.1.1`` or ``5.0``."""
+    """``3.1``, ``3.1.1`` or ``5.0``, or the text of another `Standard`."""
     identifier: str
     section: str
     packet: str
+    """Packet type, or message type of Sparkplug."""
     who: str
-    """Whom it binds: ``client``, ``server``, ``both``, ``any``."""
+    """Who has to comply (`BOUND`)."""
     summary: str
     visible: str
-    """How far one has to look to see a violation: ``packet``, ``connection``, ``session``, ``broker``, ``indirect``
-    (only by its consequences) or ``no``."""
+    """How much a reader must see to detect a violation: ``packet``, ``connection``, ``session``, ``broker``,
+    ``indirect`` (only the consequences are visible) or ``no``.  For Sparkplug: ``packet`` (MQTT alone), ``payload``,
+    ``state``, ``configuration`` (a capture shows only some violations) or ``no``."""
     note: str
-    """How a violation is seen, or why it cannot be."""
+    """How a violation is detected, or why it cannot be."""
     planned: str | None
-    """Code of the rule that is to see it, where that rule is not there yet."""
+    """Code of the rule that is to check it, if that rule does not exist yet."""
 
     @property
     def key(self) -> str:
@@ -236,48 +238,50 @@ class Statement:
 @cache
 def all_statements() -> dict[str, Statement]:
     """Every statement by `Statement.key`, in the order of the specifications."""
-    # What lints needs no statements.
+    # Imported late: linting needs no statements.
     import json
     from importlib.resources import files
 
-    text = files("mqttscope.lint").joinpath(FILE).read_text("utf-8")
-    rows = (Statement(**json.loads(line)) for line in text.splitlines())
+    texts = (files("mqttscope.lint").joinpath(name).read_text("utf-8") for name in FILES)
+    rows = (Statement(**json.loads(line)) for text in texts for line in text.splitlines())
     return {row.key: row for row in rows}
 
 
-def statement(version: ProtocolVersion, identifier: str) -> Statement | None:
+def statement(version: Specification, identifier: str) -> Statement | None:
     return all_statements().get(f"{version.text} {identifier}")
 
 
 STATES = ("checked", "partly", "planned", "invisible", "open")
-"""``checked`` by a rule, ``partly`` where rules see some violations only, ``planned`` for a rule that is not there yet,
-``invisible`` on the wire, ``open`` otherwise."""
-VERSIONS = ("5.0", "3.1.1")
-"""Versions whose statements are numbered by their standards."""
+"""``checked`` by a rule, ``partly`` if rules detect only some violations, ``planned`` for a rule that does not exist
+yet, ``invisible`` on the wire, ``open`` otherwise."""
+VERSIONS = ("5.0", "3.1.1", SPARKPLUG.text)
+"""Versions and standards with numbered statements."""
+BOUND = ("client", "server", "both", "any", "edge node", "host application")
+"""Who has to comply with a statement."""
 _LOOKS = {
     "3": "needs several connections",
     "4": "needs several clients",
     "5": "needs the reaction of the other side",
 }
-"""By the first digit of the code: how far the planned rule has to look."""
+"""How much the planned rule has to see, by the first digit of its code."""
 
 
 @dataclass(slots=True)
 class Coverage:
-    """One statement and what becomes of it."""
+    """One statement, with the rules that check it."""
 
     statement: Statement
     rules: tuple[str, ...]
     """Codes of the rules that check it."""
     partly: tuple[str, ...]
-    """Codes of those that see a part of its violations."""
+    """Codes of the rules that detect some of its violations."""
     state: str
     why: str
-    """Why no rule checks it; empty where one does."""
+    """Reason no rule checks it; empty if one does."""
 
 
 def coverage(versions: Iterable[str] = VERSIONS) -> list[Coverage]:
-    """Every statement of these versions, in the order of the specifications."""
+    """Coverage of every statement of these versions, in the order of the specifications."""
     whole: dict[str, list[str]] = {}
     partly: dict[str, list[str]] = {}
     for code, rule in all_rules().items():
@@ -288,29 +292,34 @@ def coverage(versions: Iterable[str] = VERSIONS) -> list[Coverage]:
             for identifier in identifiers:
                 partly.setdefault(f"{version.text} {identifier}", []).append(code)
     wanted = tuple(versions)
-    made = [
-        _row(one, tuple(whole.get(key, ())), tuple(partly.get(key, ())))
-        for key, one in all_statements().items()
-        if one.version in wanted
+    coverages = [
+        _row(statement, tuple(whole.get(key, ())), tuple(partly.get(key, ())))
+        for key, statement in all_statements().items()
+        if statement.version in wanted
     ]
-    return sorted(made, key=lambda row: wanted.index(row.statement.version))
+    return sorted(coverages, key=lambda row: wanted.index(row.statement.version))
 
 
-def _row(one: Statement, rules: tuple[str, ...], partly: tuple[str, ...]) -> Coverage:
+def _row(statement: Statement, rules: tuple[str, ...], partly: tuple[str, ...]) -> Coverage:
     if rules or partly:
-        return Coverage(one, rules, partly, "checked" if rules else "partly", "")
-    if one.planned is not None and one.planned not in all_rules():
-        looks = _LOOKS.get(one.planned[3])
-        why = f"{looks} ({one.planned}, planned)" if looks else f"{one.planned}, planned"
-        return Coverage(one, (), (), "planned", why)
-    if one.visible == "no":
-        return Coverage(one, (), (), "invisible", one.note or "nothing of it is seen on the wire")
-    return Coverage(one, (), (), "open", one.note or "no rule yet")
+        return Coverage(statement, rules, partly, "checked" if rules else "partly", "")
+    if statement.planned is not None and statement.planned not in all_rules():
+        looks = _LOOKS.get(statement.planned[3])
+        why = f"{looks} ({statement.planned}, planned)" if looks else f"{statement.planned}, planned"
+        return Coverage(statement, (), (), "planned", why)
+    if statement.visible == "no":
+        return Coverage(statement, (), (), "invisible", statement.note or "nothing of it is visible on the wire")
+    return Coverage(statement, (), (), "open", statement.note or "no rule yet")
+
+
+def specification_name(version: str) -> str:
+    """The specification of a `Statement.version` in titles: ``MQTT 5.0``, ``Sparkplug 3.0``."""
+    return version.capitalize() if version in list(Standard) else f"MQTT {version}"
 
 
 def totals(rows: Iterable[Coverage]) -> dict[str, Counter[str]]:
-    """How many statements of each version are in which state."""
-    found: dict[str, Counter[str]] = {}
+    """Number of statements in each state, by version."""
+    counts: dict[str, Counter[str]] = {}
     for row in rows:
-        found.setdefault(row.statement.version, Counter())[row.state] += 1
-    return found
+        counts.setdefault(row.statement.version, Counter())[row.state] += 1
+    return counts

@@ -19,8 +19,8 @@
     [rules.TOP104]
     levels = 10
 
-Reading the file is the command's work; here the parsed table is checked, key by key.  ``[[payload]]`` tables are
-checked by `mqttscope.payloads.settings`.
+The command reads the file; this module checks the parsed table.  ``[[payload]]`` tables are checked by
+`mqttscope.payloads.settings`.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
 Table = dict[str, Any]
 
 LARGEST = 10**15
-"""Highest number that a setting of a rule may have: times in nanoseconds are made of them."""
+"""Maximum value of a rule's setting: larger times would not fit into nanoseconds."""
 MAX_SHOWN = 60
-"""Characters of a wrong value that a message shows."""
+"""Maximum number of characters shown of a wrong value."""
 
 
 class ConfigError(MqttscopeError, ValueError):
-    """A key or value that cannot be; the message names the key and, for a slip of the pen, the right one."""
+    """An invalid key or value; the message names the key and, for a typing mistake, the right one."""
 
 
 @dataclass(slots=True)
 class Config:
-    """The content of a configuration file; ``None`` and empty stand for keys that are absent."""
+    """The content of a configuration file; ``None`` or empty for absent keys."""
 
     select: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Config:
     exit_zero: bool | None = None
     port: tuple[str, ...] = ()
     complete: tuple[str, ...] = ()
-    """Servers, as `arguments.read_endpoint` gives them."""
+    """Servers, as `arguments.read_endpoint` returns them."""
     mqtt_version: str | None = None
     patterns: list[Pattern] = field(default_factory=list)
     """``suppress``, ``per-client-ignores`` and ``per-topic-ignores``."""
@@ -98,11 +98,11 @@ LINT_KEYS = (*_LISTS, *_WORDS, "exit-zero", "require-packets", "rules", *_TABLES
 
 
 def parse(document: Table) -> Config:
-    """Check a parsed configuration file; `ConfigError` for the first thing that is wrong with it."""
+    """Check a parsed configuration file; `ConfigError` for the first mistake in it."""
     _known(document, ("lint", "rules", "payload"), "")
     lint = _table(document.get("lint", {}), "lint")
     _known(lint, LINT_KEYS, "lint.")
-    made = Config()
+    config = Config()
     for key in _LISTS:
         if key in lint:
             names = _strings(lint[key], f"lint.{key}")
@@ -110,45 +110,45 @@ def parse(document: Table) -> Config:
                 names = tuple(_server(name) for name in names)
             elif key != "port":
                 _codes(names, f"lint.{key}")
-            setattr(made, key.replace("-", "_"), names)
+            setattr(config, key.replace("-", "_"), names)
     for key, allowed in _WORDS.items():
         if key in lint:
-            setattr(made, key.replace("-", "_"), _word(lint[key], f"lint.{key}", allowed))
+            setattr(config, key.replace("-", "_"), _word(lint[key], f"lint.{key}", allowed))
     if "exit-zero" in lint:
         if not isinstance(lint["exit-zero"], bool):
             raise ConfigError("lint.exit-zero is not true or false")
-        made.exit_zero = lint["exit-zero"]
+        config.exit_zero = lint["exit-zero"]
     if "require-packets" in lint:
-        made.require_packets = _count(lint["require-packets"], "lint.require-packets")
-    made.patterns = [*_ignores(lint, "client"), *_ignores(lint, "topic"), *_suppressions(lint)]
-    made.settings = _settings(_table(document.get("rules", {}), "rules"))
-    return made
+        config.require_packets = _count(lint["require-packets"], "lint.require-packets")
+    config.patterns = [*_ignores(lint, "client"), *_ignores(lint, "topic"), *_suppressions(lint)]
+    config.settings = _settings(_table(document.get("rules", {}), "rules"))
+    return config
 
 
 def rule_files(document: Table) -> tuple[str, ...]:
-    """The files with the user's own rules that a configuration names; they have to be loaded before it is checked."""
+    """The files with the user's own rules; load them before the configuration is checked."""
     lint = _table(document.get("lint", {}), "lint")
     return _strings(lint.get("rules", []), "lint.rules")
 
 
 def _ignores(lint: Table, what: str) -> list[Pattern]:
     key = f"per-{what}-ignores"
-    made = []
+    patterns = []
     for name, codes in _table(lint.get(key, {}), f"lint.{key}").items():
         path = f'lint.{key}."{name}"'
-        found = _codes(_strings(codes, path), path)
+        ignored = _codes(_strings(codes, path), path)
         if what == "topic":
             _topic(name, path)
         client, topic = (name, None) if what == "client" else (None, name)
-        made.append(Pattern(found, client, topic, f"ignored for {what} {name}", written=path))
-    return made
+        patterns.append(Pattern(ignored, client, topic, f"ignored for {what} {name}", written=path))
+    return patterns
 
 
 def _suppressions(lint: Table) -> list[Pattern]:
     rows = lint.get("suppress", [])
     if not isinstance(rows, list):
         raise ConfigError("lint.suppress is not a list of tables: write [[lint.suppress]]")
-    made = []
+    patterns = []
     for number, row in enumerate(rows, 1):
         path = f"lint.suppress, entry {number}"
         table = _table(row, path)
@@ -157,13 +157,13 @@ def _suppressions(lint: Table) -> list[Pattern]:
             raise ConfigError(f"{path} names no rules")
         reason = table.get("reason", "")
         if not isinstance(reason, str) or not reason.strip():
-            raise ConfigError(f"{path} has no reason: say why the findings are accepted")
+            raise ConfigError(f"{path} has no reason: explain why the findings are accepted")
         client, topic = table.get("client"), table.get("topic")
         if client is not None:
             _word(client, f"{path}: client", None)
         if topic is not None:
             _topic(_word(topic, f"{path}: topic", None), path)
-        made.append(
+        patterns.append(
             Pattern(
                 _codes(_strings(table["rules"], path), path),
                 client,
@@ -173,11 +173,11 @@ def _suppressions(lint: Table) -> list[Pattern]:
                 f"{path} ({', '.join(_strings(table['rules'], path))})",
             )
         )
-    return made
+    return patterns
 
 
 def _settings(rules: Table) -> dict[str, Table]:
-    made = {}
+    settings = {}
     for code, value in rules.items():
         path = f"rules.{code}"
         table = _table(value, path)
@@ -185,34 +185,34 @@ def _settings(rules: Table) -> dict[str, Table]:
         if rule is None:
             raise ConfigError(f"{path}: {_slip(code, tuple(all_rules()), 'no rule')}")
         _known(table, tuple(rule.settings), f"{path}.")
-        for key, one in table.items():
-            fault = fault_of_setting(rule, key, one)
+        for key, setting in table.items():
+            fault = fault_of_setting(rule, key, setting)
             if fault is not None:
                 raise ConfigError(f"{path}.{key} {fault}")
-        made[rule.code] = table
-    return made
+        settings[rule.code] = table
+    return settings
 
 
 def fault_of_setting(rule: type[Rule], name: str, value: Any) -> str | None:
-    """What is wrong with the value of a setting that the rule has, as the end of a sentence; ``None`` for nothing."""
+    """Why the value of a rule's setting is wrong, as the end of a sentence; ``None`` if it is right."""
     default = rule.settings[name]
     return None if _same_kind(value, default) else f"must be like its default {default!r}, not {short(value)}"
 
 
 def _same_kind(value: Any, default: Any) -> bool:
     if isinstance(default, list):
-        return isinstance(value, list) and all(isinstance(one, str) for one in value)
+        return isinstance(value, list) and all(isinstance(text, str) for text in value)
     if isinstance(default, float | int) and not isinstance(default, bool):
         return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
     return isinstance(value, type(default))
 
 
 def short(value: Any) -> str:
-    """A value for a message: integers of TOML have any number of digits, more than Python likes to write."""
+    """A value for a message, shortened: TOML integers may have more digits than Python converts."""
     if isinstance(value, int) and abs(value) > LARGEST:
         return "a number of more than 15 digits"
-    told = repr(value)
-    return told if len(told) <= MAX_SHOWN else told[:MAX_SHOWN] + "..."
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 
 def _known(table: Table, keys: tuple[str, ...], prefix: str) -> None:
@@ -233,7 +233,7 @@ def _table(value: Any, path: str) -> Table:
 
 
 def _strings(value: Any, path: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ConfigError(f"{path} is not a list of strings")
     return tuple(value)
 
@@ -269,7 +269,7 @@ def _server(value: str) -> str:
 def _topic(value: str, path: str) -> None:
     problem = topic_filter_problem(value)
     if problem is not None:
-        raise ConfigError(f"{path}: {value!r} is no MQTT topic filter ({FILTER_PROBLEMS[problem]})")
+        raise ConfigError(f"{path}: {value!r} is not an MQTT topic filter ({FILTER_PROBLEMS[problem]})")
 
 
 def _date(value: Any, path: str) -> date | None:

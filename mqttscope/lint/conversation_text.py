@@ -19,14 +19,15 @@ from math import isfinite
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
-from mqttscope.lint.examples import CLIENT, SERVER, Conversation, Step, conversation, framed, upgraded
+from mqttscope.lint import sparkplug_text
+from mqttscope.lint.examples import CLIENT, SERVER, ExampleConversation, ExampleStep, conversation, framed, upgraded
 from mqttscope.mqtt import Connect, ControlPacket, PacketType, Properties, ProtocolVersion, Subscription, Will
 from mqttscope.mqtt.declare import PACKETS
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.wire import BINARY, U8, U16, UTF8, UTF8_PAIR
 from mqttscope.net import websocket
 
-_TOKEN = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s;"])+|;')
+_TOKEN = re.compile(rf'(?:{sparkplug_text.TOKEN}|"(?:[^"\\]|\\.)*"|[^\s;"])+|;')
 _PIECE = re.compile(r'("(?:[^"\\]|\\.)*")(?:\*([0-9]{1,6}))?')
 _QUOTED = re.compile(rf"(?:{_PIECE.pattern})+", re.DOTALL)
 _PAIR = re.compile(r'((?:"(?:[^"\\]|\\.)*"|[^":])*):(.*)', re.DOTALL)
@@ -41,6 +42,7 @@ _WITHOUT_PACKETS: dict[str, dict[str, Any]] = {
     "reset": {"close": "reset"},
     "fin-reset": {"close": "fin-reset"},
     "ack": {"acknowledges": True},
+    "full": {"acknowledges": True, "is_full": True},
     "nothing": {},
 }
 _VERSIONS = {version.text: version for version in ProtocolVersion}
@@ -87,7 +89,7 @@ class _ConversationBuilder:
 
     title: str
     line: int
-    steps: list[Step] = field(default_factory=list)
+    steps: list[ExampleStep] = field(default_factory=list)
     options: dict[str, Any] = field(default_factory=dict)
     version: ProtocolVersion = ProtocolVersion.V5
     """Version of the last CONNECT, and of a CONNECT that does not name one."""
@@ -139,9 +141,9 @@ class _ConversationBuilder:
             self.steps.append(replace(step, after=after, connection=connection))
             after = 0.01
 
-    def _sent(self, side: str, words: list[str], **states: Any) -> Step:
-        """What one side sends, with its marks."""
-        step = replace(Step(side), **states)
+    def _sent(self, side: str, words: list[str], **states: Any) -> ExampleStep:
+        """The packets of one side, with their marks."""
+        step = replace(ExampleStep(side), **states)
         parts = [repeated for packet in _split(words, "&") for repeated in _repeat(packet)]
         for part in parts:
             plain = [word for word in part if not word.startswith("!")]
@@ -177,7 +179,7 @@ class _ConversationBuilder:
         content = [self._packet(side, part) for part in _split(words, "|")] if words else []
         return framed(*content, masked=side == CLIENT, opcode=opcode, fin=is_last, version=self.version)
 
-    def build(self) -> Conversation:
+    def build(self) -> ExampleConversation:
         """The conversation."""
         if not self.steps and not self.options:
             reason = f"the conversation {self.title!r} has no steps, which are indented deeper than its title"
@@ -185,7 +187,7 @@ class _ConversationBuilder:
         return conversation(self.title, *self.steps, **self.options)
 
 
-def parse_conversations(text: str) -> list[Conversation]:
+def parse_conversations(text: str) -> list[ExampleConversation]:
     """All conversations of a text; `ConversationTextError` with the number of a line that is wrong."""
     builders: list[_ConversationBuilder] = []
     for number, is_title, line in _logical_lines(text):
@@ -238,7 +240,6 @@ def _repeat(words: list[str]) -> list[list[str]]:
 
 
 def _split(words: list[str], separator: str) -> list[list[str]]:
-    """Lists of the words between separators."""
     parts: list[list[str]] = [[]]
     for word in words:
         if word == separator:
@@ -354,7 +355,7 @@ def _named(word: str) -> tuple[str, str]:
 
 
 def _property(name: str, value: str) -> tuple[int, Any] | None:
-    """Identifier and value of a property; ``None`` if the name is not that of a property."""
+    """Identifier and value of a property; ``None`` for the name of anything else."""
     if name.startswith("0x"):
         return int(name, 16), _bytes(value)
     row = BY_NAME.get(name)
@@ -416,7 +417,9 @@ def _text(word: str) -> str:
 
 
 def _bytes(word: str) -> bytes:
-    """Hexadecimal after ``0x``, else a text in UTF-8."""
+    """Hexadecimal after ``0x``, a Sparkplug B payload in ``spb(...)`` or ``state(...)``, else a text in UTF-8."""
+    if word.startswith(("spb(", "state(")):
+        return sparkplug_text.parse_payload(word)
     return _hexadecimal(word[2:]) if word.startswith("0x") else _text(word).encode()
 
 

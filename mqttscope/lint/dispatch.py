@@ -1,8 +1,8 @@
-"""Which rules are asked about which packets, and which models follow them.
+"""Plans: which rules are asked about which packets, and which models follow them.
 
-A rule says what it looks at: packet classes, versions, the side that sends, whether it has to be asked once all is
-settled, what must be true of the packet (``when``), and what has to be out of the ordinary (``signs``).  `Plans` turns
-that into a `Plan` for each kind of packet, which the engine goes through for every packet of that kind.
+A rule declares its input: packet classes, versions, the sending side, whether it applies to settled connections, a
+condition on the packet (``when``), and unusual features of the packet (``signs``).  `Plans` turns the declarations into
+one `PacketPlan` per kind of packet, which the engine runs for every packet of that kind.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from mqttscope.mqtt.declare import PACKETS, ControlPacket
 
 Check = Callable[..., Findings]
 Condition = Callable[[Any], Any]
-Group = tuple[tuple[Rule, Check], ...]
+BoundChecks = tuple[tuple[Rule, Check], ...]
 
 CONDITIONS: Final[dict[str, Condition]] = {"odd_strings": has_odd_strings, "expires_or_retained": expires_or_retained}
-"""What ``Rule.when`` may name beside attributes of packets."""
+"""Conditions that ``Rule.when`` may name besides attributes of packets."""
 
 
-# What depends on the rules alone serves all engines that run the same ones.
+# The result depends on the rules alone, so all engines with the same rules share it.
 @lru_cache(maxsize=64)
-def checks_named(running: tuple[Rule, ...], name: str) -> Group:
-    """The rules with a check method of their own, and that."""
+def checks_named(running: tuple[Rule, ...], name: str) -> BoundChecks:
+    """The rules that implement a check method, with the bound method."""
     return tuple((rule, getattr(rule, name)) for rule in running if rule.implements(name))
 
 
 MAX_KINDS = 1_000
-"""Combinations of signs of which is remembered what is asked; more of them come in nothing but made-up traffic."""
+"""Maximum number of sign combinations with a cached plan; real traffic has far fewer."""
 
 
 class Question:
-    """A check, and of which packets of its plan it is asked."""
+    """A check, and the packets of its plan that it is called for."""
 
     __slots__ = ("check", "condition", "rule", "signs", "waiting", "when")
 
@@ -52,25 +52,25 @@ class Question:
         self.rule = rule
         self.check = check
         self.condition = condition
-        """What must be true of the packet; ``None`` where nothing must."""
+        """Condition on the packet; ``None`` for every packet."""
         self.when = when
-        """The bit that says the same; 0 where there is none."""
+        """Sign bit that stands for the condition; 0 if it has no bit."""
         self.signs = signs
-        """Bits of which the packet has to bear one; 0 where it need not."""
+        """The packet must have one of these sign bits; 0 for every packet."""
         self.waiting = waiting
-        """Not asked while the rule of this code waits; empty where that makes no difference."""
+        """Not asked while the rule with this code waits; empty if waiting does not matter."""
 
-    def of(self, signs: int) -> Question | None:
-        """The question as it is put about packets with these signs; ``None`` where it is not put."""
+    def for_signs(self, signs: int) -> Question | None:
+        """The question reduced to packets with these signs; ``None`` if it does not apply to them."""
         if (self.when and not signs & self.when) or (self.signs and not signs & self.signs):
             return None
-        # What a bit has said is not worked out again.
+        # A set bit proves the condition.
         condition = self.condition if signs == ALL or not self.when else None
         return Question(self.rule, self.check, condition, 0, 0, self.waiting)
 
 
-class About:
-    """The questions about topics of a model."""
+class TopicQuestions:
+    """Questions about PUBLISH packets on topics of a model."""
 
     __slots__ = ("code", "model", "names", "questions", "tables", "wide")
 
@@ -80,12 +80,12 @@ class About:
         self.wide = model.scope is Scope.BROKER
         self.names = names
         self.tables = [attrgetter(name) for name in names]
-        """Of which one has to have the topic."""
+        """Getters of the model's tables; one of the tables must contain the topic."""
         self.questions = questions
 
 
-class Follower:
-    """A model that follows packets of a type."""
+class FollowingModel:
+    """A model that is updated by packets of a type."""
 
     __slots__ = ("code", "condition", "model", "when", "wide")
 
@@ -94,101 +94,101 @@ class Follower:
         self.code = model.code
         self.wide = model.scope is Scope.BROKER
         self.condition = condition
-        """What must be true of the packet; ``None`` where nothing must."""
+        """Condition on the packet; ``None`` for every packet."""
         self.when = when
-        """The bit that says the same; 0 where there is none."""
+        """Sign bit that stands for the condition; 0 if it has no bit."""
 
 
-class Asked:
-    """Who is asked about packets of one plan with the same signs, and which models follow them."""
+class PlanForSigns:
+    """Questions and models for packets of one plan with the same signs."""
 
-    __slots__ = ("abouts", "followers", "questions")
+    __slots__ = ("followers", "questions", "topic_questions")
 
-    def __init__(self, plan: Plan, signs: int) -> None:
+    def __init__(self, plan: PacketPlan, signs: int) -> None:
         self.questions = _put(plan.questions, signs)
         """Asked if their ``condition`` is true as well."""
-        self.abouts = [About(one.model, one.names, _put(one.questions, signs)) for one in plan.abouts]
-        """The same about topics that a model knows."""
-        self.abouts = [one for one in self.abouts if one.questions]
+        groups = [TopicQuestions(row.model, row.names, _put(row.questions, signs)) for row in plan.topic_questions]
+        self.topic_questions = [group for group in groups if group.questions]
+        """Questions about topics in a model, asked under the same conditions."""
         self.followers = [
-            Follower(one.model, one.condition if signs == ALL or not one.when else None, 0)
-            for one in plan.followers
-            if not one.when or signs & one.when
+            FollowingModel(follower.model, follower.condition if signs == ALL or not follower.when else None, 0)
+            for follower in plan.followers
+            if not follower.when or signs & follower.when
         ]
-        """Models in their order; they follow if their ``condition`` is true as well."""
+        """Models in order; they are updated if their ``condition`` is true as well."""
 
 
 def _put(questions: list[Question], signs: int) -> list[Question]:
-    return [put for put in [one.of(signs) for one in questions] if put is not None]
+    return [put for put in [question.for_signs(signs) for question in questions] if put is not None]
 
 
-class Plan:
-    """The questions about packets of one type, version and side, before or after all is settled, and their followers.
+class PacketPlan:
+    """Questions and models for packets of one type, version and side, before or after the connection is settled.
 
-    Who is asked and who follows is decided once for each combination of signs.
+    They are selected once for each combination of signs.
     """
 
-    __slots__ = ("_asked", "_last", "_last_signs", "abouts", "followers", "questions")
+    __slots__ = ("_by_signs", "_last", "_last_signs", "followers", "questions", "topic_questions")
 
-    def __init__(self, questions: list[Question], abouts: list[About], followers: list[Follower]) -> None:
+    def __init__(self, questions: list[Question], topics: list[TopicQuestions], models: list[FollowingModel]) -> None:
         self.questions = questions
-        self.abouts = abouts
-        """Questions about PUBLISH of topics that a model knows."""
-        self.followers = followers
-        self._asked: dict[int, Asked] = {}
+        self.topic_questions = topics
+        """Questions about PUBLISH packets on topics of a model."""
+        self.followers = models
+        self._by_signs: dict[int, PlanForSigns] = {}
         self._last_signs = -1
-        self._last: Asked | None = None
+        self._last: PlanForSigns | None = None
 
-    def asked(self, signs: int) -> Asked:
-        """Who has to do with packets that bear these signs."""
-        found = self._last
-        # Like the packet before, nearly always: a number is compared more quickly than looked up.
-        if found is None or signs != self._last_signs:
-            found = self._asked.get(signs)
-            if found is None:
-                if len(self._asked) >= MAX_KINDS:
-                    self._asked.clear()
-                found = self._asked[signs] = Asked(self, signs)
-            self._last_signs, self._last = signs, found
-        return found
+    def plan_for(self, signs: int) -> PlanForSigns:
+        """The plan for packets with these signs."""
+        plan = self._last
+        # Nearly always the signs of the packet before: comparing a number is faster than looking it up.
+        if plan is None or signs != self._last_signs:
+            plan = self._by_signs.get(signs)
+            if plan is None:
+                if len(self._by_signs) >= MAX_KINDS:
+                    self._by_signs.clear()
+                plan = self._by_signs[signs] = PlanForSigns(self, signs)
+            self._last_signs, self._last = signs, plan
+        return plan
 
 
-Planned = dict[type[ControlPacket], Plan]
-"""The plans of one version and side, before or after all is settled, by packet class."""
+PacketPlans = dict[type[ControlPacket], PacketPlan]
+"""Plans of one version and side, before or after the connection is settled, by packet class."""
 
 
 @lru_cache(maxsize=16)
 def plans_of(running: tuple[Rule, ...], models: tuple[type[Model], ...], *, thorough: bool = False) -> Plans:
-    """The plans of rules and models that run together; ``thorough``: each rule is asked about all that it looks at."""
+    """The plans of rules and models that run together; ``thorough``: no rule is skipped for its signs or ``when``."""
     return Plans(running, models, thorough=thorough)
 
 
 class Plans:
-    """The plans of the rules and models that run together, made as packets come."""
+    """The plans of the rules and models that run together, created as packets arrive."""
 
     def __init__(
         self, running: Iterable[Rule], models: tuple[type[Model], ...] = (), *, thorough: bool = False
     ) -> None:
-        """``thorough``: ask each rule about every packet that it looks at, for tests."""
+        """``thorough``: ask each rule about every packet of its classes, for tests."""
         self._models = models
         self._checks = [(rule, rule.check) for rule in running if rule.implements("check")]
         self._thorough = thorough
-        self._made: dict[tuple[int, bool, bool], Planned] = {}
+        self._by_key: dict[tuple[int, bool, bool], PacketPlans] = {}
 
-    def of(self, at: RuleContext) -> Planned:
-        """The plans for packets like those that come now, as far as they were needed so far."""
+    def plans_for(self, at: RuleContext) -> PacketPlans:
+        """The plans for the version, side and settled state of the context, as far as they exist."""
         key = int(at.version), at.from_client, at.history.settled
-        return self._made.setdefault(key, {})
+        return self._by_key.setdefault(key, {})
 
-    def plan(self, cls: type[ControlPacket], at: RuleContext) -> Plan:
-        """The plan for a packet of this class that comes now, as long as `of` has none."""
-        found = self.of(at)[cls] = self._plan(cls, at)
-        return found
+    def add_plan(self, cls: type[ControlPacket], at: RuleContext) -> PacketPlan:
+        """Create the plan for a packet class."""
+        plan = self.plans_for(at)[cls] = self._plan(cls, at)
+        return plan
 
-    def _plan(self, cls: type[ControlPacket], at: RuleContext) -> Plan:
+    def _plan(self, cls: type[ControlPacket], at: RuleContext) -> PacketPlan:
         settled = at.history.settled and not self._thorough
         groups: dict[str | None, list[Question]] = {}
-        abouts: dict[type[Model], dict[tuple[str, ...], list[Question]]] = {}
+        by_model: dict[type[Model], dict[tuple[str, ...], list[Question]]] = {}
         for rule, check in self._checks:
             if not (
                 issubclass(cls, rule.looks_at)
@@ -203,21 +203,21 @@ class Plans:
             condition = None if when is None else CONDITIONS.get(when) or attrgetter(when)
             bit = 0 if when is None else BITS.get(when, 0)
             waiting = rule.code if rule.waits and not self._thorough else ""
-            one = Question(rule, check, condition, bit, 0 if self._thorough else _signs(rule, cls), waiting)
+            question = Question(rule, check, condition, bit, 0 if self._thorough else _signs(rule, cls), waiting)
             if rule.about is not None and cls is PACKETS[PacketType.PUBLISH] and not self._thorough:
                 model, *tables = rule.about
-                abouts.setdefault(model, {}).setdefault(tuple(tables), []).append(one)
+                by_model.setdefault(model, {}).setdefault(tuple(tables), []).append(question)
             else:
-                groups.setdefault(when, []).append(one)
-        return Plan(
-            [one for group in groups.values() for one in group],
-            [About(model, names, found) for model, tables in abouts.items() for names, found in tables.items()],
+                groups.setdefault(when, []).append(question)
+        return PacketPlan(
+            [question for group in groups.values() for question in group],
+            [TopicQuestions(model, *row) for model, tables in by_model.items() for row in tables.items()],
             [_follower(model, cls) for model in self._models if cls in model.looks_at],
         )
 
 
 def _signs(rule: Rule, cls: type[ControlPacket]) -> int:
-    """The bits of which a packet has to bear one for a rule to be asked; 0 where it need not."""
+    """The rule is asked if the packet has one of these sign bits; 0 for every packet."""
     names = rule.signs.get(cls, ()) if isinstance(rule.signs, dict) else rule.signs
     bits = 0
     for name in names:
@@ -225,10 +225,10 @@ def _signs(rule: Rule, cls: type[ControlPacket]) -> int:
     return bits
 
 
-def _follower(model: type[Model], cls: type[ControlPacket]) -> Follower:
+def _follower(model: type[Model], cls: type[ControlPacket]) -> FollowingModel:
     name = model.when.get(cls)
     if name is None:
-        return Follower(model, None, 0)
-    if name not in BITS:  # a sign, which no packet says by itself
-        return Follower(model, None, SIGNS[name]) if name in SIGNS else Follower(model, attrgetter(name), 0)
-    return Follower(model, attrgetter(name), BITS[name])
+        return FollowingModel(model, None, 0)
+    if name not in BITS:  # a sign, not an attribute of the packet
+        return FollowingModel(model, None, SIGNS[name]) if name in SIGNS else FollowingModel(model, attrgetter(name), 0)
+    return FollowingModel(model, attrgetter(name), BITS[name])

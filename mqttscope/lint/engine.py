@@ -1,15 +1,15 @@
 """Runs rules over events: the state before a packet, dispatch by packet type, findings in the order of the capture.
 
-`Linter` takes the events of `dissect` one by one, each before the next is taken from the generator: then the connection
-is in the state before the packet, as rules expect.  Rules of every scope run here; what they remember belongs to the
-key of their scope, so that an engine that sees all events of a key gives the same findings as one that sees everything.
+`Linter` takes the events of `dissect` one by one, each before the generator produces the next one: then the connection
+is in the state before the packet, as rules expect.  Rules of every scope run here.  Their memories belong to the key of
+their scope, so an engine that sees all events of a key gives the same findings as one that sees everything.
 
-The engine completes what rules report: `place_of` locates the field in the packet.
+The engine completes the reports of rules: `place_of` locates the field in the packet.
 
 Rules remember texts of packets and quote them in findings about others: the Authentication Method of a CONNECT, a
-topic.  Where the layout of a packet is broken, such a text may hold a password.  The messages of rules are therefore
-not trusted one by one: `Withheld` keeps the secret bytes of the damaged packets of each connection, and every message
-is compared with them before it is shown (`redact.findings`).
+topic.  In a packet with a broken layout, such a text may contain a password.  So no message of a rule is trusted:
+`WithheldBytes` keeps the secret bytes of the damaged packets of each connection, and every message is compared with
+them before it is shown (`redact.findings`).
 """
 
 from __future__ import annotations
@@ -34,15 +34,24 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lint.catalogue import select, usual_rule
-from mqttscope.lint.context import WIDE, BothSides, Kept, Looked, Memories, RuleContext, connection_key, scope_key
-from mqttscope.lint.dispatch import Asked, Check, Group, Planned, checks_named, plans_of
-from mqttscope.lint.finding import MAX_PLACES, Confidence, Finding, Place, Report, Severity, fingerprint
+from mqttscope.lint.context import (
+    WIDE,
+    BothSides,
+    LintEvent,
+    Memories,
+    RuleContext,
+    RuleStates,
+    connection_key,
+    place_of,
+    place_of_fault,
+)
+from mqttscope.lint.dispatch import BoundChecks, Check, PacketPlans, PlanForSigns, checks_named, plans_of
+from mqttscope.lint.finding import MAX_PLACES, Confidence, FieldPlace, Finding, Report, Severity, fingerprint
 from mqttscope.lint.model import Model
 from mqttscope.lint.quality import Quality, QualityLedger
-from mqttscope.lint.rule import Findings, Needs, Rule, reports_of, told_failure
+from mqttscope.lint.rule import Findings, Needs, Rule, Specification, Standard, failure_text, reports_of
 from mqttscope.lint.session_model import SessionModel
 from mqttscope.lint.signs import signs_of
-from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, FaultReport, Malformed
 from mqttscope.mqtt.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
@@ -50,8 +59,6 @@ from mqttscope.net.frame import CaptureDrops
 from mqttscope.secrets.packets import hidden_in_damaged, holds_secrets
 from mqttscope.session.connection import C2S, S2C, Connection
 from mqttscope.session.history import NEVER_NS, History, Violation
-
-__all__ = ["InternalError", "Linter", "scope_key"]
 
 _INDEX = re.compile(r"\[\d+\]")
 _new_finding: Final = Finding.__new__
@@ -61,29 +68,29 @@ _WHOLE_SENDER: Final[int] = Needs.WHOLE_SENDER.value
 _WHOLE_RECEIVER: Final[int] = Needs.WHOLE_RECEIVER.value
 _WHOLE: Final[int] = Needs.WHOLE.value
 _BOTH_DIRECTIONS: Final[int] = Needs.BOTH_DIRECTIONS.value
-"""As plain numbers, which are compared more quickly."""
+"""As plain numbers, which are faster to compare."""
 MAX_CITED = 10_000
-"""Kinds of findings of which the statements are remembered."""
+"""Maximum number of kinds of findings with cached statements."""
 MAX_REPORTED = 16
-"""Violations of a connection that later rules can look back at."""
+"""Maximum number of violations of a connection kept for later rules."""
 MAX_INTERNAL_ERRORS = 100
-"""Internal errors that are kept with their text, beside the first one of each rule."""
+"""Maximum number of internal errors kept with their text, besides the first one of each rule."""
 
 
 @dataclass(slots=True)
 class InternalError:
-    """A rule failed: a bug of this program or of a rule made elsewhere, not of the traffic."""
+    """A failure of a rule: a bug of this program or of a third-party rule, not of the traffic."""
 
     rule: str
     capture: str
     frame: int
     error: str
-    """Type and text of the exception, and the line of a rule that is made elsewhere."""
+    """Type and text of the exception, and for a third-party rule the line."""
     trace: str
 
 
 class Linter:
-    """Rules at work.  Feed it events, then look at ``quality`` and ``internal_errors``."""
+    """Runs rules.  Feed it events, then read ``quality`` and ``internal_errors``."""
 
     def __init__(
         self,
@@ -95,52 +102,51 @@ class Linter:
         together: bool = False,
         end_ns: Callable[[str], int | None] | None = None,
     ) -> None:
-        """``complete``: servers (``10.0.0.2:1883``) whose every connection the captures hold, as the user asserts.
+        """``complete``: servers (``10.0.0.2:1883``) with all of their connections in the captures, as the user asserts.
 
-        ``thorough``: ask rules about every packet, also where nothing can come of it, for tests.
-        ``together``: the captures are those of several taps, read as one.
-        ``end_ns`` returns the time of the latest segment of a capture, as far as it was read.
+        ``thorough``: ask rules about every packet, even if no finding is possible, for tests.
+        ``together``: the captures are from several taps, read as one.
+        ``end_ns`` returns the time of the latest segment read of a capture.
         """
         self.rules = sorted(rules, key=lambda rule: rule.code)
         self._silent = {rule.code: rule for rule in _unselected(self.rules)}
-        """Rules that run only for those which judge the reaction to a violation; their own findings are dropped."""
+        """Rules that run only for rules about reactions to violations; their own findings are dropped."""
         running = tuple(sorted((*self.rules, *self._silent.values()), key=lambda rule: rule.code))
         self._running = running
         self._made_elsewhere = frozenset(rule.code for rule in running if not rule.is_ours())
         self.complete = complete
         self.met: set[str] = set()
-        """Those of them that connections were seen of."""
+        """Servers among them with a connection in the captures."""
         self.strict = strict
-        """Let exceptions of rules through, for tests."""
+        """Raise the exceptions of rules, for tests."""
         self.ledger = QualityLedger()
-        """What each capture lacks."""
+        """Quality of each capture."""
         self.end_ns = end_ns
         self.internal_errors: list[InternalError] = []
         self.failures: Counter[str] = Counter()
         self.withheld: Counter[str] = Counter()
-        """Findings that the capture is not good enough for, by rule."""
+        """Findings withheld because of the quality of the capture, by rule."""
         self.awaited: Counter[str] = Counter()
-        """Connections that ended before the time-out of a rule, while it waited for a packet of them, by rule."""
+        """Connections that ended before the timeout of a rule that was waiting for a packet, by rule."""
         self.ripe: set[str] = set()
-        """Rules that have found something, or whose time-out is no longer than a connection."""
+        """Rules that reported something, or with a connection that lasted as long as their timeout."""
         self.dropping: set[str] = set()
         """Captures that report dropped frames."""
         self.clock_was_set = False
-        """Durations may include a step of the clock of a capture."""
-        self.memories = Memories()
-        self.memories.together = together
-        self._withheld = Withheld()
+        """Whether durations may include a clock step of a capture."""
+        self.memories = Memories(together=together)
+        self._withheld = WithheldBytes()
         self._cited: dict[tuple[Any, ...], tuple[str, ...]] = {}
-        """Statements with their version that a rule names for findings alike."""
+        """Statements with their version, by kind of finding."""
         self._folded: dict[tuple[object, ...], Finding] = {}
-        """Findings of the packet at hand, by what those have in common that are one."""
+        """Findings of the current packet, by the properties that equal findings share."""
         self.models = sorted({model for rule in self.rules for model in rule.models}, key=attrgetter("code"))
-        """What rules read beyond the connection."""
-        self._told: dict[str, tuple[type[Model], ...]] = {
+        """Models that the rules read."""
+        self._listening: dict[str, tuple[type[Model], ...]] = {
             what: tuple(model for model in self.models if getattr(model, what) is not getattr(Model, what))
             for what in ("opened", "gap", "unparsed", "damaged", "due", "closed")
         }
-        """Models that mind something else than packets: for others no state is made where there is none yet."""
+        """Models with a handler for these other events: for other models no state is created."""
         self._plans = plans_of(running, tuple(self.models), thorough=thorough)
         self._faults: dict[MalformedReason, Rule] = {reason: rule for rule in running for reason in rule.malformed}
         self._openings = checks_named(running, "check_opened")
@@ -149,46 +155,48 @@ class Linter:
         self._closes = checks_named(running, "check_close")
         self._leftovers = checks_named(running, "check_unparsed")
         self._damaged = checks_named(running, "check_damaged")
+        self._misread = checks_named(running, "check_misread")
         self._foreign = checks_named(running, "check_foreign")
         self._readers = checks_named(running, "check_violation")
-        self._awaiting = checks_named(tuple(rule for rule in self.rules if rule.is_ours()), "awaits")
+        ours = tuple(rule for rule in self.rules if rule.is_ours())
+        self._awaiting = [(rule, call, rule.nanoseconds("timeout")) for rule, call in checks_named(ours, "awaits")]
 
-    def failures_told(self) -> list[str]:
-        """How often rules failed: those that come with this program, and those that are made elsewhere."""
+    def failure_sentences(self) -> list[str]:
+        """Sentences about the number of failures: of third-party rules by code, of built-in rules together."""
         rules: list[Rule | type[Model]] = [*self._running, *self.models]
-        own = {one.code for one in rules if not one.__module__.startswith(__package__)}
-        told = [
+        own = {rule.code for rule in rules if not rule.__module__.startswith(__package__)}
+        sentences = [
             f"{code} failed {times:,} times: the findings are not complete"
             for code, times in sorted(self.failures.items())
             if code in own
         ]
         ours = sum(times for code, times in self.failures.items() if code not in own)
         if ours:
-            told.append(f"rules failed {ours:,} times: this is a bug in mqttscope, and the findings are not complete")
-        return told
+            sentences += [f"rules failed {ours:,} times: this is a bug in mqttscope, and the findings are not complete"]
+        return sentences
 
     @property
     def pending(self) -> Counter[str]:
-        """Rules that judged nothing although they waited, since no connection lasts as long as their time-outs."""
+        """Rules that waited but judged nothing, because no connection lasted as long as their timeout."""
         return Counter({code: number for code, number in self.awaited.items() if number and code not in self.ripe})
 
     @property
     def quality(self) -> Quality:
-        """How good all captures together are, as far as they were read."""
+        """Quality of all captures together, as far as they were read."""
         return self.ledger.total()
 
     def crowded_servers(self) -> dict[str, list[str]]:
-        """Servers with more wills than are followed, and the codes of the rules that may miss findings about them."""
+        """Servers with more wills than can be followed, and the codes of the rules that may miss findings."""
         codes: dict[str, set[str]] = {}
-        for key, memories in self.memories.kept.items():
+        for key, memories in self.memories.states.items():
             full = {code for code, memory in memories.items() if isinstance(memory, Model) and not memory.has_room}
             if full:
                 rules = (rule for rule in self.rules if full & {rule.code, *(model.code for model in rule.models)})
                 codes.setdefault(str(key[0]), set()).update(rule.code for rule in rules)
         return {server: sorted(rules) for server, rules in sorted(codes.items())}
 
-    def limits_told(self) -> list[str]:
-        """Sentences about what was more than can be followed, so that findings may be missing."""
+    def limit_sentences(self) -> list[str]:
+        """Sentences about limits that were exceeded, so that findings may be missing."""
         limits = [
             f"limit: {server} has more wills than are followed: {', '.join(codes)} may miss findings"
             for server, codes in self.crowded_servers().items()
@@ -198,31 +206,31 @@ class Linter:
         return limits
 
     def adopt(self, connection: Connection) -> History:
-        """Know a connection that another engine has begun with; returns its history."""
+        """Continue with a connection of another engine; returns its history."""
         history = connection.history = connection.history or History()
         self.memories.open[connection_key(connection)] = connection
         return history
 
-    def remembered(self) -> Kept:
-        """What the rules of wide scopes remember, as far as that is anything."""
+    def remembered(self) -> RuleStates:
+        """The state of the rules with wide scopes, without states that equal a new one."""
         fresh: dict[str, Any] = {rule.code: rule.Memory() for rule in self.rules if rule.Memory is not None}
         fresh |= {model.code: model() for model in self.models}
-        kept: Kept = {}
-        for key, memories in self.memories.kept.items():
-            told = {code: memory for code, memory in memories.items() if memory != fresh[code]}
-            if told:
-                kept[key] = told
-        return kept
+        states: RuleStates = {}
+        for key, memories in self.memories.states.items():
+            changed = {code: memory for code, memory in memories.items() if code in fresh and memory != fresh[code]}
+            if changed:
+                states[key] = changed
+        return states
 
     def note_clock_step(self) -> None:
-        """The clock of a capture was set: durations of the connections that are open may include the step."""
+        """Handle a clock step of a capture: durations of the open connections may include it."""
         self.clock_was_set = True
         for connection in self.memories.open.values():
             if connection.history is not None:
                 connection.history.clock_set = True
 
     def feed(self, event: Event) -> list[Finding]:
-        """Findings of one event, in the order of their codes, so that it does not matter which rules run together."""
+        """Findings of one event, sorted by code: they do not depend on the other rules."""
         if type(event) is PacketEvent:
             findings = self._packet(event)
         elif isinstance(event, MalformedEvent):
@@ -232,7 +240,7 @@ class Linter:
         if findings:
             self._folded.clear()
             if self._silent:
-                findings = [one for one in findings if one.rule not in self._silent]
+                findings = [finding for finding in findings if finding.rule not in self._silent]
             findings.sort(key=attrgetter("rule"))
             for finding in findings:
                 if finding.count > 1:
@@ -270,7 +278,7 @@ class Linter:
             at = self._move(event, event.connection, C2S)
             if not at.history.foreign:
                 self._due(at, findings, passing=True)
-                # Whoever dissects remembers one time alone, and that has come.
+                # The dissector remembers only one alarm time, and that one has passed.
                 when_ns = at.history.next_due_ns(event.timestamp_ns)
                 if when_ns < NEVER_NS and event.connection.alarm is not None:
                     event.connection.alarm(when_ns)
@@ -302,35 +310,47 @@ class Linter:
             )  # fmt: skip
         elif history.greeting and at.from_client:
             self._after_greeting(at, findings)
+        at.release()
         return findings
 
     def _malformed(self, event: MalformedEvent) -> list[Finding]:
         findings: list[Finding] = []
-        connection, direction, found = event.connection, event.direction, event.malformed
+        connection, direction, packet = event.connection, event.direction, event.malformed
         at = self._move(event, connection, direction, event.topic)
-        if self._is_foreign(found.raw, at, findings):
+        if self._is_foreign(packet.raw, at, findings):
             return findings
         self._withheld.note(event)
         self._due(at, findings)
-        for rule, faults in self._grouped(found, at):
-            for finding in self._faulty(rule, at, findings, faults[0]):
-                for fault in faults[1:]:
-                    _again(finding, fault.field, at, found.raw, fault=fault)
-        self._run(self._damaged, at, findings, found)
-        self._follow("damaged", found, at)
-        if found.packet is not None and found.complete:
-            self._judge(found.packet, at, findings)
+        party = at.party
+        if at.is_misread(event):
+            at.history.malformed(packet, direction, event.number, event.frame, event.timestamp_ns)
+            return findings
+        reading, misread = at.read_again(event), party.misread
+        if reading is not None:
+            misread = event.stream_offset + len(packet.raw) + len(packet.after)
+        if reading is not None and (reading.is_before or reading.intruder is not None):
+            self._run(self._misread, at, findings, reading)
+        else:
+            for rule, faults in self._grouped(packet, at):
+                for finding in self._faulty(rule, at, findings, faults[0]):
+                    for fault in faults[1:]:
+                        _again(finding, fault.field, at, packet.raw, fault=fault)
+            self._run(self._damaged, at, findings, packet)
+        self._follow("damaged", packet, at)
+        party.misread = misread
+        if packet.packet is not None and packet.complete and misread < 0:
+            self._judge(packet.packet, at, findings)
             at.history.apply(
-                found.packet, at.version, at.sender, at.receiver, at.from_client,
+                packet.packet, at.version, at.sender, at.receiver, at.from_client,
                 event.number, event.frame, event.timestamp_ns, event.topic,
             )  # fmt: skip
-        at.history.malformed(found, direction, event.number, event.frame, event.timestamp_ns)
+        at.history.malformed(packet, direction, event.number, event.frame, event.timestamp_ns)
         return findings
 
-    def _grouped(self, found: Malformed, at: RuleContext) -> Iterator[tuple[Rule, list[FaultReport]]]:
-        """The faults that have a rule, those of one list together; of each field the first one."""
+    def _grouped(self, packet: Malformed, at: RuleContext) -> Iterator[tuple[Rule, list[FaultReport]]]:
+        """Faults that have a rule: faults of one list together, and one fault per field."""
         groups: dict[tuple[str, str], tuple[Rule, dict[str, FaultReport]]] = {}
-        for fault in found.faults:
+        for fault in packet.faults:
             rule = self._faults.get(fault.reason)
             if rule is not None and at.version in rule.versions:
                 group = groups.setdefault((rule.code, _INDEX.sub("", fault.field)), (rule, {}))
@@ -339,7 +359,7 @@ class Linter:
             yield rule, list(faults.values())
 
     def _is_foreign(self, raw: bytes, at: RuleContext, findings: list[Finding]) -> bool:
-        """Whether the connection speaks another protocol, or these bytes stand before its MQTT: nothing is judged."""
+        """Whether the connection uses another protocol, or these bytes precede its MQTT: nothing is judged."""
         history = at.history
         if history.foreign:
             if history.greeting and at.from_client:
@@ -354,19 +374,19 @@ class Linter:
                 return False
             history.foreign = protocol
             if not at.from_client and not at.receiver.packets:
-                # Whether the client expects a broker, only its own bytes tell.
+                # Only the client's own bytes can show whether it expects a broker.
                 history.greeting = raw[:MAX_SIGNATURE]
                 return True
         self._run(self._foreign, at, findings, protocol)
         return True
 
     def _after_greeting(self, at: RuleContext, findings: list[Finding]) -> None:
-        """Report the other protocol in which a server greeted its client, after the client did something."""
+        """Report that a server greeted its client in another protocol, once the client has sent something or closed."""
         self._run(self._foreign, at, findings, at.history.foreign)
         at.history.greeting = b""
 
     def _move(
-        self, event: Looked, connection: Connection, direction: Direction, topic: str | None = None
+        self, event: LintEvent, connection: Connection, direction: Direction, topic: str | None = None
     ) -> RuleContext:
         history = connection.history
         looked_at: BothSides | None = None if history is None else history.looked_at
@@ -377,7 +397,7 @@ class Linter:
         return at
 
     def _look_at(self, connection: Connection) -> BothSides:
-        """Begin with a connection."""
+        """Start following a connection."""
         history = connection.history = connection.history or History()
         looked_at = history.looked_at = BothSides(self.memories, connection, history)
         self.memories.opened(looked_at.client)
@@ -386,33 +406,33 @@ class Linter:
         return looked_at
 
     def _judge(self, packet: ControlPacket, at: RuleContext, findings: list[Finding]) -> None:
-        """Ask all rules about one packet, then move the models on."""
-        planned: Planned | None = at.planned
+        """Ask all rules about one packet, then update the models."""
+        planned: PacketPlans | None = at.planned
         if planned is None or at.planned_version is not at.version or at.planned_settled is not at.history.settled:
-            planned = at.planned = self._plans.of(at)
+            planned = at.planned = self._plans.plans_for(at)
             at.planned_version, at.planned_settled = at.version, at.history.settled
         memories = self.memories
-        plan = planned.get(type(packet)) or self._plans.plan(type(packet), at)
-        asked: Asked = plan.asked(signs_of(packet, at))
+        plan = planned.get(type(packet)) or self._plans.add_plan(type(packet), at)
+        asked: PlanForSigns = plan.plan_for(signs_of(packet, at))
         history = at.history
-        for one in asked.questions:
-            if one.waiting and history.is_asked(one.waiting):
+        for question in asked.questions:
+            if question.waiting and history.is_asked(question.waiting):
                 continue
-            if one.condition is None or one.condition(packet):
-                self._ask(one.rule, one.check, packet, at, findings)
-        for about in asked.abouts:
-            known = memories.of_broker(about.code, about.model, at) if about.wide else at.model(about.model)
+            if question.condition is None or question.condition(packet):
+                self._ask(question.rule, question.check, packet, at, findings)
+        for about in asked.topic_questions:
+            known = memories.broker_state(about.code, about.model, at) if about.wide else at.model(about.model)
             for table in about.tables:
                 if at.topic in table(known):
-                    for one in about.questions:
-                        if one.condition is None or one.condition(packet):
-                            self._ask(one.rule, one.check, packet, at, findings)
+                    for question in about.questions:
+                        if question.condition is None or question.condition(packet):
+                            self._ask(question.rule, question.check, packet, at, findings)
                     break
         for follower in asked.followers:
             if follower.condition is None or follower.condition(packet):
                 model = follower.model
                 try:
-                    state: Model = memories.of_broker(follower.code, model, at) if follower.wide else at.model(model)
+                    state: Model = memories.broker_state(follower.code, model, at) if follower.wide else at.model(model)
                     state.follow(packet, at)
                 except KeyboardInterrupt:
                     raise
@@ -421,47 +441,48 @@ class Linter:
 
     def _ask(self, rule: Rule, check: Check, subject: Any, at: RuleContext, findings: list[Finding]) -> None:
         try:
-            found = check(subject, at)
-            if found is not None:
-                self._take(rule, found, at, findings, None)
+            reports = check(subject, at)
+            # An empty list reports nothing; any other value may come from a third-party rule and is checked.
+            if reports or (reports is not None and rule.code in self._made_elsewhere):
+                self._take(rule, reports, at, findings, None)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # SystemExit too: a rule does not end the run
             self._failed(rule, at, error)
 
-    def _run(self, checks: Group, at: RuleContext, findings: list[Finding], subject: Any) -> None:
+    def _run(self, checks: BoundChecks, at: RuleContext, findings: list[Finding], subject: Any) -> None:
         version = at.version
         for rule, check in checks:
             if version in rule.versions:
                 self._ask(rule, check, subject, at, findings)
 
     def _due(self, at: RuleContext, findings: list[Finding], *, passing: bool = False) -> None:
-        """Ask the rules whose time has come, before the event itself is judged."""
+        """Ask the rules with an expired timer, before the event itself is judged."""
         for code in at.history.due(at.timestamp_ns, passing=passing):
             rule = self._dues.get(code)
             if rule is not None:  # others run elsewhere
                 self._ask(rule, rule.check_due, at.connection, at, findings)
-            for model in self._told["due"]:
+            for model in self._listening["due"]:
                 if model.code == code:
                     self._moved_on(model, "due", at.connection, at)
 
     def _note_awaited(self, at: RuleContext) -> None:
-        """Take note of the rules that still wait at the end of a connection."""
-        lasted_ns = at.timestamp_ns - at.connection.opened_ns
-        for rule, awaits in self._awaiting:
-            if rule.code in self.ripe:
+        """Count the rules that still wait at the end of a connection."""
+        lasted_ns, ripe, version = at.timestamp_ns - at.connection.opened_ns, self.ripe, at.version
+        for rule, awaits, timeout_ns in self._awaiting:
+            if rule.code in ripe:
                 continue
-            if lasted_ns >= rule.nanoseconds("timeout"):
-                self.ripe.add(rule.code)
-            elif at.version in rule.versions:
+            if lasted_ns >= timeout_ns:
+                ripe.add(rule.code)
+            elif version in rule.versions:
                 try:
                     self.awaited[rule.code] += bool(awaits(at) and not self._lacks(rule, rule.needs.value, at))
                 except Exception as error:
                     self._failed(rule, at, error)
 
     def _follow(self, what: str, subject: Any, at: RuleContext) -> None:
-        """Move models on by something else than a packet."""
-        for model in self._told[what]:
+        """Update models with an event other than a packet."""
+        for model in self._listening[what]:
             self._moved_on(model, what, subject, at)
 
     def _moved_on(self, model: type[Model], what: str, subject: Any, at: RuleContext) -> None:
@@ -473,10 +494,10 @@ class Linter:
             self._failed(model, at, error)
 
     def _faulty(self, rule: Rule, at: RuleContext, findings: list[Finding], fault: FaultReport) -> list[Finding]:
-        """The findings that came of a fault of the layout, and those that now stand for more."""
+        """New findings of a layout fault, and existing findings that now cover it too."""
         try:
-            found = rule.check_malformed(fault, at)
-            return [] if found is None else self._take(rule, found, at, findings, fault)
+            reports = rule.check_malformed(fault, at)
+            return [] if reports is None else self._take(rule, reports, at, findings, fault)
         except KeyboardInterrupt:
             raise
         except BaseException as error:
@@ -484,9 +505,9 @@ class Linter:
             return []
 
     def _take(
-        self, rule: Rule, found: Findings, at: RuleContext, findings: list[Finding], fault: FaultReport | None
+        self, rule: Rule, reports: Findings, at: RuleContext, findings: list[Finding], fault: FaultReport | None
     ) -> list[Finding]:
-        """Make findings of reports: those of one rule about one packet that count alike are one finding."""
+        """Turn reports into findings: similar reports of one rule about one packet become one finding."""
         touched: list[Finding] = []
         event = at.event
         raw = event.packet.raw if isinstance(event, PacketEvent) else b""
@@ -494,8 +515,11 @@ class Linter:
             raw = event.malformed.raw
         withheld, needs = False, rule.needs.value
         if rule.code in self._made_elsewhere:
-            found = reports_of(rule, found)
-        for report in (found,) if isinstance(found, Report) else found or ():
+            reports = reports_of(rule, reports)
+        is_folded = type(event) is PacketEvent and 0 <= event.stream_offset < at.party.misread
+        for report in (reports,) if isinstance(reports, Report) else reports or ():
+            if is_folded and not report.overdue:
+                continue  # the finding about the fault before it stands for all that is read at wrong places
             alone = report.overdue or not raw
             if withheld or self._lacks(rule, needs, at):
                 if rule.code not in self._silent:
@@ -516,13 +540,13 @@ class Linter:
             touched.append(finding)
             if not alone:
                 self._folded[key] = finding
-            # What other connections show is not known where rules look at one alone.
+            # Rules about single connections cannot use what other connections show.
             if finding.severity is Severity.ERROR and finding.packet is not None and rule.scope not in WIDE:
                 self._violated(finding, report.sender or at.direction, at, findings)
         return touched
 
     def _violated(self, finding: Finding, blamed: Direction, at: RuleContext, findings: list[Finding]) -> None:
-        """Take note of a violation, and let those know that judge what becomes of it."""
+        """Record a violation and pass it to the rules that judge reactions."""
         assert finding.packet is not None
         violation = Violation(
             finding.rule,
@@ -542,7 +566,7 @@ class Linter:
         self._run(self._readers, at, findings, violation)
 
     def _lacks(self, rule: Rule, needs: int, at: RuleContext) -> bool:
-        """Whether the capture lacks something of what a finding needs (`rule.Needs`)."""
+        """Whether the capture is missing something that a finding needs (`rule.Needs`)."""
         if not needs:
             return False
         connection, history = at.connection, at.history
@@ -552,15 +576,16 @@ class Linter:
             if history.connack is None and (
                 at.server.packets > history.server.counts[PacketType.AUTH] or at.server.gapped or history.disordered
             ):
-                # The server has said more than it may before its CONNACK, so that was lost or is still to come.
+                # The server sent more than is allowed before its CONNACK, so the CONNACK was lost or is still to come.
                 return True
         if needs & _SESSION_BIRTH and not _knows_session(rule, at):
             return True
         if needs & _WHOLE and (history.disordered or not at.party.in_step()):
-            # Bytes that came again or waited after a hole were sent before they are seen: who knows what is seen
-            # between.
+            # Repeated bytes, and bytes held after a gap, were sent earlier than they are seen: the order is unknown.
             return True
-        if (needs & _WHOLE_SENDER and at.sender.gapped) or (needs & _WHOLE_RECEIVER and at.receiver.gapped):
+        if needs & _WHOLE_SENDER and (at.sender.gapped or at.party.misread >= 0):
+            return True
+        if needs & _WHOLE_RECEIVER and (at.receiver.gapped or at.other.misread >= 0):
             return True
         return bool(needs & _BOTH_DIRECTIONS) and not (at.client.packets and at.server.packets)
 
@@ -577,53 +602,53 @@ class Linter:
             raw, number, kind, missing = event.malformed.raw, event.number, event.type, event.malformed.missing
         confidence = report.confidence or rule.confidence
         if connection.server in self.complete and confidence is Confidence.LIKELY and rule.scope in WIDE:
-            # Nobody whom the capture does not have can have done what would explain it.
+            # The capture has all clients, so no other client can be the explanation.
             proved = report.confidence is None and event.capture not in self.dropping
             confidence = Confidence.CERTAIN if proved else confidence
         if confidence is Confidence.CERTAIN and not self._sure(rule, at):
             confidence = Confidence.LIKELY
         if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self.dropping:
-            confidence = Confidence.HEURISTIC  # what was dropped may be another client's
+            confidence = Confidence.HEURISTIC  # the dropped frames may be another client's
         blamed = _blamed(report, at)
         offset, length = place_of(report, raw, at, fault)
         # Without __init__: there may be one for each packet.
-        made: Finding = _new_finding(Finding)
-        made.rule = rule.code
-        made.slug = rule.slug
-        made.severity = report.severity or rule.severity
-        made.confidence = confidence
-        made.message = report.message
-        made.statements = statements
-        made.version = at.version.text
-        made.capture = event.capture
-        made.frame = event.frame
-        made.timestamp_ns = event.timestamp_ns
-        made.connection = connection.number
-        made.client = connection.client
-        made.server = connection.server
-        made.client_identifier = connection.client_identifier
-        made.direction = None if blamed is None else str(blamed)
-        made.packet = number
-        made.packet_type = kind
-        made.field = report.field
-        made.offset = offset
-        made.length = length
-        made.reason_code = report.reason_code if report.reason_code is not None else rule.reason_code
-        made.topic = report.topic if report.overdue else at.topic
-        made.related = report.related
-        made.raw = raw
-        made.missing = missing
-        made.sender = str(at.direction) if _is_located(report, event) else None
-        made.clients = 1
-        made.count = 1
-        made.places = ()
-        made.doubt = at.sender.doubt
-        made.withheld = self._withheld.of(connection)
-        made.fingerprint = fingerprint(rule.code, made.direction, _known_client(at), kind, report.field, made.topic)
-        return made
+        finding: Finding = _new_finding(Finding)
+        finding.rule = rule.code
+        finding.slug = rule.slug
+        finding.severity = report.severity or rule.severity
+        finding.confidence = confidence
+        finding.message = report.message
+        finding.statements = statements
+        finding.version = at.version.text
+        finding.capture = event.capture
+        finding.frame = event.frame
+        finding.timestamp_ns = event.timestamp_ns
+        finding.connection = connection.number
+        finding.client = connection.client
+        finding.server = connection.server
+        finding.client_identifier = connection.client_identifier
+        finding.direction = None if blamed is None else str(blamed)
+        finding.packet = number
+        finding.packet_type = kind
+        finding.field = report.field
+        finding.offset = offset
+        finding.length = length
+        finding.reason_code = report.reason_code if report.reason_code is not None else rule.reason_code
+        finding.topic = topic = report.topic if report.overdue else at.topic
+        finding.related = report.related
+        finding.raw = raw
+        finding.missing = missing
+        finding.sender = str(at.direction) if _is_located(report, event) else None
+        finding.clients = 1
+        finding.count = 1
+        finding.places = ()
+        finding.doubt = at.sender.doubt
+        finding.withheld = self._withheld.bytes_of(connection)
+        finding.fingerprint = fingerprint(rule.code, finding.direction, _known_client(at), kind, report.field, topic)
+        return finding
 
     def _sure(self, rule: Rule, at: RuleContext) -> bool:
-        """Whether the bytes can prove anything: who is who, which version, where packets begin."""
+        """Whether the bytes can prove the sides, the version, and where packets begin."""
         connection = at.connection
         if not connection.roles_known or (rule.version_matters and not connection.version_known):
             return False
@@ -631,27 +656,27 @@ class Linter:
             return False
         if self.clock_was_set and rule.is_timed and (at.history.clock_set or rule.scope in WIDE):
             return False
-        # After lost bytes packets are found again by their looks; the first bytes of another protocol are no such.
-        return not at.sender.gapped or bool(at.history.foreign)
+        # After lost bytes the start of a packet is guessed; the first bytes of another protocol are not.
+        return (not at.sender.gapped and at.party.misread < 0) or bool(at.history.foreign)
 
     def _statements(self, rule: Rule, report: Report, at: RuleContext) -> tuple[str, ...]:
-        """Statements that are broken, with their version."""
-        version, found = at.version, report.statements
-        if found is not None:
-            return tuple([f"{version.text} {identifier}" for identifier in found])
+        """Broken statements, with their version."""
+        version, identifiers = at.version, report.statements
+        if identifiers is not None:
+            return _keys(version, identifiers)
         event = at.event
         kind = event.type if isinstance(event, (PacketEvent, MalformedEvent)) and not report.overdue else None
         sender = "server" if _blamed(report, at) is S2C else "client"
         key = rule.code, version, sender, kind, report.field
         known = self._cited.get(key)
         if known is None:
-            found = tuple(rule.statements_for(version, sender, kind, report.field))
-            if not rule.statements.get(version):
-                # The rule sees only what one has to do about a violation: that sentence is better than none.
-                found = rule.also.get(version, ())
+            identifiers = tuple(rule.statements_for(version, sender, kind, report.field))
+            if not any(rule.statements.get(specification) for specification in (version, *Standard)):
+                # The rule checks only the reaction to a violation: that statement is better than nothing.
+                identifiers = tuple(name for each in (version, *Standard) for name in rule.also.get(each, ()))
             if len(self._cited) >= MAX_CITED:
                 self._cited.clear()
-            known = self._cited[key] = tuple([f"{version.text} {identifier}" for identifier in found])
+            known = self._cited[key] = _keys(version, identifiers)
         return known
 
     def _failed(self, rule: Rule | type[Model], at: RuleContext, error: BaseException) -> None:
@@ -666,14 +691,19 @@ class Linter:
                     rule.code,
                     event.capture,
                     event.frame,
-                    told_failure(rule if isinstance(rule, type) else type(rule), error),
+                    failure_text(rule if isinstance(rule, type) else type(rule), error),
                     "".join(traceback.format_exception(error)),
                 )
             )
 
 
+def _keys(version: Specification, identifiers: tuple[str, ...]) -> tuple[str, ...]:
+    """Statements with their version or standard."""
+    return tuple([f"{(Standard.of(identifier) or version).text} {identifier}" for identifier in identifiers])
+
+
 def _knows_session(rule: Rule, at: RuleContext) -> bool:
-    """Whether the capture shows a session from its beginning, on this connection or, for the rule, on earlier ones."""
+    """Whether the capture shows the session from its start: on this connection or, for some rules, an earlier one."""
     connection = at.connection
     if connection.connect_packet is None and at.history.connect_sent is None:
         return False
@@ -683,7 +713,7 @@ def _knows_session(rule: Rule, at: RuleContext) -> bool:
 
 
 def _unselected(rules: list[Rule]) -> Iterator[Rule]:
-    """Rules that are not selected but whose findings selected rules need."""
+    """Unselected rules that a selected rule needs findings of."""
     if any(rule.reads_findings for rule in rules):
         known = {rule.code for rule in rules}
         for code, rule in select().items():
@@ -691,8 +721,8 @@ def _unselected(rules: list[Rule]) -> Iterator[Rule]:
                 yield usual_rule(rule)
 
 
-def _is_located(report: Report, event: Looked) -> bool:
-    """Whether a report is about something that one side sent here."""
+def _is_located(report: Report, event: LintEvent) -> bool:
+    """Whether a report is about a packet or bytes of one side."""
     return not (report.overdue or isinstance(event, (ConnectionOpened, ConnectionDue, ConnectionClosed)))
 
 
@@ -709,80 +739,50 @@ def _again(
     report: Report | None = None,
     fault: FaultReport | None = None,
 ) -> None:
-    """Let a finding stand for one place more."""
+    """Extend a finding by one more position."""
     finding.count += 1
     if not finding.places:
-        finding.places = (Place(finding.field, finding.offset, finding.length),)
+        finding.places = (FieldPlace(finding.field, finding.offset, finding.length),)
     if len(finding.places) < MAX_PLACES:
         if report is not None:
             offset, length = place_of(report, raw, at, fault)
         else:
             assert fault is not None
             offset, length = place_of_fault(at.spans, raw, fault)
-        finding.places = (*finding.places, Place(field, offset, length))
+        finding.places = (*finding.places, FieldPlace(field, offset, length))
 
 
 def _known_client(at: RuleContext) -> str | None:
-    """The Client Identifier for fingerprints, which one that the server assigns does not enter: it changes."""
+    """The Client Identifier for fingerprints; an identifier assigned by the server changes, so it is left out."""
     connect = at.history.connect
     if connect is not None and not connect.client_identifier:
         return "(assigned)"
     return at.connection.client_identifier
 
 
-def place_of(report: Report, raw: bytes, at: RuleContext, fault: FaultReport | None) -> tuple[int | None, int | None]:
-    """Offset and length in bytes of what a report blames; ``None`` where it is no part of a packet."""
-    if not raw:
-        return None, None
-    if report.span is not None:
-        return report.span
-    if fault is not None:
-        return place_of_fault(at.spans, raw, fault)
-    event = at.event
-    if not report.field:
-        return 0, len(raw)
-    packet = event.packet if isinstance(event, PacketEvent) else None
-    if isinstance(event, MalformedEvent):
-        packet = event.malformed.packet
-    if packet is not None:
-        span = at.spans.of(packet, report.field)
-        if span is not None:
-            return span.start, span.end - span.start
-    return 0, len(raw)
-
-
-def place_of_fault(spans: SpanIndex, raw: bytes, fault: FaultReport) -> tuple[int, int]:
-    """The field that holds the fault; where a byte is missing, the place after the last one."""
-    start = min(fault.offset, len(raw))
-    for span in spans.spans:
-        if span.start <= start < span.end and (span.field == fault.field or not fault.field):
-            return span.start, span.end - span.start
-    return start, min(1, len(raw) - start)
-
-
 MAX_WITHHELD = 10_000
-"""Open connections with damaged packets of which this is kept."""
+"""Maximum number of open connections with stored bytes of damaged packets."""
 MAX_RUNS = 16
-"""Ranges of bytes of one connection; the first and the last ones are kept."""
+"""Maximum number of byte ranges per connection; the first and the last ones are kept."""
 MAX_BYTES = 4_096
-"""Bytes of a range: rules do not quote more of a text."""
+"""Maximum number of bytes per range: rules do not quote longer texts."""
 LEAST = 4
-"""Shorter secrets could not be distinguished from other text."""
+"""Minimum length of a secret: shorter ones could not be distinguished from other text."""
 
 
-class Withheld:
+class WithheldBytes:
     """The hidden bytes of damaged packets, by the identity of their connection while it is open."""
 
     def __init__(self) -> None:
         self._runs: dict[int, tuple[bytes, ...]] = {}
 
     def note(self, event: MalformedEvent) -> None:
-        """Take note of what is hidden in a damaged packet."""
+        """Store the hidden bytes of a damaged packet."""
         connection, raw = event.connection, event.malformed.raw
         if not (holds_secrets(raw) or event.malformed.complete):
-            return  # nothing of it is remembered
-        found = hidden_in_damaged(raw, connection.version, connection.side(event.direction).doubt)
-        runs = [raw[start : min(end, start + MAX_BYTES)] for start, end in found if end - start >= LEAST]
+            return  # nothing from it is remembered
+        spans = hidden_in_damaged(raw, connection.version, connection.side(event.direction).doubt)
+        runs = [raw[start : min(end, start + MAX_BYTES)] for start, end in spans if end - start >= LEAST]
         if not runs:
             return
         key = id(connection)
@@ -793,7 +793,7 @@ class Withheld:
             known = [*known[: MAX_RUNS // 2], *known[-MAX_RUNS // 2 :]]
         self._runs[key] = tuple(known)
 
-    def of(self, connection: Connection) -> tuple[bytes, ...]:
+    def bytes_of(self, connection: Connection) -> tuple[bytes, ...]:
         return self._runs.get(id(connection), ())
 
     def forget(self, connection: Connection) -> None:

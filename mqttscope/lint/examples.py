@@ -1,6 +1,6 @@
-"""Conversations: the examples of a rule, which are its tests and its documentation.
+"""Example conversations of rules, which are their tests and their documentation.
 
-A rule has its `examples` as text, which `conversation_text` reads when somebody asks for them:
+A rule has its `examples` as text, which `conversation_text` reads on first use:
 
     bad = examples(
         '''
@@ -9,7 +9,7 @@ A rule has its `examples` as text, which `conversation_text` reads when somebody
         '''
     )
 
-The functions of this module make the same conversations in Python, for those that a loop says shorter, and for tests:
+The functions of this module build conversations in Python, for tests and for examples that are shorter as a loop:
 
     conversation(
         "the client ignores the limit",
@@ -18,10 +18,10 @@ The functions of this module make the same conversations in Python, for those th
     )
 
 Steps follow each other; each side has received what the other sent before, unless a step is `crossing`.  A step is one
-or more packets that arrive together, as packet objects or, where an encoder would have to lie, as their bytes.  A mark
-names the field that the rule has to blame (empty for the complete packet); nothing else may be found by that rule.
+or more packets that arrive together, as packet objects or, for packets that an encoder cannot produce, as bytes.  A
+mark names the field that the rule must blame (empty for the complete packet); the rule must find nothing else.
 
-What takes several clients has several connections to the same server, `on` the second, the third and so on:
+Several clients have several connections to the same server, `on` the second, the third and so on:
 
     *opened(client_identifier="c1"),
     *on(1, *opened(client_identifier="c2"), client(Pingreq())),
@@ -36,10 +36,10 @@ MQTT over WebSocket begins with an upgrade, and its packets are framed:
         server(framed(Pingresp(), masked=False)),
     )
 
-Frames with one packet each are packets of a step; an upgrade and frames without a complete packet are `silent` steps.
+A frame with one packet is a packet of a step; an upgrade and frames without a complete packet are `silent` steps.
 
-`segments` makes of a conversation the TCP segments that a capture of it would have, and `expected` says what its marks
-expect.
+`segments` turns a conversation into the TCP segments of its capture, and `expected` returns the marked packets and
+fields.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from mqttscope.mqtt import Connack, Connect, ControlPacket, Properties, Protocol
 from mqttscope.net.http_upgrade import accept_for
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN, Segment, direction_key
 from mqttscope.net.websocket import BINARY, unmask
+from mqttscope.session.connection import host_of, port_of
 
 V5 = ProtocolVersion.V5
 CLIENT = "client"
@@ -62,11 +63,11 @@ SERVER = "server"
 
 
 class ExampleError(MqttscopeError, ValueError):
-    """The text of an example is wrong; the message names its file and line."""
+    """The text of an example is wrong; the message contains its file and line."""
 
 
 @dataclass(slots=True, frozen=True)
-class Step:
+class ExampleStep:
     """Something that one side does."""
 
     side: str
@@ -75,24 +76,26 @@ class Step:
     after: float = 0.01
     """Seconds since the step before."""
     acknowledges: bool = False
-    """It sends nothing but a TCP acknowledgment of all that came."""
+    """Whether it only sends a TCP acknowledgment of everything received."""
+    is_full: bool = False
+    """Whether its segments announce a receive window of 0."""
     crosses: bool = False
-    """Sent before the other side's last steps had arrived."""
+    """Whether it is sent before the other side's last steps have arrived."""
     is_lost: bool = False
-    """The capture does not have it."""
+    """Whether it is missing from the capture."""
     silent: bool = False
-    """Bytes that hold no packet: an HTTP upgrade, a WebSocket ping."""
+    """Whether its bytes hold no packet: an HTTP upgrade, a WebSocket ping."""
     close: str = ""
-    """Ends the transport instead: ``fin``, ``reset``, or ``fin-reset``."""
+    """How it ends the transport, if it does: ``fin``, ``reset``, or ``fin-reset``."""
     connection: int = 0
-    """Which of the connections it is on; each begins with its first step."""
+    """Number of its connection; each connection begins with its first step."""
     marks: tuple[tuple[int | None, str], ...] = ()
     """Index of the packet in the step (``None`` for the connection) and the field to blame."""
 
-    def marked(self, *fields: str, at: int | None = -1) -> Step:
-        """The rule is to blame these fields of the last packet, or of the packet with that index.
+    def marked(self, *fields: str, at: int | None = -1) -> ExampleStep:
+        """The step with fields that the rule must blame, in the last packet or the packet with that index.
 
-        With ``None`` it finds then what concerns the connection: what should have come before.
+        With ``None``, the rule must blame the connection: something that should have come before.
         """
         index = None if at is None else at if at >= 0 else len(self.packets) + at
         where = None if self.close or self.silent else index
@@ -100,15 +103,15 @@ class Step:
 
 
 @dataclass(slots=True, frozen=True)
-class Conversation:
-    """One connection from its beginning, or from its middle; or several ones to one server."""
+class ExampleConversation:
+    """One connection from its beginning, or from its middle; or several connections to one server."""
 
     title: str
-    steps: tuple[Step, ...]
+    steps: tuple[ExampleStep, ...]
     version: ProtocolVersion = V5
-    """How packets before a CONNECT are encoded."""
+    """Version of packets before a CONNECT."""
     handshake: bool = True
-    """Whether the capture has the TCP handshake; without it the capture joins in the middle."""
+    """Whether the capture contains the TCP handshake; otherwise it joins in the middle."""
     settings: dict[str, Any] = field(default_factory=dict)
     """Settings of the rule that the example needs."""
     server: str = "10.0.0.2:1883"
@@ -116,32 +119,32 @@ class Conversation:
 
 def conversation(
     title: str,
-    *steps: Step,
+    *steps: ExampleStep,
     version: ProtocolVersion | None = None,
     handshake: bool = True,
     settings: dict[str, Any] | None = None,
     server: str = "10.0.0.2:1883",
-) -> Conversation:
-    """A conversation; the version is that of its first CONNECT unless given (5.0 where there is none)."""
+) -> ExampleConversation:
+    """A conversation; by default with the version of its first CONNECT, or 5.0 without any CONNECT."""
     if version is None:
         packets = [packet for step in steps for packet in step.packets]
         version = next((packet.version for packet in packets if isinstance(packet, Connect)), V5)
-    return Conversation(title, steps, version, handshake, settings or {}, server)
+    return ExampleConversation(title, steps, version, handshake, settings or {}, server)
 
 
-ExamplePart = str | Callable[[], list[Conversation]]
+ExamplePart = str | Callable[[], list[ExampleConversation]]
 
 
 class Examples:
-    """Examples of a class of rules, read at the first access."""
+    """Examples of a class of rules, read on first access."""
 
     def __init__(self, parts: tuple[ExamplePart, ...]) -> None:
         self.parts = parts
-        self.conversations: list[Conversation] | None = None
+        self.conversations: list[ExampleConversation] | None = None
 
-    def __get__(self, instance: object, owner: type) -> list[Conversation]:
+    def __get__(self, instance: object, owner: type) -> list[ExampleConversation]:
         if self.conversations is None:
-            conversations: list[Conversation] = []
+            conversations: list[ExampleConversation] = []
             for part in self.parts:
                 conversations += _parse(part, owner) if isinstance(part, str) else part()
             self.conversations = conversations
@@ -151,14 +154,14 @@ class Examples:
 def examples(*parts: ExamplePart) -> Any:
     """Examples as an attribute of a rule: texts, and functions that return lists of conversations.
 
-    They are read at the first access, which linting never needs.
+    They are read on first access, which linting never needs.
     """
     return Examples(parts)
 
 
-def _parse(text: str, owner: type) -> list[Conversation]:
-    """The conversations of a text in the file of a class; an error names the file and the line in it."""
-    # Imported late, since linting reads no examples, and by its name, since it builds on this module.
+def _parse(text: str, owner: type) -> list[ExampleConversation]:
+    """The conversations of a text in the file of a class; an error contains the file and the line in it."""
+    # Imported late, since linting reads no examples, and by its name, since it imports this module.
     parser: Any = import_module("mqttscope.lint.conversation_text")
     try:
         return parser.parse_conversations(text)  # type: ignore[no-any-return]
@@ -172,45 +175,45 @@ def _parse(text: str, owner: type) -> list[Conversation]:
         raise ExampleError(f"{path}:{line}: {error.reason}") from error
 
 
-def client(*packets: ControlPacket | bytes, after: float = 0.01) -> Step:
-    return Step(CLIENT, packets, after)
+def client(*packets: ControlPacket | bytes, after: float = 0.01) -> ExampleStep:
+    return ExampleStep(CLIENT, packets, after)
 
 
-def server(*packets: ControlPacket | bytes, after: float = 0.01) -> Step:
-    return Step(SERVER, packets, after)
+def server(*packets: ControlPacket | bytes, after: float = 0.01) -> ExampleStep:
+    return ExampleStep(SERVER, packets, after)
 
 
-def crossing(step: Step) -> Step:
-    """The step was sent before what the other side sent last had arrived."""
+def crossing(step: ExampleStep) -> ExampleStep:
+    """The step, sent before the other side's last steps have arrived."""
     return replace(step, crosses=True)
 
 
-def lost(step: Step) -> Step:
-    """The step happened, but the capture does not have it."""
+def lost(step: ExampleStep) -> ExampleStep:
+    """The step, missing from the capture."""
     return replace(step, is_lost=True)
 
 
-def silent(step: Step) -> Step:
-    """The bytes of the step hold no MQTT Control Packet."""
+def silent(step: ExampleStep) -> ExampleStep:
+    """The step, with bytes that hold no MQTT Control Packet."""
     return replace(step, silent=True)
 
 
-def acknowledges(side: str, after: float = 0.01) -> Step:
-    """A side acknowledges, on the level of TCP alone, what the other one has sent."""
-    return Step(side, (), after, acknowledges=True)
+def acknowledges(side: str, after: float = 0.01) -> ExampleStep:
+    """A side sends only a TCP acknowledgment of everything received."""
+    return ExampleStep(side, (), after, acknowledges=True)
 
 
-def on(connection: int, *steps: Step) -> tuple[Step, ...]:
-    """The steps are on another connection, counted from 0."""
+def on(connection: int, *steps: ExampleStep) -> tuple[ExampleStep, ...]:
+    """The steps, on the connection with this number, counted from 0."""
     return tuple(replace(step, connection=connection) for step in steps)
 
 
-def closes(side: str, how: str = "fin", after: float = 0.01) -> Step:
+def closes(side: str, how: str = "fin", after: float = 0.01) -> ExampleStep:
     """A side ends the TCP connection: ``fin`` in good order, ``reset`` at once.
 
-    With ``fin-reset`` it sends FIN, and then RST for what the other side still sends: a program that closes its socket.
+    With ``fin-reset`` it sends FIN, and then RST when more data arrives: a program that closes its socket.
     """
-    return Step(side, (), after, close=how)
+    return ExampleStep(side, (), after, close=how)
 
 
 def opened(
@@ -225,7 +228,7 @@ def opened(
     connect: Properties | None = None,
     session_present: bool = False,
     connack: Properties | None = None,
-) -> tuple[Step, Step]:
+) -> tuple[ExampleStep, ExampleStep]:
     """CONNECT and the CONNACK that accepts it."""
     request = make_connect(
         version,
@@ -250,7 +253,7 @@ def make_connect(version: ProtocolVersion = V5, **fields: Any) -> Connect:
 
 
 def hexadecimal(text: str) -> bytes:
-    """Bytes of a packet written in hexadecimal, with a comment after ``#`` on each line if wanted."""
+    """Bytes of a packet in hexadecimal; each line may end with a comment after ``#``."""
     return bytes.fromhex(" ".join(line.partition("#")[0] for line in text.splitlines()))
 
 
@@ -259,7 +262,7 @@ _MASK = b"\x12\x34\x56\x78"
 
 
 def upgrade_request(offered: str | None = "mqtt", path: str = "/mqtt") -> bytes:
-    """The HTTP request that asks for a WebSocket; ``offered`` is the list of subprotocols, ``None`` for no header."""
+    """The HTTP request for a WebSocket; ``offered`` is the list of subprotocols, ``None`` for no header."""
     return _head(
         f"GET {path} HTTP/1.1",
         "Host: broker.example",
@@ -272,7 +275,7 @@ def upgrade_request(offered: str | None = "mqtt", path: str = "/mqtt") -> bytes:
 
 
 def upgrade_response(selected: str | None = "mqtt") -> bytes:
-    """The HTTP response that grants it; ``selected`` is the subprotocol, ``None`` for no header."""
+    """The HTTP response that accepts it; ``selected`` is the subprotocol, ``None`` for no header."""
     return _head(
         "HTTP/1.1 101 Switching Protocols",
         "Upgrade: websocket",
@@ -282,7 +285,7 @@ def upgrade_response(selected: str | None = "mqtt") -> bytes:
     )
 
 
-def upgraded(offered: str | None = "mqtt", selected: str | None = "mqtt") -> tuple[Step, Step]:
+def upgraded(offered: str | None = "mqtt", selected: str | None = "mqtt") -> tuple[ExampleStep, ExampleStep]:
     return silent(client(upgrade_request(offered))), silent(server(upgrade_response(selected)))
 
 
@@ -294,7 +297,7 @@ def framed(
     version: ProtocolVersion = V5,
 ) -> bytes:
     """One frame with these packets or bytes; clients mask their frames, servers do not."""
-    payload = b"".join(one if isinstance(one, bytes) else encode(one, version) for one in content)
+    payload = b"".join(part if isinstance(part, bytes) else encode(part, version) for part in content)
     first, mark = fin << 7 | opcode, masked << 7
     if len(payload) < 126:
         head = bytes((first, mark | len(payload)))
@@ -303,13 +306,13 @@ def framed(
     return head + _MASK + unmask(payload, _MASK) if masked else head + payload
 
 
-def silent_frame(side: str, payload: bytes, *, opcode: int, fin: bool = True) -> Step:
+def silent_frame(side: str, payload: bytes, *, opcode: int, fin: bool = True) -> ExampleStep:
     """A frame without a complete packet: a ping of the WebSocket itself, or part of a packet."""
     step = client if side == CLIENT else server
     return silent(step(framed(payload, masked=side == CLIENT, opcode=opcode, fin=fin)))
 
 
-def web_opened(version: ProtocolVersion = V5) -> tuple[Step, ...]:
+def web_opened(version: ProtocolVersion = V5) -> tuple[ExampleStep, ...]:
     """The upgrade, CONNECT and the CONNACK that accepts it, one packet in each frame."""
     return (
         *upgraded(),
@@ -332,19 +335,19 @@ _CLIENT_PORT = 51_234
 
 
 @dataclass(slots=True)
-class _Side:
+class _TcpSide:
     """TCP state of one side."""
 
     key: bytes
     sequence: int
-    """Of its next byte."""
+    """Sequence number of its next byte."""
     acknowledges: int = 0
-    """How far it acknowledges the other's stream."""
+    """Its acknowledgment of the other side's bytes."""
 
 
 @dataclass(slots=True)
 class _Tape:
-    """What is captured of all connections."""
+    """Captured segments of all connections."""
 
     capture: str
     now_ns: int = START_NS
@@ -352,28 +355,30 @@ class _Tape:
 
 
 @dataclass(slots=True)
-class _Wire:
+class _ConnectionWire:
     """Both sides of one connection."""
 
     tape: _Tape
-    client: _Side
-    server: _Side
+    client: _TcpSide
+    server: _TcpSide
     version: ProtocolVersion
 
-    def send(self, side: _Side, flags: int, payload: bytes = b"", *, captured: bool = True) -> None:
-        """Put a segment on the wire."""
+    def send(
+        self, side: _TcpSide, flags: int, payload: bytes = b"", *, captured: bool = True, window: int = 65_535
+    ) -> None:
+        """Send a segment; unless it is lost, the capture contains it."""
         if captured:
             tape = self.tape
             number = len(tape.segments) + 1
             sequence, acknowledges = side.sequence & 0xFFFFFFFF, side.acknowledges & 0xFFFFFFFF
             tape.segments.append(
-                Segment(side.key, sequence, acknowledges, flags, 65_535, payload, 0, number, tape.now_ns, tape.capture)
+                Segment(side.key, sequence, acknowledges, flags, window, payload, 0, number, tape.now_ns, tape.capture)
             )
         side.sequence += len(payload) + bool(flags & SYN) + bool(flags & FIN)
 
 
-def step_bytes(step: Step, version: ProtocolVersion) -> tuple[list[bytes], ProtocolVersion]:
-    """The bytes of each packet of a step, and the version spoken after it."""
+def step_bytes(step: ExampleStep, version: ProtocolVersion) -> tuple[list[bytes], ProtocolVersion]:
+    """The bytes of each packet of a step, and the version used after it."""
     parts = []
     for packet in step.packets:
         if isinstance(packet, bytes):
@@ -385,7 +390,7 @@ def step_bytes(step: Step, version: ProtocolVersion) -> tuple[list[bytes], Proto
     return parts, version
 
 
-def segments(conversation: Conversation, chunk: int = 0, capture: str = "example") -> list[Segment]:
+def segments(conversation: ExampleConversation, chunk: int = 0, capture: str = "example") -> list[Segment]:
     """The TCP segments of a conversation, each step cut into segments of ``chunk`` bytes (0: not cut)."""
     tape = _Tape(capture)
     first = conversation.steps[0].connection if conversation.steps else 0
@@ -400,14 +405,14 @@ def segments(conversation: Conversation, chunk: int = 0, capture: str = "example
     return tape.segments
 
 
-def _connected(conversation: Conversation, tape: _Tape, number: int) -> _Wire:
+def _connected(conversation: ExampleConversation, tape: _Tape, number: int) -> _ConnectionWire:
     """A connection that begins now."""
-    host, _, port = conversation.server.rpartition(":")
-    address = bytes(int(part) for part in host.split("."))
+    address = bytes(int(part) for part in host_of(conversation.server).split("."))
+    port = int(port_of(conversation.server))
     client_port = _CLIENT_PORT + number
-    there = direction_key(bytes((10, 0, 0, 4)) + address, _ports(client_port, int(port)))
-    back = direction_key(address + bytes((10, 0, 0, 4)), _ports(int(port), client_port))
-    wire = _Wire(tape, _Side(there, 1_000), _Side(back, 900_000), conversation.version)
+    there = direction_key(bytes((10, 0, 0, 4)) + address, _ports(client_port, port))
+    back = direction_key(address + bytes((10, 0, 0, 4)), _ports(port, client_port))
+    wire = _ConnectionWire(tape, _TcpSide(there, 1_000), _TcpSide(back, 900_000), conversation.version)
     if conversation.handshake:
         wire.send(wire.client, SYN)
         wire.server.acknowledges = wire.client.sequence
@@ -418,12 +423,12 @@ def _connected(conversation: Conversation, tape: _Tape, number: int) -> _Wire:
     return wire
 
 
-def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
+def _play(wire: _ConnectionWire, step: ExampleStep, data: bytes, chunk: int) -> None:
     side, other = (wire.client, wire.server) if step.side == CLIENT else (wire.server, wire.client)
     if not step.crosses:
         side.acknowledges = other.sequence
     if step.acknowledges:
-        wire.send(side, ACK)
+        wire.send(side, ACK, window=0 if step.is_full else 65_535)
     if step.close == "reset":
         wire.send(side, RST | ACK)
     elif step.close == "fin-reset":
@@ -439,14 +444,14 @@ def _play(wire: _Wire, step: Step, data: bytes, chunk: int) -> None:
         wire.send(side, PSH | ACK, data[start : start + (chunk or len(data))], captured=not step.is_lost)
         wire.tape.now_ns += 1_000
     if step.is_lost:
-        # The other side's acknowledgment proves that it was the capture that lost the bytes.
+        # The other side's acknowledgment proves that the bytes arrived and only the capture lost them.
         other.acknowledges = side.sequence
         wire.send(other, ACK)
         wire.tape.now_ns += 1_000_000_000
 
 
-def expected(conversation: Conversation) -> list[tuple[int | None, str]]:
-    """What the marks expect: number of the packet in the capture (``None`` for the connection) and field."""
+def expected(conversation: ExampleConversation) -> list[tuple[int | None, str]]:
+    """The marked places: number of the packet in the capture (``None`` for the connection) and field."""
     wanted: list[tuple[int | None, str]] = []
     number = 0
     for step in conversation.steps:
@@ -460,7 +465,7 @@ def _ports(source: int, destination: int) -> bytes:
     return source.to_bytes(2, "big") + destination.to_bytes(2, "big")
 
 
-def chunkings(conversation: Conversation) -> Iterator[list[Segment]]:
-    """The conversation with every step in one piece, and cut into pieces of several sizes."""
+def chunkings(conversation: ExampleConversation) -> Iterator[list[Segment]]:
+    """The segments of the conversation with every step in one piece, and cut into pieces of several sizes."""
     for chunk in (0, 1, 2, 5):
         yield segments(conversation, chunk)

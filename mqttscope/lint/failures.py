@@ -1,7 +1,7 @@
-"""Rules that failed, where several linters share the work: tasks on a cluster, or one batch after the other.
+"""Failures of rules, combined from several linters: tasks on a cluster, or batches that follow each other.
 
-One linter keeps its failures itself (`engine.Linter.internal_errors`).  Where others have to know them, they are
-taken out of it as plain data, put together, and reported with the same words.
+One linter stores its own failures (`engine.Linter.internal_errors`).  Here they become plain data that can be combined
+and reported with the same sentences.
 """
 
 from __future__ import annotations
@@ -15,71 +15,73 @@ from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.view import utf8
 
 MAX_TEXT = 2_000
-"""Characters that are kept of what a rule has raised."""
+"""Maximum number of characters kept of an exception's text."""
 
 
 @dataclass(slots=True)
-class Failures:
-    """Rules that failed.  Plain data that can be encoded as JSON, and bounded."""
+class RuleFailures:
+    """Failures of rules, as bounded plain data that can be encoded as JSON."""
 
     errors: list[InternalError] = field(default_factory=list)
-    """The first ones: `MAX_INTERNAL_ERRORS` in all, and the first of each rule; without their traces."""
+    """The first `MAX_INTERNAL_ERRORS` errors, and the first of each rule; without their traces."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How often each rule failed, by its code."""
+    """Number of failures per rule, by its code."""
 
     def __bool__(self) -> bool:
         return bool(self.counts)
 
     def take(self, linter: Linter, *, but: Collection[str] = ()) -> None:
-        """Add the failures of a linter; ``but``: codes of rules whose failures another one reports."""
-        errors = [_plain(one) for one in linter.internal_errors if one.rule not in but]
-        self.add(Failures(errors, {code: count for code, count in linter.failures.items() if code not in but}))
+        """Add the failures of a linter; ``but``: rules with failures that are reported elsewhere."""
+        errors = [_plain(error) for error in linter.internal_errors if error.rule not in but]
+        self.add(RuleFailures(errors, {code: count for code, count in linter.failures.items() if code not in but}))
 
-    def add(self, others: Failures) -> None:
-        """Add the failures of others, which came later."""
-        known = {one.rule for one in self.errors}
-        for one in others.errors:
-            if one.rule not in known or len(self.errors) < MAX_INTERNAL_ERRORS:
-                known.add(one.rule)
-                self.errors.append(one)
-        for code, count in others.counts.items():
+    def add(self, later: RuleFailures) -> None:
+        """Add later failures."""
+        known = {error.rule for error in self.errors}
+        for error in later.errors:
+            if error.rule not in known or len(self.errors) < MAX_INTERNAL_ERRORS:
+                known.add(error.rule)
+                self.errors.append(error)
+        for code, count in later.counts.items():
             self.counts[code] = self.counts.get(code, 0) + count
 
-    def told(self, rules: Iterable[Rule]) -> list[str]:
-        """How often ``rules`` failed, in the sentences of `Linter.failures_told`."""
+    def sentences(self, rules: Iterable[Rule]) -> list[str]:
+        """Sentences about the failures of ``rules``, as `Linter.failure_sentences` writes them."""
         if not self.counts:
             return []
         linter = Linter(rules)
         linter.failures.update(self.counts)
-        return linter.failures_told()
+        return linter.failure_sentences()
 
     @classmethod
-    def loaded(cls, plain: dict[str, Any]) -> Failures:
-        """The failures of what `dataclasses.asdict` has made of them."""
-        return cls([InternalError(**one) for one in plain["errors"]], dict(plain["counts"]))
+    def loaded(cls, plain: dict[str, Any]) -> RuleFailures:
+        """The failures in the result of `dataclasses.asdict`."""
+        return cls([InternalError(**row) for row in plain["errors"]], dict(plain["counts"]))
 
     @classmethod
-    def together(cls, parts: Iterable[Failures], captures: Sequence[str] = ()) -> Failures:
-        """The failures of tasks that ran at the same time, in the order of frames.
+    def together(cls, parts: Iterable[RuleFailures], captures: Sequence[str] = ()) -> RuleFailures:
+        """The failures of tasks that ran in parallel, in the order of frames.
 
-        ``captures``: their names, in the order of reading.  Names in ``parts`` are text (`utf8`); these come back.
+        ``captures``: names in the order of reading.  ``parts`` contain names as UTF-8 text (`utf8`); they are restored.
         """
         listed = list(parts)
         places = {utf8(name): place for place, name in enumerate(captures)}
-        found = sorted(
-            (one for part in listed for one in part.errors),
-            key=lambda one: (places.get(one.capture, len(places)), one.capture, one.frame, one.rule, one.error),
+        errors = sorted(
+            (error for part in listed for error in part.errors),
+            key=lambda row: (places.get(row.capture, len(places)), row.capture, row.frame, row.rule, row.error),
         )
-        named = (replace(one, capture=captures[places[one.capture]]) if one.capture in places else one for one in found)
-        made = cls()
-        made.add(cls(list(named)))
+        named = [
+            replace(row, capture=captures[places[row.capture]]) if row.capture in places else row for row in errors
+        ]
+        total = cls()
+        total.add(cls(named))
         for part in listed:
-            made.add(cls(counts=part.counts))
-        return made
+            total.add(cls(counts=part.counts))
+        return total
 
 
 def _plain(error: InternalError) -> InternalError:
-    told = utf8(error.error)
-    if len(told) > MAX_TEXT:
-        told = f"{told[:MAX_TEXT]}..."
-    return InternalError(error.rule, utf8(error.capture), error.frame, told, "")
+    text = utf8(error.error)
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]}..."
+    return InternalError(error.rule, utf8(error.capture), error.frame, text, "")

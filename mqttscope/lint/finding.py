@@ -1,4 +1,4 @@
-"""Findings: what a rule reports, and the fingerprint that recognises it in a later run."""
+"""Findings: the reports of rules, and the fingerprint that identifies a finding in a later run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mqttscope.mqtt.constants import Direction
 
 
 class Severity(StrEnum):
-    """How bad it is."""
+    """How serious a finding is."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -26,7 +26,7 @@ class Severity(StrEnum):
 
 
 class Confidence(StrEnum):
-    """How sure it is."""
+    """How certain a finding is."""
 
     CERTAIN = "certain"
     LIKELY = "likely"
@@ -42,7 +42,7 @@ _CONFIDENCES = {Confidence.HEURISTIC: 0, Confidence.LIKELY: 1, Confidence.CERTAI
 
 
 class Scope(StrEnum):
-    """How far a rule has to look, which is also the key that its memory belongs to."""
+    """How much a rule has to see; also the key of its memory."""
 
     PACKET = "packet"
     CONNECTION = "connection"
@@ -52,8 +52,8 @@ class Scope(StrEnum):
     """Server."""
 
 
-class Placed(Protocol):
-    """Anything that says which packet it was."""
+class PacketReference(Protocol):
+    """Anything with the number, frame and time of a packet."""
 
     packet: int
     frame: int
@@ -70,17 +70,17 @@ class Related:
     timestamp_ns: int
 
     @classmethod
-    def to(cls, message: str, one: Placed) -> Related:
-        return cls(message, one.packet, one.frame, one.timestamp_ns)
+    def to(cls, message: str, packet: PacketReference) -> Related:
+        return cls(message, packet.packet, packet.frame, packet.timestamp_ns)
 
 
 MAX_PLACES = 8
-"""Places of a finding that are kept, its own among them; what it stands for beyond these is only counted."""
+"""Maximum number of positions kept of a finding, its own included; further ones are only counted."""
 
 
 @dataclass(slots=True)
-class Place:
-    """One of several places in a packet that a finding stands for."""
+class FieldPlace:
+    """One of several positions in a packet that a finding covers."""
 
     field: str
     offset: int | None
@@ -89,32 +89,32 @@ class Place:
 
 @dataclass(slots=True)
 class Report:
-    """What a rule reports about the event it looks at; the engine makes a `Finding` of it."""
+    """The report of a rule about the current event; the engine turns it into a `Finding`."""
 
     field: str
     """Path of the field to blame, empty for the complete packet."""
     message: str
     severity: Severity | None = None
-    """Where it differs from the rule's."""
+    """If it differs from the rule's severity."""
     confidence: Confidence | None = None
     related: tuple[Related, ...] = ()
     sender: Direction | None = None
-    """Whose fault it is, where that is not the sender of the packet; its direction."""
+    """Direction of the side to blame, if it is not the sender of the packet."""
     reason_code: int | None = None
-    """Where it differs from the rule's."""
+    """If it differs from the rule's reason code."""
     statements: tuple[str, ...] | None = None
-    """Where they do not follow from the rule's table."""
+    """If they do not follow from the rule's table."""
     span: tuple[int, int] | None = None
-    """Offset and length in the packet, where the field alone does not locate it."""
+    """Offset and length in the packet, if the field alone does not locate it."""
     overdue: bool = False
-    """What never came, so that the packet at hand is not to blame, nor shown: the finding is about the connection."""
+    """Whether it is about a packet that never came: the finding blames the connection, not the current packet."""
     topic: str | None = None
-    """What did not come, by its topic."""
+    """Topic of the packet that never came."""
 
 
 @dataclass(slots=True)
 class Finding:
-    """One report of a rule.  Up to the fingerprint the attributes are the keys of its JSON form."""
+    """One report of a rule.  The attributes up to the fingerprint are the keys of its JSON form."""
 
     rule: str
     slug: str
@@ -122,7 +122,7 @@ class Finding:
     confidence: Confidence
     message: str
     statements: tuple[str, ...]
-    """With their version: ``5.0 MQTT-3.3.1-4``."""
+    """Identifiers with the version: ``5.0 MQTT-3.3.1-4``."""
     version: str
     capture: str
     frame: int
@@ -132,7 +132,7 @@ class Finding:
     server: str
     client_identifier: str | None
     direction: str | None
-    """Whose fault it is: ``client_to_server`` blames the client."""
+    """Direction of the side to blame: ``client_to_server`` blames the client."""
     packet: int | None
     """Number of the packet; ``None`` when the finding is about the end of a connection."""
     packet_type: str | None
@@ -147,19 +147,19 @@ class Finding:
     related: tuple[Related, ...] = ()
     raw: bytes = dataclasses.field(default=b"", repr=False)
     missing: int = 0
-    """Bytes of the packet that the capture does not have."""
+    """Bytes of the packet that are missing from the capture."""
     sender: str | None = None
-    """Direction of the packet, which need not be that of the one to blame."""
+    """Direction of the packet, which may differ from the direction of the side to blame."""
     clients: int = 1
-    """How many clients it is about; its place is that of the first."""
+    """Number of clients it is about; its position is in the packet of the first."""
     count: int = 1
-    """For how many places of the packet it stands; field, offset, length and message are of the first one."""
-    places: tuple[Place, ...] = ()
-    """The first `MAX_PLACES` of them, where they are more than one."""
+    """Number of positions in the packet; field, offset, length and message describe the first one."""
+    places: tuple[FieldPlace, ...] = ()
+    """The first `MAX_PLACES` positions, if there is more than one."""
     doubt: int = dataclasses.field(default=0, compare=False)
-    """How little its bytes are trusted not to be of a secret (`redact.packets`)."""
+    """Suspicion that its bytes belong to a secret, as a level (`secrets.packets`)."""
     withheld: tuple[bytes, ...] = dataclasses.field(default=(), repr=False, compare=False)
-    """What may be of a secret in damaged packets of its connection: rules may quote it in messages about others."""
+    """Possible secrets in damaged packets of its connection: rules may quote them in other messages."""
 
     @property
     def blamed(self) -> str:
@@ -170,40 +170,47 @@ class Finding:
 _INDEX = re.compile(r"\[\d+\]")
 _UUID = r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}"
 _HEX = r"(?=[a-fA-F]{0,40}\d)[0-9a-fA-F]{8,}"
-"""Words are no hex strings: a digit is looked for among its first letters, never further, since names may be long."""
+"""Words are not hex strings: a digit must be among the first letters; no further, since names may be long."""
 _TOPIC_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d+")
 _CLIENT_PARTS = re.compile(rf"{_UUID}|{_HEX}|\d{{6,}}")
 MAX_SHAPED = 512
-"""Characters of the longest topic whose shape is kept, and of the names in a fingerprint that is: they recur."""
+"""Maximum length of a topic with a cached shape, and of the names in a cached fingerprint."""
 _RANDOM_CLIENTS = re.compile(
     r"(?P<keep>mosq-|auto-|paho|mqttjs_|mqtt-explorer-|MQTT_FX_Client|gen-|sub\||pub\||mosqpub\|)[\w|./-]*"
 )
 
 
 def topic_shape(topic: str | None) -> str:
-    """A topic without what changes from message to message: UUIDs, long hex strings and numbers become ``*``."""
+    """A topic without its variable parts: UUIDs, long hex strings and numbers become ``*``."""
     if topic is None:
         return ""
     return _shaped(topic) if len(topic) <= MAX_SHAPED else _TOPIC_PARTS.sub("*", topic)
 
 
-@lru_cache(4_096)
+@lru_cache(16_384)
 def _shaped(topic: str) -> str:
     return _TOPIC_PARTS.sub("*", topic)
 
 
 def client_shape(client_identifier: str | None) -> str:
-    """A Client Identifier without what a library makes up for each connection.
+    """A Client Identifier without the part that a library generates for each connection.
 
-    ``dev1`` and ``dev2`` stay apart: only UUIDs, long hex strings and long numbers become ``*``, and what follows the
-    prefixes that well-known libraries put before random characters.
+    ``dev1`` and ``dev2`` stay different: only UUIDs, long hex strings and long numbers become ``*``, and the random
+    characters after the prefixes of well-known libraries.
     """
     if client_identifier is None:
         return ""
+    return _client_shaped(client_identifier) if len(client_identifier) <= MAX_SHAPED else _shape_of(client_identifier)
+
+
+def _shape_of(client_identifier: str) -> str:
     known = _RANDOM_CLIENTS.match(client_identifier)
     if known is not None:
         return known["keep"] + "*"
     return _CLIENT_PARTS.sub("*", client_identifier)
+
+
+_client_shaped = lru_cache(4_096)(_shape_of)
 
 
 def fingerprint(
@@ -214,14 +221,14 @@ def fingerprint(
     field_path: str,
     topic: str | None,
 ) -> str:
-    """What stays the same when the same device is captured again: 32 hexadecimal digits.
+    """Identity of a finding in every capture of the same device: 32 hexadecimal digits.
 
-    Made of the rule, who is to blame, the shapes of Client Identifier and topic, the packet type and the field without
-    indexes: no times, no numbers, no addresses.
+    Built from the rule, the side to blame, the shapes of Client Identifier and topic, the packet type and the field
+    without indexes.  Times, numbers and addresses are left out.
     """
     if len(topic or "") + len(client_identifier or "") + len(field_path) > MAX_SHAPED:
         return _fingerprint(rule, direction, client_identifier, packet_type, field_path, topic)
-    # Devices do the same wrong thing again and again.
+    # Devices repeat the same mistake.
     return _known_fingerprint(rule, direction, client_identifier, packet_type, field_path, topic)
 
 

@@ -1,10 +1,10 @@
-"""Groups findings of one cause, which reports show as one: how often it was found, in which time, of how many clients.
+"""Groups findings with one cause, which reports show as one: number, time span and affected clients.
 
-A cause is a rule, the one to blame, and the field: a server that breaks one rule for 900 clients is one cause, and so
-is a client that breaks it 900 times, on however many connections.  What a finding is worth (severity, confidence, why
-it is suppressed) belongs to the cause, so that all of its findings count alike.
+A cause is a rule, the side to blame, and the field.  A server that breaks one rule for 900 clients is one cause, and so
+is a client that breaks it 900 times, on any number of connections.  Severity, confidence and suppression are part of
+the cause, so all of its findings have the same effect on the run.
 
-The memory is that of the causes, not of the findings: of each the first finding is kept, and sums.
+Memory grows with the causes, not with the findings: each cause has its first finding, and totals.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 
 from mqttscope.lint.finding import Finding, fingerprint
 from mqttscope.mqtt.constants import Direction
+from mqttscope.session.connection import host_of
 
 MAX_CLIENTS = 100_000
-"""Clients that are counted individually in findings about many."""
+"""Maximum number of clients counted individually in findings about many clients."""
 MAX_NAMED = 3
-"""Clients that such a finding names."""
+"""Maximum number of clients named in such a finding."""
 MAX_NAME = 60
-"""Characters of a Client Identifier in it."""
+"""Maximum length of a Client Identifier in it."""
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -31,10 +32,10 @@ def client_of(finding: Finding) -> str:
 
 
 def culprit(finding: Finding) -> tuple[str, str]:
-    """Who is to blame: the server, or which client.  A client without a Client Identifier is known by its host."""
+    """The side to blame, and which server or client; a client without a Client Identifier is identified by its host."""
     if finding.direction == Direction.SERVER_TO_CLIENT:
         return "server", finding.server
-    return "client" if finding.direction else "", finding.client_identifier or finding.client.rpartition(":")[0]
+    return "client" if finding.direction else "", finding.client_identifier or host_of(finding.client)
 
 
 def cause(finding: Finding) -> tuple[Hashable, ...]:
@@ -43,7 +44,7 @@ def cause(finding: Finding) -> tuple[Hashable, ...]:
 
 
 def cause_fingerprint(finding: Finding) -> str:
-    """What a cause is known by in the next capture, whichever of its findings comes first there."""
+    """Identity of a cause in the next capture, whichever of its findings is the first there."""
     if finding.clients > 1:
         return finding.fingerprint
     client = None if culprit(finding)[0] == "server" else finding.client_identifier
@@ -57,19 +58,19 @@ class Group:
     first: Finding
     occurrences: int = 0
     first_ns: int = 0
-    """The earliest of their times, which need not be that of the first: captures may come in any order."""
+    """The earliest time, not necessarily the time of ``first``: captures may come in any order."""
     last_ns: int = 0
     last_frame: int = 0
     last_capture: str = ""
     clients: set[int] = field(default_factory=set)
-    """Hashes of `client_of`: names that are hidden may look alike."""
+    """Hashes of `client_of`: hidden names may look alike."""
     names: list[str] = field(default_factory=list)
-    """What the first few of them are called, as soon as they are more than that of ``first``."""
+    """Names of the first few clients, once there is a second one."""
     more: bool = False
-    """There were more clients than are counted individually."""
+    """Whether there were more clients than are counted individually."""
 
     def add(self, finding: Finding, name: Callable[[Finding], str], room: int | None = None) -> bool:
-        """Take one more finding; whether its client is new.  ``room``: how many more may be counted individually."""
+        """Add a finding; returns whether its client is new.  ``room``: further clients counted individually."""
         self.occurrences += 1
         now = finding.timestamp_ns
         self.first_ns = now if self.occurrences == 1 else min(self.first_ns, now)
@@ -104,16 +105,16 @@ class Group:
 
 
 MAX_GROUPS = 10_000
-"""Causes that are followed at a time; for a further one the oldest is ended: should it come again, it is a new one."""
+"""Maximum number of causes at a time; beyond it the oldest ends, and counts as new if it is found again."""
 MAX_BYTES = 64 * 1024 * 1024
-"""Bytes of the packets of their first findings."""
+"""Maximum number of bytes in the packets of their first findings."""
 
 
 class Groups:
     """The causes of a run, in the order of their first findings."""
 
     def __init__(self, name: Callable[[Finding], str]) -> None:
-        """``name`` gives what a client is called, where that may hold a secret of its packet."""
+        """``name`` returns a client's name; it hides secrets of the client's packet."""
         self._name = name
         self._groups: dict[tuple[Hashable, ...], Group] = {}
         self._bytes = 0
@@ -123,7 +124,7 @@ class Groups:
         return key in self._groups
 
     def add(self, key: tuple[Hashable, ...], finding: Finding) -> Group:
-        """Take a finding of a cause; returns the cause, which is new where it has one occurrence."""
+        """Add a finding of a cause; returns its group, which is new if it has one occurrence."""
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(finding)
@@ -132,7 +133,7 @@ class Groups:
         return group
 
     def ended(self, *, everything: bool = False) -> Iterator[Group]:
-        """Take out the oldest causes: those that there is no room for, or all of them."""
+        """Remove and return the oldest causes: the ones without room, or all of them."""
         groups = self._groups
         while groups and (everything or len(groups) > MAX_GROUPS or (self._bytes > MAX_BYTES and len(groups) > 1)):
             group = groups.pop(next(iter(groups)))

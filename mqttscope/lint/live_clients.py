@@ -1,7 +1,7 @@
-"""The Client Identifiers of a server that are in use, as far as a capture shows them.
+"""The Client Identifiers in use on a server, as far as a capture shows them.
 
-An identifier is in use while a connection has it, and after that while the session is kept.  What is remembered of a
-connection is little, so that all clients of a server can be; the one that is seen first is forgotten first.
+An identifier is in use while a connection has it, and afterwards while the session is kept.  The record of a connection
+is small, so that all clients of a server fit; the oldest one is dropped first.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from mqttscope.session.connection import C2S, Connection
 from mqttscope.session.history import NEVER_NS
 
 MAX_CLIENTS = 100_000
-"""Client Identifiers of a server that are remembered."""
+"""Maximum number of Client Identifiers remembered per server."""
 MAX_UNNAMED = 1_000
-"""Open connections without a Client Identifier of their own that are remembered."""
+"""Maximum number of open connections remembered without a Client Identifier of their own."""
 ENDLESS = 0xFFFFFFFF
 """Session Expiry Interval of a session that does not expire (5.0 3.1.2.11.2)."""
 TAKEN_OVER = 0x8E
 
 
 @dataclass(slots=True)
-class InUse:
+class ClientIdentifierUse:
     """A Client Identifier that is in use."""
 
     key: ConnectionKey
@@ -35,18 +35,18 @@ class InUse:
     capture: str
     connack: Related
     until_ns: int = NEVER_NS
-    """When the session ends, once the connection has ended; else `NEVER_NS`."""
+    """End of the session, once the connection has ended; else `NEVER_NS`."""
     taken_ns: int = 0
-    """When the server closed the connection because another one has the identifier now."""
+    """Time of the server's DISCONNECT because another connection has the identifier now."""
 
 
 @dataclass(slots=True)
-class Unnamed:
-    """An open connection whose CONNECT has an empty Client Identifier."""
+class UnnamedConnection:
+    """An open connection with an empty Client Identifier in its CONNECT."""
 
     timestamp_ns: int
     assigned: str | None
-    """The identifier that the server assigned, which is possible in 5.0 alone."""
+    """Identifier assigned by the server, which only 5.0 allows."""
     user_name: str | None
     capture: str
     client: str
@@ -62,15 +62,15 @@ class LiveClients(Model):
     scope = Scope.BROKER
     looks_at = (Connack,)
 
-    names: dict[str, InUse] = field(default_factory=dict)
-    """By Client Identifier."""
-    unnamed: dict[ConnectionKey, Unnamed] = field(default_factory=dict)
-    """Open connections, in the order in which they were accepted."""
+    names: dict[str, ClientIdentifierUse] = field(default_factory=dict)
+    """Uses of identifiers, by Client Identifier."""
+    unnamed: dict[ConnectionKey, UnnamedConnection] = field(default_factory=dict)
+    """Open connections, in the order of their CONNACK packets."""
     now_ns: int = 0
-    """When something was seen last."""
+    """Time of the last packet."""
 
     def follow(self, packet: Connack, at: RuleContext) -> None:
-        """A connection is accepted."""
+        """Handle a CONNACK that accepts a connection."""
         self._pass_time(at.timestamp_ns)
         connect, history = at.history.connect, at.history
         if packet.reason_code or connect is None or history.connack is not None:
@@ -80,33 +80,33 @@ class LiveClients(Model):
         name = at.connection.client_identifier
         if name:
             self.names.pop(name, None)
-            self.names[name] = InUse(at.key, connect.user_name, event.capture, connack)
+            self.names[name] = ClientIdentifierUse(at.key, connect.user_name, event.capture, connack)
             forget_oldest(self.names, MAX_CLIENTS)
         if connect.client_identifier == "":
             block = packet.properties
             assigned = None if block is None else block.assigned_client_identifier
-            self.unnamed[at.key] = Unnamed(
+            self.unnamed[at.key] = UnnamedConnection(
                 event.timestamp_ns, assigned, connect.user_name, event.capture, at.connection.client, connack
             )
             forget_oldest(self.unnamed, MAX_UNNAMED)
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
-        """A connection has ended; its session may continue."""
+        """Handle the end of a connection; its session may continue."""
         self.unnamed.pop(at.key, None)
         name = connection.client_identifier
-        one = self.names.get(name) if name else None
-        if one is None or name is None or one.key != at.key:
+        use = self.names.get(name) if name else None
+        if use is None or name is None or use.key != at.key:
             return
         ended_ns = connection.closed_ns or at.timestamp_ns
-        told = at.history.server.disconnect
-        if told is not None and told.reason_code == TAKEN_OVER:
-            one.taken_ns = told.timestamp_ns
-        one.until_ns = ended_ns + _kept_seconds(at) * SECOND_NS
+        disconnect = at.history.server.disconnect
+        if disconnect is not None and disconnect.reason_code == TAKEN_OVER:
+            use.taken_ns = disconnect.timestamp_ns
+        use.until_ns = ended_ns + _kept_seconds(at) * SECOND_NS
         if connection.closed_how not in ("fin", "reset") or connection.side(C2S).gapped:
-            one.until_ns = 0  # when it ended, and what a DISCONNECT said, is not known
+            use.until_ns = 0  # the time of its end, and the content of a DISCONNECT, are unknown
 
     def _pass_time(self, now_ns: int) -> None:
-        """Time continues.  When it runs backwards, a clock was set or another capture begins."""
+        """Advance the time.  If it runs backwards, the clock was set or another capture begins: forget everything."""
         if now_ns < self.now_ns - SECOND_NS:
             self.names.clear()
             self.unnamed.clear()
@@ -114,9 +114,9 @@ class LiveClients(Model):
 
 
 def _kept_seconds(at: RuleContext) -> int:
-    """How long the session is kept for certain after the end of its connection."""
+    """Seconds that the session is certainly kept after the end of its connection."""
     connection = at.connection
     if at.version is not V5 or connection.session_expiry_interval is None:
-        return 0  # before 5.0 servers end sessions when they like
+        return 0  # before 5.0 a server may end a session at any time
     seconds = connection.session_expiry_interval
     return seconds if seconds != ENDLESS else 86_400 * 365

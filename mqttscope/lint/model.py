@@ -1,8 +1,8 @@
-"""What several rules have to know beyond one connection, followed once for all of them.
+"""Models: knowledge beyond one connection that several rules share.
 
-A model belongs to a key as the memory of a rule does: to a session or to a server.  A rule names the models that it
-reads (``Rule.models``) and gets the one of its key by `RuleContext.model`.  The engine moves a model on by each event
-after all rules have judged it, so that rules find it in the state before the event, like the connection.
+A model belongs to a key, as the memory of a rule does: to a session or to a server.  A rule names the models that it
+reads (``Rule.models``) and gets them from `RuleContext.model`.  The engine updates a model with each event after all
+rules have judged the event, so rules find it in the state before the event, like the connection.
 """
 
 from __future__ import annotations
@@ -20,48 +20,47 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """State of one key.  Subclasses are dataclasses of plain data, bounded, and begin with defaults alone."""
+    """State of one key.  Subclasses are bounded dataclasses of plain data, with defaults for all fields."""
 
     code: ClassVar[str]
-    """A word that no other model has; codes of rules are no words."""
+    """A word that no other model has; codes of rules are never words."""
     scope: ClassVar[Scope]
-    """Whose state it is; rules that read it have the same scope."""
+    """The kind of key; rules that read the model have the same scope."""
     looks_at: ClassVar[tuple[type[ControlPacket], ...]] = ()
     """Packet classes that ``follow`` is called for."""
     when: ClassVar[dict[type[ControlPacket], str]] = {}
-    """Of these packet classes only those packets of which this attribute is true, or which bear this sign
-    (`signs.SIGNS`)."""
+    """Restricts a packet class to packets with this attribute true, or with this sign (`signs.SIGNS`)."""
     Memory: ClassVar[Any]
-    """The class itself: what is made for a key that is new."""
+    """The class itself: created for a new key."""
 
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
-        # Twice, where a dataclass with slots is made of the class.
+        # Called twice for a dataclass with slots, which creates the class again.
         cls.Memory = cls
 
     def follow(self, packet: Any, at: RuleContext) -> None:
-        """Move on by a packet; connection and history are in the state before it."""
+        """Handle a packet; connection and history are in the state before it."""
 
     def opened(self, connection: Connection, at: RuleContext) -> None:
-        """A connection is seen for the first time."""
+        """Handle the first event of a connection."""
 
     def gap(self, event: GapEvent, at: RuleContext) -> None:
-        """Bytes of a connection are lost."""
+        """Handle lost bytes of a connection."""
 
     def unparsed(self, unparsed: Unparsed, at: RuleContext) -> None:
-        """Bytes of a connection belong to no packet."""
+        """Handle bytes of a connection that belong to no packet."""
 
-    def damaged(self, found: Malformed, at: RuleContext) -> None:
-        """A packet breaks the layout; where it can be read to its end, ``follow`` comes as well."""
+    def damaged(self, packet: Malformed, at: RuleContext) -> None:
+        """Handle a malformed packet; if it could be read to its end, ``follow`` is called as well."""
 
     def due(self, connection: Connection, at: RuleContext) -> None:
-        """The time has come that the model asked for (`RuleContext.ask`)."""
+        """Handle the time that the model asked for (`RuleContext.ask`)."""
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
-        """A connection has ended."""
+        """Handle the end of a connection."""
 
     @property
     def has_room(self) -> bool:
-        """Whether all that there was could be followed; if not, rules judge less of it (`Linter.limits_told`)."""
+        """Whether everything could be followed; if not, rules may miss findings (`Linter.limit_sentences`)."""
         return True

@@ -8,7 +8,8 @@
     maximum_qos = 1
     maximum_payload_bytes = 131072
 
-Each limit belongs to one rule of the family PRF, which runs when a profile names its limit.
+Each limit belongs to one rule of the family PRF, which runs if a profile has its limit.  The limit ``sparkplug_role``
+belongs to the rules that assume a role of Sparkplug.
 """
 
 from __future__ import annotations
@@ -24,15 +25,14 @@ from typing import Any
 from mqttscope.errors import MqttscopeError
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.config import LARGEST, short
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule import TIME_SETTINGS, Rule
 
-FAMILY = "PRF"
 TITLE = "profile"
 """Setting of the rules of profiles that holds the profile's title."""
 
 
 class ProfileError(MqttscopeError, ValueError):
-    """There is no such profile, or its file is wrong; the message gives the remedy."""
+    """The profile does not exist, or its file is wrong; the message gives the remedy."""
 
 
 @dataclass(slots=True)
@@ -46,23 +46,22 @@ class Profile:
     sources: tuple[str, ...]
     limits: dict[str, Any]
     path: Path | None = None
-    """Its file; ``None`` for one that comes with the program."""
+    """Its file; ``None`` for a built-in profile."""
 
 
 def names() -> list[str]:
     folder = files("mqttscope.lint").joinpath("profiles")
-    return sorted(one.name.removesuffix(".toml") for one in folder.iterdir() if one.name.endswith(".toml"))
+    return sorted(path.name.removesuffix(".toml") for path in folder.iterdir() if path.name.endswith(".toml"))
+
+
+def profile_rules() -> list[type[Rule]]:
+    """The rules that run only with a profile."""
+    return [rule for rule in all_rules().values() if rule.is_for_profiles()]
 
 
 def limit_rules() -> dict[str, type[Rule]]:
-    """The rule of each limit."""
-    return {
-        key: rule
-        for rule in all_rules().values()
-        if rule.code.startswith(FAMILY)
-        for key in rule.settings
-        if key != TITLE
-    }
+    """A rule of each limit."""
+    return {key: rule for rule in profile_rules() for key in rule.settings if key not in (TITLE, *TIME_SETTINGS)}
 
 
 def load(name: str, folder: Path) -> Profile:
@@ -75,7 +74,7 @@ def load(name: str, folder: Path) -> Profile:
             name, names(), 1, 0.4
         )
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise ProfileError(f"{name!r} is no profile{hint} (there are {', '.join(names())}, or give a .toml file)")
+        raise ProfileError(f"{name!r} is not a profile{hint} (there are {', '.join(names())}, or give a .toml file)")
     path = folder / name
     try:
         text = path.read_text("utf-8")
@@ -83,13 +82,13 @@ def load(name: str, folder: Path) -> Profile:
         raise ProfileError(f"profile {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ProfileError(f"profile {path}: not UTF-8") from None
-    made = parse(text, path.stem, f"profile {path}")
-    made.path = path
-    return made
+    profile = parse(text, path.stem, f"profile {path}")
+    profile.path = path
+    return profile
 
 
 def parse(text: str, name: str, where: str) -> Profile:
-    """Read the text of a profile; `ProfileError` for what is wrong with it."""
+    """Read the text of a profile; `ProfileError` for a mistake in it."""
     try:
         document = tomllib.loads(text)
     except RecursionError:
@@ -105,7 +104,7 @@ def parse(text: str, name: str, where: str) -> Profile:
         raise ProfileError(f"{where}: has no limits")
     if not isinstance(dated, date):
         raise ProfileError(f"{where}: dated is not a date like 2026-11-21")
-    if not isinstance(sources, list) or not all(isinstance(one, str) for one in sources):
+    if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
         raise ProfileError(f"{where}: sources is not a list of strings")
     rules = limit_rules()
     for key, value in limits.items():
@@ -124,9 +123,9 @@ def parse(text: str, name: str, where: str) -> Profile:
 
 def rules_of(profile: Profile) -> list[Rule]:
     """The rules that check the limits of a profile."""
-    made = []
-    for rule in dict.fromkeys(limit_rules().values()):
-        given = {key: profile.limits[key] for key in rule.settings if key in profile.limits}
-        if given:
-            made.append(rule({**given, TITLE: f"{profile.title} ({profile.dated})"}))
-    return made
+    rules = []
+    for rule in profile_rules():
+        settings = {key: profile.limits[key] for key in rule.settings if key in profile.limits}
+        if settings:
+            rules.append(rule({**settings, TITLE: f"{profile.title} ({profile.dated})"}))
+    return rules

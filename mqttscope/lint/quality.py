@@ -1,13 +1,13 @@
-"""Quality of captures: what a capture lacks, and whether that is good enough for a verdict.
+"""Quality of captures: missing parts, and whether the rest is good enough to judge the traffic.
 
-There is one ledger.  `Quality` counts what is missing, of one capture or of all captures of a run.  `QualityLedger`
-keeps one `Quality` for each capture.  The line about quality in reports, the JSON form and ``--require-quality`` all
-read these counts, so that they cannot contradict each other.
+There is one ledger.  `Quality` counts what is missing from one capture or from all captures of a run.  `QualityLedger`
+has one `Quality` per capture.  The quality line in reports, the JSON form and ``--require-quality`` all use these
+counts, so they cannot contradict each other.
 
-A lack is *outside* when it is before or after the capture: a connection that was joined in the middle, or one that had
-not ended when the capture did.  Such a capture is usable.  Bytes, frames or a direction that are missing *inside* the
-capture make it unusable, since a fault may be in them.  What a device sent and nobody can understand is a fault of the
-*sender*, for which the capture is good enough.
+A lack is *outside* if it is before or after the capture: a connection joined in the middle, or one that had not ended
+when the capture did.  Such a capture is usable.  Bytes, frames or a direction missing *inside* the capture make it
+unusable, since a fault may be hidden there.  Bytes of a device that cannot be understood are a fault of the *sender*:
+the capture is still good enough.
 """
 
 from __future__ import annotations
@@ -23,20 +23,19 @@ from mqttscope.net.segment import INCOMPLETE_FRAGMENTS, MALFORMED, TRUNCATED, UN
 from mqttscope.session.connection import Connection
 
 CONNACK_WAIT_NS: Final = 5_000_000_000
-"""Time from a CONNECT after which a capture without a CONNACK lacks it.
+"""How long a capture may continue after a CONNECT before a missing CONNACK counts as a lack inside it.
 
-Brokers answer within milliseconds, and mobile networks take up to two seconds.  A capture that ends before this time
-has ended too early for a CONNACK."""
+Brokers answer within milliseconds, and mobile networks take up to two seconds.  A capture that ends earlier may have
+ended before the CONNACK."""
 
 _OPEN_ENDS: Final = frozenset(("capture_end", "idle", "evicted"))
-"""How a connection ends for the reader alone (`Connection.closed_how`), and reasons for unparsed bytes of its last
-packet."""
+"""Ends that only the reader sees (`Connection.closed_how`), and reasons for unparsed bytes of the last packet."""
 _NOTHING_MISSING: Final = frozenset(("proxy_header", "reset", "port_reused"))
-"""Reasons for unparsed bytes that lack nothing: their sender sent no more of the packet, or they are not MQTT."""
+"""Reasons for unparsed bytes without a lack: their sender stopped within the packet, or they are not MQTT."""
 _UNREAD: Final = frozenset(("too_large", "no_room", "websocket", "tls", "capture_changed"))
-"""Reasons for unparsed bytes for which no rule blames anybody."""
+"""Reasons for unparsed bytes that no rule blames on a side."""
 _UNTAKEN: Final = "out_of_window"
-"""Reason for discarded segments whose bytes a receiver may have read."""
+"""Reason for discarded segments with bytes that a receiver may have read."""
 _BEFORE: Final = "before_start"
 """Reason for discarded segments from before the first byte that was read."""
 _DAMAGED: Final = {
@@ -44,11 +43,11 @@ _DAMAGED: Final = {
     MALFORMED: "malformed_frames",
     TRUNCATED: "truncated_frames",
 }
-"""Counts of frames that the capture does not have as they were sent, by the reason why they hold no segment."""
+"""Counts of frames that the capture has damaged, by the reason why they hold no segment."""
 
 
 class QualityLevel(StrEnum):
-    """What ``--require-quality`` asks for."""
+    """Levels of ``--require-quality``."""
 
     USABLE = "usable"
     """Nothing is missing between the beginning and the end of the capture."""
@@ -60,18 +59,18 @@ class LackPlace(Enum):
     """Where something is missing."""
 
     INSIDE = auto()
-    """Between the beginning and the end of the capture, or of what this program can read of it."""
+    """Between the beginning and the end of the capture, or of its readable part."""
     OUTSIDE = auto()
     """Before the beginning or after the end."""
     END = auto()
-    """After the end, and no finding depends on it: connections that continue."""
+    """After the end, without influence on findings: connections that continue."""
     SENDER = auto()
-    """In what was sent: the capture has all of it."""
+    """In the traffic itself: the capture has all of it."""
 
 
 @dataclass(slots=True, frozen=True)
 class Lack:
-    """One thing that a capture lacks."""
+    """One thing that is missing from a capture."""
 
     text: str
     place: LackPlace
@@ -101,31 +100,31 @@ class Quality:
 
     connections: int = 0
     joined: int = 0
-    """Connections whose CONNECT was not captured."""
+    """Connections without a captured CONNECT."""
     version_assumed: int = 0
-    """Connections whose version is not known for certain."""
+    """Connections with an uncertain version."""
     one_sided: int = 0
-    """Connections of which the capture has segments of one side alone."""
+    """Connections with segments of only one side."""
     unanswered: int = 0
-    """Connections whose CONNECT was captured and that got no CONNACK, although the capture has both sides."""
+    """Connections with a CONNECT and without a CONNACK, although the capture has both sides."""
     unawaited: int = 0
-    """Those of them for whose CONNACK the capture ended too early."""
+    """Unanswered connections with a capture that ended too early for the CONNACK."""
     answered: int = 0
-    """Connections of which packets of the server were captured."""
+    """Connections with packets of the server."""
     gapped: int = 0
-    """Connections of which bytes are missing."""
+    """Connections with missing bytes."""
     ambiguous: int = 0
-    """Connections of which bytes came again with other content, or were accepted with a wrong checksum."""
+    """Connections with bytes that were repeated with other content, or accepted with a wrong checksum."""
     open_ended: int = 0
-    """Connections that did not end in the capture."""
+    """Connections without an end in the capture."""
     encrypted: int = 0
-    """TLS connections: nothing of them can be checked."""
+    """TLS connections, which cannot be checked."""
     lost_bytes: int = 0
     cut_bytes: int = 0
     """Lost bytes that the snap length cut off."""
     unparsed_bytes: int = 0
     unread_bytes: int = 0
-    """Unparsed bytes that this program could not read, for which no rule blames anybody."""
+    """Unparsed bytes that this program could not read and no rule blames on a side."""
     outside_bytes: int = 0
     """Unparsed bytes of packets that began before the capture or ended after it."""
     discarded_segments: int = 0
@@ -135,14 +134,14 @@ class Quality:
     dropped_frames: int = 0
     """Frames that the capture itself reports as dropped."""
     clock_steps: int = 0
-    """How often the clock of the capture was set."""
+    """Number of clock steps of the capture."""
     incomplete_fragments: int = 0
-    """IP fragments of TCP whose other fragments are missing."""
+    """IP fragments of TCP segments with other fragments missing."""
     malformed_frames: int = 0
     truncated_frames: int = 0
     """Frames that the snap length cut inside their headers."""
     errors: list[str] = field(default_factory=list)
-    """Captures that could not be read to their end."""
+    """Captures that could not be read to the end."""
 
     def feed(self, event: events.Event) -> None:
         """Count one event that is not a well-formed packet."""
@@ -177,9 +176,9 @@ class Quality:
             self.outside_bytes += length
 
     def note_beginning(self, connection: Connection, end_ns: int) -> None:
-        """Count what is missing of the beginning of a connection that is over, or of all of it.
+        """Count what is missing from the beginning of an ended connection, or from all of it.
 
-        ``end_ns``: time up to which the capture of its last frame goes.
+        ``end_ns``: time of the last segment in the capture that has the connection's last frame.
         """
         if _is_encrypted(connection):
             self.encrypted += 1
@@ -198,7 +197,7 @@ class Quality:
             self.unawaited += _ended_early(connection, end_ns)
 
     def note_end(self, connection: Connection) -> None:
-        """Count what is missing of the end of a connection that is over."""
+        """Count what is missing from the end of an ended connection."""
         if _is_encrypted(connection) or _is_attempt(connection):
             return
         self.gapped += connection.unseen_bytes > 0 and not connection.gaps
@@ -213,7 +212,7 @@ class Quality:
 
     @property
     def unheard(self) -> str:
-        """The message where servers were reached and none of them answered in MQTT; empty where one did."""
+        """The message if no contacted server answered in MQTT; empty if one did."""
         if not self.unanswered or self.answered:
             return ""
         many = self.unanswered > 1
@@ -224,7 +223,7 @@ class Quality:
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is missing that a finding could depend on."""
+        """Whether nothing that a finding could depend on is missing."""
         return not self.sentences()
 
     @property
@@ -232,7 +231,7 @@ class Quality:
         return not self.causes(QualityLevel.USABLE)
 
     def lacks(self) -> list[Lack]:
-        """What is missing; empty when the capture is complete."""
+        """The missing parts; empty for a complete capture."""
         cut = f", {self.cut_bytes:,} of them cut by the snap length" if self.cut_bytes else ""
         strange_bytes = self.unparsed_bytes - self.unread_bytes - self.outside_bytes
         inside, outside = LackPlace.INSIDE, LackPlace.OUTSIDE
@@ -266,15 +265,15 @@ class Quality:
         return [Lack(f"{_count(number, noun)} {what}", place) for number, noun, what, place in rows if number]
 
     def sentences(self, level: QualityLevel | None = None) -> list[str]:
-        """What is missing, for people.
+        """Phrases for the missing parts.
 
-        Most captures end while devices stay connected, which is named only when a ``level`` requires complete captures.
+        Most captures end while devices stay connected: that is named only if ``level`` requires complete captures.
         """
         is_named = {*LackPlace} if level is QualityLevel.COMPLETE else {*LackPlace} - {LackPlace.END}
         return [lack.text for lack in self.lacks() if lack.place in is_named]
 
     def causes(self, level: QualityLevel) -> tuple[str, ...]:
-        """What keeps one capture from being as good as ``level``; empty when nothing does."""
+        """Reasons why a capture is not as good as ``level``; empty if it is."""
         return tuple(lack.text for lack in self.lacks() if lack.place in _REFUSED[level])
 
     def as_json(self) -> dict[str, Any]:
@@ -284,7 +283,7 @@ class Quality:
 
 @dataclass(slots=True)
 class QualityLedger:
-    """What each capture of a run lacks.  Feed it all events except well-formed packets.  Plain data."""
+    """Quality of each capture of a run.  Feed it all events except well-formed packets.  Plain data."""
 
     by_capture: dict[str, Quality] = field(default_factory=dict)
 
@@ -308,7 +307,7 @@ class QualityLedger:
             self.of(capture).add(quality)
 
     def note_skipped(self, capture: str, reason: str, frames: int) -> None:
-        """Count frames without a TCP segment, as far as they are damaged (`net.segment.NoteSkipped`)."""
+        """Count damaged frames without a TCP segment (`net.segment.NoteSkipped`)."""
         name = _DAMAGED.get(reason)
         if name is not None:
             quality = self.of(capture)
@@ -324,7 +323,7 @@ class QualityLedger:
     def close(self, event: events.ConnectionClosed, end_ns: int | None = None) -> None:
         """Count the end of a connection; ``end_ns``: time of the latest segment of the capture.
 
-        What is true of the whole connection belongs to the capture in which the connection began.
+        Counts for the whole connection belong to the capture with its beginning.
         """
         latest_ns = event.timestamp_ns if end_ns is None else max(event.timestamp_ns, end_ns)
         self.of(event.connection.capture).note_beginning(event.connection, latest_ns)
@@ -350,12 +349,12 @@ def _is_joined(connection: Connection) -> bool:
     """Whether a connection began before its capture."""
     if connection.connect_packet is not None or connection.handshake_seen:
         return False
-    # A damaged CONNECT is no packet of the connection, but has said its version.
+    # A damaged CONNECT is not a packet of the connection, but it contains the version.
     return not connection.version_known or connection.version_evidence == "given"
 
 
 def _lacks_connack(connection: Connection) -> bool:
-    """Whether a CONNECT was captured and nothing that answers it."""
+    """Whether a CONNECT was captured, but no answer to it."""
     if connection.connect_packet is None or connection.connack_packet is not None:
         return False
     history = connection.history
@@ -371,7 +370,7 @@ def _ended_early(connection: Connection, end_ns: int) -> bool:
 
 
 def _is_attempt(connection: Connection) -> bool:
-    """Whether nobody answered the attempts of one side to connect, so that there is nothing to capture of another."""
+    """Whether one side tried to connect and got no answer, so that the other side sent nothing to capture."""
     return connection.one_sided is not None and _counted_segments(connection, "data_segments") == 0
 
 
@@ -382,11 +381,11 @@ def _counted_segments(connection: Connection, counter: str) -> int:
 
 
 def is_whole_packet(event: events.Event) -> bool:
-    """Whether an event is an MQTT packet that came to its end; what another protocol sends is none."""
+    """Whether an event is a complete MQTT packet; bytes of another protocol are not."""
     if isinstance(event, events.MalformedEvent):
-        found, history = event.malformed, event.connection.history
-        if found.reason is MalformedReason.TRUNCATED or any(
-            fault.reason is MalformedReason.TRUNCATED for fault in found.faults
+        packet, history = event.malformed, event.connection.history
+        if packet.reason is MalformedReason.TRUNCATED or any(
+            fault.reason is MalformedReason.TRUNCATED for fault in packet.faults
         ):
             return False
         return history is None or not history.foreign

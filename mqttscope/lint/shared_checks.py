@@ -1,7 +1,7 @@
-"""What several rules need: bases of rules of several areas, checks, and durations, counted and in words.
+"""Code that several rules share: bases for rules of several areas, checks, and durations as statistics and words.
 
-The checks ask whether a damaged packet is well formed in the layout of another version (then an encoder took the wrong
-one), who can read a connection on its way, and what the WebSocket below a connection did wrong.
+The checks find out whether a damaged packet is well formed in another version's layout (the encoder used the wrong
+one), who can read a connection's traffic, and what is wrong with the WebSocket below a connection.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Report, Severity
 from mqttscope.lint.rule import Needs, Rule
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, ProtocolVersion, Publish, decode
-from mqttscope.session.connection import Connection
+from mqttscope.session.connection import Connection, host_of
 
 V3_1_1, V5 = ProtocolVersion.V3_1_1, ProtocolVersion.V5
 
 REFUSAL_OF_3_1_1 = b"\x20\x02\x00\x01"
-"""The CONNACK with which a server that knows only 3.1.1 refuses any other protocol level (3.1.1 MQTT-3.1.2-2)."""
+"""The CONNACK of a server that supports only 3.1.1, for any other protocol level (3.1.1 MQTT-3.1.2-2)."""
 
 
-def other_layout(found: Malformed, version: ProtocolVersion) -> ProtocolVersion | None:
-    """The version in whose layout a damaged packet of ``version`` is well formed, where that can be no accident.
+def other_layout(packet: Malformed, version: ProtocolVersion) -> ProtocolVersion | None:
+    """The other version, if a damaged packet is well formed in its layout and that cannot be chance.
 
-    3.1 and 3.1.1 have one layout, which 3.1.1 stands for.  A CONNECT brings its own version.
+    3.1 and 3.1.1 share a layout; the result is 3.1.1 for both.  A CONNECT contains its own version.
     """
     other = V3_1_1 if version == V5 else V5
-    if found.packet_type == PacketType.CONNECT or any(
-        _says_nothing(fault.reason, fault.field) for fault in found.faults
+    if packet.packet_type == PacketType.CONNECT or any(
+        _says_nothing(fault.reason, fault.field) for fault in packet.faults
     ):
         return None
-    read = decode(found.raw, other)
+    read = decode(packet.raw, other)
     if isinstance(read, Malformed):
         return None
-    if isinstance(read, Publish) and other == V3_1_1 and not _lacks_properties(found, read.payload):
+    if isinstance(read, Publish) and other == V3_1_1 and not _lacks_properties(packet, read.payload):
         return None
     return other
 
 
 def _says_nothing(reason: MalformedReason, field: str) -> bool:
-    """Faults that 3.1.1 merely does not know, and bytes that are no packet in any version."""
+    """Faults that 3.1.1 does not define, and bytes that are not a packet in any version."""
     if reason is MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL:
         return field == "remaining_length"
     return reason in (MalformedReason.TRUNCATED, MalformedReason.REMAINING_LENGTH_TOO_LONG)
 
 
-def _lacks_properties(found: Malformed, payload: bytes) -> bool:
-    """Whether what stands where the properties of a PUBLISH should be is its payload.
+def _lacks_properties(packet: Malformed, payload: bytes) -> bool:
+    """Whether a PUBLISH has its payload in the place of its properties.
 
-    Any bytes can be a payload, so that a broken property block reads well too.  Text cannot be a block: each property
-    of a PUBLISH but one has a byte below 0x20 in it.
+    A broken property block can look like a payload, since a payload can be any bytes.  Text cannot be a property block:
+    every property of a PUBLISH but one contains a byte below 0x20.
     """
-    if found.reason is MalformedReason.PROPERTY_LENGTH_MISSING:
+    if packet.reason is MalformedReason.PROPERTY_LENGTH_MISSING:
         return True
     try:
         text = payload.decode()
@@ -63,33 +63,33 @@ def _lacks_properties(found: Malformed, payload: bytes) -> bool:
 
 
 class MalformedRule(Rule):
-    """A fault for which the decoder gives the words, and for which the receiver closes the connection."""
+    """A fault that the decoder describes and that makes the receiver close the connection."""
 
     severity = Severity.ERROR
     reason_code = 0x81
 
 
 class AnnouncedLimitRule(Rule):
-    """What a server announced in CONNACK and a client ignores, which may be before the CONNACK has reached it."""
+    """A limit from the CONNACK that a client ignores, perhaps before the CONNACK has reached it."""
 
     severities = (Severity.ERROR, Severity.INFO)
     versions = (V5,)
     needs = Needs.OPENING
 
     def ignored(self, field: str, message: str, at: RuleContext) -> Report:
-        """The report, as certain as it is that the client knew the CONNACK."""
+        """The report, with the certainty that the client had received the CONNACK."""
         severity, confidence = at.awareness()
         return self.report(field, message, severity=severity, confidence=confidence)
 
 
 def is_plain(connection: Connection) -> bool:
-    """Whether its packets crossed the wire as they are, and not inside TLS that was decrypted for us."""
+    """Whether the packets crossed the wire in the clear, not inside TLS that was decrypted for the capture."""
     return connection.transport in ("tcp", "websocket")
 
 
 def is_loopback(endpoint: str) -> bool:
-    """Whether an endpoint (``127.0.0.1:1883``, ``[::1]:1883``) is the host itself."""
-    host = endpoint.rpartition(":")[0].strip("[]")
+    """Whether an endpoint (``127.0.0.1:1883``, ``[::1]:1883``) is the local host."""
+    host = host_of(endpoint).strip("[]")
     try:
         address = ip_address(host)
     except ValueError:
@@ -99,36 +99,36 @@ def is_loopback(endpoint: str) -> bool:
 
 
 NOT_OFFERED = ("subprotocol_not_offered", "subprotocol_old", "subprotocol_foreign")
-"""Reasons of a request that does not offer the subprotocol of MQTT."""
+"""Reasons of a request without the MQTT subprotocol."""
 
 
 def problems(connection: Connection) -> list[dict[str, Any]]:
     """The problems of a WebSocket in their order, each with ``from_client``, ``reason``, ``detail`` and ``frame``."""
-    found = (connection.websocket or {}).get("problems")
-    return found if isinstance(found, list) else []
+    rows = (connection.websocket or {}).get("problems")
+    return rows if isinstance(rows, list) else []
 
 
 def problem(connection: Connection, *reasons: str) -> tuple[str, str] | None:
-    """Reason and detail of the first problem with one of these reasons; ``None`` where there is none."""
-    for one in problems(connection):
-        if one["reason"] in reasons:
-            return one["reason"], one["detail"]
+    """Reason and detail of the first problem with one of these reasons; ``None`` without any."""
+    for row in problems(connection):
+        if row["reason"] in reasons:
+            return row["reason"], row["detail"]
     return None
 
 
 @dataclass(slots=True)
-class Spread:
-    """Durations in nanoseconds, counted in steps of an eighth of a power of two: at most 13 % off."""
+class DurationHistogram:
+    """Histogram of durations in nanoseconds, in steps of an eighth of a power of two: at most 13 % off."""
 
     counts: dict[int, int] = field(default_factory=dict)
-    """By step; there are at most a few hundred."""
+    """Counts by step, at most a few hundred."""
     number: int = 0
     worst_ns: int = 0
     worst: int = 0
-    """What the longest belongs to: a packet identifier, for example."""
+    """Owner of the longest duration: a packet identifier, for example."""
 
     def add(self, duration_ns: int, owner: int = 0) -> None:
-        """Count one duration; what is negative counts as none."""
+        """Count one duration; a negative one counts as 0."""
         duration_ns = max(0, duration_ns)
         step = _step(duration_ns)
         self.counts[step] = self.counts.get(step, 0) + 1
@@ -137,7 +137,7 @@ class Spread:
             self.worst_ns, self.worst = duration_ns, owner
 
     def percentile(self, share: float) -> int:
-        """The duration that this share of all stay below or reach; 0 when there are none."""
+        """The duration that this share of all durations does not exceed; 0 without any."""
         left = share * self.number
         for step in sorted(self.counts):
             left -= self.counts[step]

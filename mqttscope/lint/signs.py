@@ -1,11 +1,11 @@
-"""Signs: what is out of the ordinary about a packet where it stands, worked out once for all rules.
+"""Signs: unusual features of a packet in its context, computed once for all rules.
 
-Nearly every packet of a capture is as it should be: nobody was silent for too long, the answer is the one that was due,
-the topic is one that the client has subscribed to.  A rule names the signs without which it has nothing to say
-(``Rule.signs``), and the engine asks it only about packets that bear one of them.  A rule does not rely on that: asked
-about a packet without its signs, it finds nothing.  A test asks every rule about every packet and holds both equal.
+Nearly every packet of a capture is normal: no side was silent for too long, the answer is the next one due, the client
+is subscribed to the topic.  A rule declares signs (``Rule.signs``), and the engine asks it only about packets with one
+of them.  A rule does not rely on that: asked about a packet without its signs, it finds nothing.  A test asks every
+rule about every packet and compares the results.
 
-What a rule does rely on are the conditions of ``Rule.when``.  As far as most packets have them, they are bits here too.
+Rules do rely on the conditions of ``Rule.when``.  The conditions that most packets have are bits here too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mqttscope.lint.strings import has_odd_fields
 from mqttscope.mqtt import ControlPacket, Subscription, packets
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.payloads.sparkplug_topics import is_related
 
 QOS: Final = 1 << 0
 DUP: Final = 1 << 1
@@ -34,53 +35,53 @@ BITS: Final = {
     "odd_strings": ODD_STRINGS,
     "expires_or_retained": EXPIRES_OR_RETAINED,
 }
-"""What ``Rule.when`` may name of packets, with its bit."""
+"""Attributes of packets that ``Rule.when`` may name and that have a bit."""
 
 NOT_MINIMAL: Final = 1 << 8
-"""Remaining Length takes more bytes than it needs."""
+"""The Remaining Length has more bytes than it needs."""
 OVERSIZED: Final = 1 << 9
-"""The packet is longer than the receiver takes."""
+"""The packet exceeds the receiver's Maximum Packet Size."""
 SILENT: Final = 1 << 10
 """The client has sent nothing for longer than its Keep Alive."""
 CARRIES: Final = 1 << 11
-"""Messages of an earlier connection of the session matter (`History.carries`)."""
+"""Unanswered messages of an earlier connection of the session matter (`History.carries`)."""
 STATE_LOST: Final = 1 << 12
-"""The client wanted to continue a session, and the server had none."""
+"""The client wanted to continue a session that the server did not have."""
 ZERO_IDENTIFIER: Final = 1 << 13
 """The packet identifier is 0."""
 TAKEN: Final = 1 << 14
-"""The packet identifier of a PUBLISH belongs to an exchange that is not over."""
+"""The packet identifier of a PUBLISH belongs to an unfinished exchange."""
 WINDOW_FULL: Final = 1 << 15
-"""As many messages are in flight as the receiver takes at a time."""
+"""The number of messages in flight has reached the receiver's Receive Maximum."""
 ABOVE_MAXIMUM: Final = 1 << 16
-"""The QoS is higher than the server has announced."""
+"""The QoS is higher than the server's Maximum QoS."""
 UNRESOLVED: Final = 1 << 17
-"""The topic of a PUBLISH is not known."""
+"""The topic of a PUBLISH is unknown."""
 UNMATCHED: Final = 1 << 18
-"""The client has no subscription in force for what it gets."""
+"""The client has no active subscription for the message."""
 NO_LOCAL: Final = 1 << 19
-"""All of its subscriptions that match have No Local."""
+"""All matching subscriptions have No Local."""
 REPLACED: Final = 1 << 20
-"""One of them has replaced another."""
+"""A matching subscription has replaced another one."""
 IDENTIFIED: Final = 1 << 21
-"""Several of them match and one has a Subscription Identifier, or it does and the packet has none."""
+"""Several subscriptions match and one has a Subscription Identifier, or one matches and the packet lacks its own."""
 ABOVE_GRANTED: Final = 1 << 22
-"""The QoS is higher than was ever granted."""
+"""The QoS is higher than any granted one."""
 REPEATED: Final = 1 << 23
-"""A property comes more than once."""
+"""A property occurs more than once."""
 ODD_ALIAS: Final = 1 << 24
-"""The Topic Alias of a PUBLISH is 0, or higher than the receiver takes."""
+"""The Topic Alias of a PUBLISH is 0, or above the receiver's Topic Alias Maximum."""
 SUBSCRIPTION_IDENTIFIER: Final = 1 << 25
 RESPONSE_TOPIC: Final = 1 << 26
 PAYLOAD_FORMAT: Final = 1 << 27
 ODD_ANSWER: Final = 1 << 28
-"""An acknowledgment is not the next one that an exchange of this connection waits for."""
+"""An acknowledgment is not the next one of an exchange on this connection."""
 OUT_OF_ORDER: Final = 1 << 29
-"""An acknowledgment that was due earlier has not come."""
+"""An acknowledgment that was due earlier is missing."""
 ODD_ALIASES: Final = 1 << 30
-"""The other side has sent a Topic Alias that is wrong."""
+"""The other side has sent a wrong Topic Alias."""
 HEADER_FLAGS: Final = 1 << 31
-"""The flags of the fixed header are not those of the table."""
+"""The flags of the fixed header differ from the required ones."""
 UNPRINTABLE: Final = 1 << 32
 """A string has a character that is not printable."""
 WILDCARD: Final = 1 << 33
@@ -88,34 +89,37 @@ WILDCARD: Final = 1 << 33
 NAMELESS: Final = 1 << 34
 """A PUBLISH has neither a topic nor a Topic Alias."""
 ODD_VALUE: Final = 1 << 35
-"""The value of a property is none that it may have."""
+"""A property has an invalid value."""
 FROM_SERVER: Final = 1 << 36
 FOREIGN_IDENTIFIER: Final = 1 << 37
-"""A PUBLISH has a Subscription Identifier of no subscription that matches."""
+"""A PUBLISH has a Subscription Identifier that belongs to no matching subscription."""
 WRONG_SENDER: Final = 1 << 38
-"""The other side would have to send this type of packet."""
+"""The packet type may be sent only by the other side."""
 DISCONNECTED: Final = 1 << 39
-"""The sender has sent DISCONNECT before."""
+"""The sender has already sent DISCONNECT."""
 REFUSED: Final = 1 << 40
 """The server has refused the connection."""
 EARLY: Final = 1 << 41
-"""It comes before the CONNECT or the CONNACK that should come first."""
+"""The packet precedes the CONNECT or the CONNACK that must come first."""
 AGAIN: Final = 1 << 42
-"""There was a CONNECT, or a CONNACK, or an answer to the same SUBSCRIBE or UNSUBSCRIBE before."""
+"""The packet repeats a CONNECT or a CONNACK, or answers a SUBSCRIBE or UNSUBSCRIBE again."""
 ODD_CONNECT: Final = 1 << 43
-"""Protocol name, flags or Client Identifier of a CONNECT are some that not every version allows."""
+"""Protocol name, flags or Client Identifier of a CONNECT are not allowed in every version."""
 WEBSOCKET: Final = 1 << 44
-"""A CONNECT comes through a WebSocket."""
+"""A CONNECT arrives through a WebSocket."""
 ODD_FILTER: Final = 1 << 45
-"""A SUBSCRIBE or UNSUBSCRIBE has no filter, or one that is empty, is shared, or has a wildcard or an option that is
-not allowed."""
+"""A SUBSCRIBE or UNSUBSCRIBE has no filter, or one that is empty, shared, or has a forbidden wildcard or option."""
 UNAVAILABLE: Final = 1 << 46
-"""The server has announced that it does not have some kind of subscription."""
+"""The server has announced that it does not support some kind of subscription."""
 ODD_COUNT: Final = 1 << 47
-"""A SUBACK or UNSUBACK has not as many Reason Codes as there are filters."""
+"""A SUBACK or UNSUBACK has a different number of Reason Codes than there are filters."""
 ABOVE_REQUESTED: Final = 1 << 48
-"""A SUBACK grants a higher QoS than was asked for."""
-ALL: Final = (1 << 49) - 1
+"""A SUBACK grants a higher QoS than was requested."""
+UNAWARE: Final = 1 << 49
+"""The packet identifier of a PUBLISH was free again, and TCP shows that its sender had not received the answer."""
+SPARKPLUG: Final = 1 << 50
+"""The topic, the will or a filter belongs to Sparkplug, or looks as if it should."""
+ALL: Final = (1 << 51) - 1
 SIGNS: Final = {
     "dup": DUP,
     "not_minimal": NOT_MINIMAL,
@@ -159,15 +163,17 @@ SIGNS: Final = {
     "unavailable": UNAVAILABLE,
     "odd_count": ODD_COUNT,
     "above_requested": ABOVE_REQUESTED,
+    "unaware": UNAWARE,
+    "sparkplug": SPARKPLUG,
 }
-"""What ``Rule.signs`` may name, with its bit."""
+"""Signs that ``Rule.signs`` may name, with their bits."""
 
 PROTOCOL_NAMES: Final = {3: "MQIsdp", 4: "MQTT", 5: "MQTT"}
-"""The protocol name that goes with each protocol level."""
+"""The protocol name for each protocol level."""
 YES_OR_NO: Final = frozenset((0x01, 0x17, 0x19, 0x24, 0x25, 0x28, 0x29, 0x2A))
-"""Identifiers of properties that are 0 or 1, though they fill a byte."""
+"""Identifiers of properties with the values 0 and 1, although they occupy a byte."""
 NOT_ZERO: Final = {0x0B: "1 to 268,435,455", 0x21: "1 to 65,535", 0x27: "1 and more"}
-"""Identifiers of properties that may not be 0, with what they may be."""
+"""Identifiers of properties that must not be 0, with their allowed values."""
 _EXPIRY: Final = BY_NAME["message_expiry_interval"].identifier
 _ALIAS: Final = BY_NAME["topic_alias"].identifier
 _USER_PROPERTY: Final = BY_NAME["user_property"].identifier
@@ -181,7 +187,7 @@ _OF_PROPERTY: Final = {
 
 
 def signs_of(packet: ControlPacket, at: RuleContext) -> int:
-    """The bits of a packet; all of them where it is too damaged to say."""
+    """The bits of a packet; all bits for a packet that is too damaged to judge."""
     try:
         if type(packet) is packets.Publish:
             return _of_publish(packet, at) | _of_any(packet, at)
@@ -197,168 +203,177 @@ def signs_of(packet: ControlPacket, at: RuleContext) -> int:
 
 
 def _of_any(packet: ControlPacket, at: RuleContext) -> int:
-    found = 0
+    bits = 0
     raw = packet.raw
     if raw[1] >= 0x80 and not raw[2 if raw[2] < 0x80 else 3 if raw[3] < 0x80 else 4]:
-        found |= NOT_MINIMAL
+        bits |= NOT_MINIMAL
     if packet.header_flags is not None:
-        found |= HEADER_FLAGS
+        bits |= HEADER_FLAGS
     limit = at.receiver.maximum_packet_size
     if limit is not None and len(raw) + packet.missing > limit:
-        found |= OVERSIZED
+        bits |= OVERSIZED
     connection = at.connection
     if at.history.carries:
-        found |= CARRIES
+        bits |= CARRIES
     if at.from_client:
         last_ns = at.sender.last_timestamp_ns
         seconds = connection.keep_alive
         if seconds and last_ns is not None and at.timestamp_ns - last_ns > seconds * SECOND_NS:
-            found |= SILENT
+            bits |= SILENT
         if connection.session_present is False and not connection.clean_start:
-            found |= STATE_LOST
+            bits |= STATE_LOST
     else:
-        found |= FROM_SERVER
+        bits |= FROM_SERVER
     if not at.history.settled:
-        found |= _of_unsettled(packet, at)
-    return found
+        bits |= _of_unsettled(packet, at)
+    return bits
 
 
 def _of_unsettled(packet: ControlPacket, at: RuleContext) -> int:
-    """What is said of packets before CONNECT and CONNACK were seen, or after a DISCONNECT."""
-    found, history = 0, at.history
+    """Bits of packets before CONNECT and CONNACK, or after a DISCONNECT."""
+    bits, history = 0, at.history
     if at.party.disconnect is not None:
-        found |= DISCONNECTED
+        bits |= DISCONNECTED
     connack = history.connack
     if connack is not None and connack.reason_code:
-        found |= REFUSED
+        bits |= REFUSED
     if at.from_client:
         if (history.connect_sent is None or connack is None) and type(packet) is not packets.Connect:
-            found |= EARLY
+            bits |= EARLY
     elif connack is None and type(packet) is not packets.Connack:
-        found |= EARLY
-    return found
+        bits |= EARLY
+    return bits
 
 
 def _of_publish(packet: packets.Publish, at: RuleContext) -> int:
-    found = 0
+    bits = 0
     qos: int = packet.qos
     if packet.dup:
-        found |= DUP
+        bits |= DUP
     if packet.retain:
-        found |= RETAIN | EXPIRES_OR_RETAINED
+        bits |= RETAIN | EXPIRES_OR_RETAINED
     block = packet.properties
     items: tuple[tuple[int, Any], ...] = ()
     alias: int | None = None
     if block is not None and block.items:
         items = block.items
-        found |= _of_block(items)
+        bits |= _of_block(items)
         alias = block.first(_ALIAS)
         if alias is not None and not 0 < alias <= at.receiver.topic_alias_maximum:
-            found |= ODD_ALIAS
+            bits |= ODD_ALIAS
     name: str = packet.topic_name
     if not name:
-        found |= ODD_STRINGS
+        bits |= ODD_STRINGS
         if alias is None:
-            found |= NAMELESS
+            bits |= NAMELESS
+        elif at.topic is None or is_related(at.topic):  # an unknown topic may be any
+            bits |= SPARKPLUG
     else:
         known = _TOPICS.get(name)
-        found |= _of_topic(name) if known is None else known
+        bits |= _of_topic(name) if known is None else known
     if qos:
-        found |= QOS
+        bits |= QOS
         identifier, sender = packet.packet_identifier, at.sender
         if not identifier:
-            found |= ZERO_IDENTIFIER
-        if identifier in sender.exchanges:
-            found |= TAKEN
+            bits |= ZERO_IDENTIFIER
+        bits |= TAKEN if identifier in sender.exchanges else _of_free_identifier(identifier or 0, at)
         if sender.in_flight >= at.receiver.receive_maximum:
-            found |= WINDOW_FULL
+            bits |= WINDOW_FULL
     if at.from_client:
         if qos > at.connection.maximum_qos:
-            found |= ABOVE_MAXIMUM
+            bits |= ABOVE_MAXIMUM
         if at.topic is None:
-            found |= UNRESOLVED
-        return found
+            bits |= UNRESOLVED
+        return bits
     topic = at.topic
     if topic is None:
-        return found | UNRESOLVED
+        return bits | UNRESOLVED
     table = at.history.subscriptions
-    match = table.found.get(topic)
+    match = table.matches.get(topic)
     if match is None:
         match = table.match(topic)
     if not match.subscriptions:
-        found |= UNMATCHED
+        bits |= UNMATCHED
     if match.all_no_local:
-        found |= NO_LOCAL
+        bits |= NO_LOCAL
     if match.replaces:
-        found |= REPLACED
-    carries = found & SUBSCRIPTION_IDENTIFIER
+        bits |= REPLACED
+    carries = bits & SUBSCRIPTION_IDENTIFIER
     if match.identifiers and (not carries or len(match.subscriptions) > 1):
-        found |= IDENTIFIED
+        bits |= IDENTIFIED
     if carries:
         for number, value in items:
             if number == _IDENTIFIER and value not in match.identifiers:
-                found |= FOREIGN_IDENTIFIER
+                bits |= FOREIGN_IDENTIFIER
     if qos > match.highest_qos:
-        found |= ABOVE_GRANTED
-    return found
+        bits |= ABOVE_GRANTED
+    return bits
+
+
+def _of_free_identifier(identifier: int, at: RuleContext) -> int:
+    """Whether the sender of a PUBLISH took an identifier before it had the answer that freed it."""
+    ended = at.party.ended.get(identifier)
+    return UNAWARE if ended is not None and 0 <= at.acknowledged < ended.answer_position else 0
 
 
 MAX_TOPICS: Final = 10_000
-"""Topics of which the bits are remembered, since they recur."""
+"""Maximum number of topics with cached bits."""
 LONGEST_TOPIC: Final = 256
-"""Characters of the longest of them."""
+"""Maximum length of such a topic, in characters."""
 _TOPICS: Final[dict[str, int]] = {}
 
 
 def _of_topic(name: str) -> int:
-    found = 0
+    bits = 0
     if not name.isprintable():
-        found |= ODD_STRINGS | UNPRINTABLE
+        bits |= ODD_STRINGS | UNPRINTABLE
     if "+" in name or "#" in name:
-        found |= ODD_STRINGS | WILDCARD
+        bits |= ODD_STRINGS | WILDCARD
+    if is_related(name):
+        bits |= SPARKPLUG
     if len(name) <= LONGEST_TOPIC:
         if len(_TOPICS) >= MAX_TOPICS:
             _TOPICS.clear()
-        _TOPICS[name] = found
-    return found
+        _TOPICS[name] = bits
+    return bits
 
 
 def _of_block(items: tuple[tuple[int, Any], ...]) -> int:
-    found, seen = PROPERTIES, 0
+    bits, seen = PROPERTIES, 0
     for number, value in items:
         bit = 1 << number
         if seen & bit and number != _USER_PROPERTY:
-            found |= REPEATED
+            bits |= REPEATED
         seen |= bit
         if type(value) is str:
             if not value.isprintable():
-                found |= ODD_STRINGS | UNPRINTABLE
+                bits |= ODD_STRINGS | UNPRINTABLE
         elif type(value) is tuple:
             if not (value[0].isprintable() and value[1].isprintable()):
-                found |= ODD_STRINGS | UNPRINTABLE
+                bits |= ODD_STRINGS | UNPRINTABLE
         elif (value == 0 and number in NOT_ZERO) or (number in YES_OR_NO and value > 1):
-            found |= ODD_VALUE
-        found |= _OF_PROPERTY.get(number, 0)
-    return found
+            bits |= ODD_VALUE
+        bits |= _OF_PROPERTY.get(number, 0)
+    return bits
 
 
 def _of_acknowledgment(packet: packets.Acknowledgement, at: RuleContext) -> int:
-    found = 0
+    bits = 0
     identifier: int = packet.packet_identifier
     if packet.reason_code:
-        found |= REASON_CODE
+        bits |= REASON_CODE
     block = packet.properties
     if block is not None and block.items:
-        found |= _of_block(block.items)
+        bits |= _of_block(block.items)
     if not identifier:
-        found |= ZERO_IDENTIFIER
+        bits |= ZERO_IDENTIFIER
     if at.other.odd_aliases:
-        found |= ODD_ALIASES
+        bits |= ODD_ALIASES
     party = at.party
     if type(packet) is packets.Pubrel:
         waiting = party.owes_pubrel
         if identifier not in waiting:
-            return found | ODD_ANSWER
+            return bits | ODD_ANSWER
     else:
         running = at.receiver.exchanges.get(identifier)
         if type(packet) is packets.Puback:
@@ -371,77 +386,79 @@ def _of_acknowledgment(packet: packets.Acknowledgement, at: RuleContext) -> int:
             waiting = party.owes_pubcomp
             usual = running is not None and identifier in waiting
         if not usual:
-            found |= ODD_ANSWER
+            bits |= ODD_ANSWER
     if len(waiting) > 1 and identifier in waiting and next(iter(waiting)) != identifier:
-        found |= OUT_OF_ORDER
-    return found
+        bits |= OUT_OF_ORDER
+    return bits
 
 
 def _of_other(packet: Any, at: RuleContext) -> int:
-    """What is said of all packets but PUBLISH with its acknowledgments and pings."""
-    found = 0
+    """Bits of all packets but PUBLISH, its acknowledgments, and pings."""
+    bits = 0
     block = packet.properties
     if block is not None and block.items:
-        found |= _of_block(block.items)
+        bits |= _of_block(block.items)
     if has_odd_fields(packet):
-        found |= ODD_STRINGS | UNPRINTABLE
+        bits |= ODD_STRINGS | UNPRINTABLE
     if isinstance(packet, packets.Connect):
-        found |= _of_connect(packet, at)
+        bits |= _of_connect(packet, at)
     elif isinstance(packet, (packets.Subscribe, packets.Unsubscribe)):
-        found |= _of_request(packet, at)
+        bits |= _of_request(packet, at)
     elif isinstance(packet, (packets.Suback, packets.Unsuback)):
-        found |= _of_answer(packet, at)
+        bits |= _of_answer(packet, at)
     elif isinstance(packet, (packets.Connack, packets.Disconnect, packets.Auth)):
         if packet.reason_code:
-            found |= REASON_CODE
+            bits |= REASON_CODE
         if isinstance(packet, packets.Connack):
-            found |= WRONG_SENDER if at.from_client else 0
-            found |= 0 if at.history.connack_sent is None else AGAIN
+            bits |= WRONG_SENDER if at.from_client else 0
+            bits |= 0 if at.history.connack_sent is None else AGAIN
         elif isinstance(packet, packets.Disconnect):
-            found |= 0 if at.from_client else WRONG_SENDER
-    return found
+            bits |= 0 if at.from_client else WRONG_SENDER
+    return bits
 
 
 def _of_connect(packet: packets.Connect, at: RuleContext) -> int:
-    found = 0 if at.from_client else WRONG_SENDER
+    bits = 0 if at.from_client else WRONG_SENDER
     if at.history.connect_sent is not None:
-        found |= AGAIN
+        bits |= AGAIN
     if at.connection.websocket:
-        found |= WEBSOCKET
+        bits |= WEBSOCKET
     will = packet.will
-    if will is not None and will.properties is not None:
-        found |= _of_block(will.properties.items)
+    if will is not None:
+        bits |= SPARKPLUG if is_related(will.will_topic or "") else 0
+        bits |= 0 if will.properties is None else _of_block(will.properties.items)
     if (
-        packet.connect_flags is not None  # they do not follow from the other fields
+        packet.connect_flags is not None  # flags that contradict the other fields
         or (packet.password is not None and packet.user_name is None)
         or not (packet.client_identifier or packet.clean_start)
         or PROTOCOL_NAMES.get(packet.protocol_level) != packet.protocol_name
     ):
-        found |= ODD_CONNECT
-    return found
+        bits |= ODD_CONNECT
+    return bits
 
 
 def _of_request(packet: packets.Subscribe | packets.Unsubscribe, at: RuleContext) -> int:
-    found = 0 if at.from_client else WRONG_SENDER
+    bits = 0 if at.from_client else WRONG_SENDER
     identifier: int = packet.packet_identifier
     if not identifier:
-        found |= ZERO_IDENTIFIER
+        bits |= ZERO_IDENTIFIER
     if identifier in at.sender.exchanges:
-        found |= TAKEN
+        bits |= TAKEN
     connection = at.connection
     if not (
         connection.wildcard_subscription_available
         and connection.subscription_identifier_available
         and connection.shared_subscription_available
     ):
-        found |= UNAVAILABLE
+        bits |= UNAVAILABLE
     if isinstance(packet, packets.Subscribe):
         rows = packet.subscriptions
         odd = not rows or any(_is_odd(row) for row in rows)
+        bits |= SPARKPLUG if any(is_related(row.topic_filter) for row in rows or ()) else 0
     else:
         names = packet.topic_filters
         odd = not names or any(_is_odd_filter(name) for name in names)
-    return found | (ODD_FILTER if odd else 0)
+    return bits | (ODD_FILTER if odd else 0)
 
 
 def _is_odd(row: Subscription) -> bool:
@@ -455,28 +472,28 @@ def _is_odd_filter(name: str) -> bool:
 
 
 def _of_answer(packet: packets.Suback | packets.Unsuback, at: RuleContext) -> int:
-    found = WRONG_SENDER if at.from_client else 0
+    bits = WRONG_SENDER if at.from_client else 0
     identifier: int = packet.packet_identifier
     if not identifier:
-        found |= ZERO_IDENTIFIER
+        bits |= ZERO_IDENTIFIER
     kind = "subscribe" if isinstance(packet, packets.Suback) else "unsubscribe"
     running = at.receiver.exchanges.get(identifier)
     codes = packet.reason_codes
     if running is None or running.kind != kind:
-        found |= ODD_ANSWER
+        bits |= ODD_ANSWER
     elif codes is not None and len(codes) != running.filters:
-        found |= ODD_COUNT
+        bits |= ODD_COUNT
     request = at.history.subscriptions.request_for(identifier, kind)
     if request is None:
-        return found
+        return bits
     if request.answers:
-        found |= AGAIN
+        bits |= AGAIN
     if codes is None:
-        return found
+        return bits
     if len(codes) != len(request.topic_filters):
-        found |= ODD_COUNT
+        bits |= ODD_COUNT
     elif isinstance(packet, packets.Suback):
         for asked, code in zip(request.maximum_qos, codes, strict=False):
             if asked < code <= 2:
-                found |= ABOVE_REQUESTED
-    return found
+                bits |= ABOVE_REQUESTED
+    return bits

@@ -1,7 +1,7 @@
 """The UTF-8 strings of a packet with the paths of their fields, for rules about characters.
 
-What such rules look for is never printable in the sense of `str.isprintable`, so `has_odd_strings` clears nearly all
-packets with one look at the topic.
+Such rules search for characters that are never printable (`str.isprintable`).  `has_odd_strings` therefore dismisses
+nearly all packets after one test of the topic.
 """
 
 from __future__ import annotations
@@ -16,25 +16,33 @@ from mqttscope.mqtt.fields import all_fields
 from mqttscope.mqtt.properties import EMPTY, property_name
 
 MAX_SHOWN = 60
-"""Characters of a string that a message shows."""
-WITH_STRINGS = tuple(one.packet for one in all_fields() if one.path == "properties")
-"""Packets that may hold strings: all that may have properties."""
+"""Maximum number of characters of a string in a message."""
+WITH_STRINGS = tuple(field.packet for field in all_fields() if field.path == "properties")
+"""Packets that may have strings: all packets that may have properties."""
 
+CONTROL = re.compile("[\x01-\x1f\x7f-\x9f]")
+"""Control characters: a receiver may close the connection because of them (5.0 1.5.4, 3.1.1 1.5.3)."""
 _ESCAPED = re.compile(r"[\ud800-\udfff]")
-"""What stands for bytes that are no UTF-8."""
+"""Stands for bytes that are not UTF-8."""
 
-Place = tuple[str, str]
+
+def has_controls(text: str) -> bool:
+    """Whether a text has a control character."""
+    return not text.isprintable() and CONTROL.search(text) is not None
+
+
+FieldText = tuple[str, str]
 """Path of a field and its string."""
 
 
 @dataclass(slots=True)
-class Hit:
-    """A string that a pattern was found in."""
+class PatternMatch:
+    """A string that a pattern of one character matches."""
 
     field: str
     text: str
     index: int
-    """Of the character."""
+    """Index of the character."""
     character: str
 
     @property
@@ -44,9 +52,9 @@ class Hit:
 
 
 def has_odd_strings(packet: Any) -> bool:
-    """Whether a string of the packet holds anything but printable characters, or a topic name nothing or wildcards.
+    """Whether a string of the packet has a character that is not printable, or a topic name is empty or has wildcards.
 
-    Quick, so that what looks closer is not asked about most packets.
+    Fast, so that slower checks are not called for most packets.
     """
     block = packet.properties
     if block is not None and block is not EMPTY and _odd_block(block):
@@ -58,7 +66,7 @@ def has_odd_strings(packet: Any) -> bool:
 
 
 def has_odd_fields(packet: Any) -> bool:
-    """The same of strings that are no properties, for any packet but PUBLISH."""
+    """Whether a string outside the properties has a character that is not printable, for packets other than PUBLISH."""
     others = _OTHERS.get(type(packet))
     return others is not None and any(not text.isprintable() for _, text in others(packet))
 
@@ -73,7 +81,7 @@ def _odd_block(block: Properties) -> bool:
     return False
 
 
-def strings_of(packet: Any) -> Iterator[Place]:
+def strings_of(packet: Any) -> Iterator[FieldText]:
     """Path and text of every string of a packet but the protocol name, in the order of the packet's attributes."""
     others = _OTHERS.get(type(packet))
     if others is not None:
@@ -81,8 +89,8 @@ def strings_of(packet: Any) -> Iterator[Place]:
     yield from _block("", packet.properties)
 
 
-def find(packet: Any, pattern: re.Pattern[str]) -> Iterator[Hit]:
-    """The first hit of a pattern of one character in each field; strings that are not well-formed are left out."""
+def find(packet: Any, pattern: re.Pattern[str]) -> Iterator[PatternMatch]:
+    """The first match of a one-character pattern in each field; malformed strings are left out."""
     seen = set()
     for field, text in strings_of(packet):
         if field in seen:
@@ -90,24 +98,24 @@ def find(packet: Any, pattern: re.Pattern[str]) -> Iterator[Hit]:
         hit = pattern.search(text)
         if hit is not None and not _ESCAPED.search(text):
             seen.add(field)
-            yield Hit(field, text, hit.start(), hit[0])
+            yield PatternMatch(field, text, hit.start(), hit[0])
 
 
 def shown(text: str) -> str:
-    """The string as messages show it: as Python would write it, and not too long."""
+    """The string as a Python literal, shortened for messages."""
     return repr(text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "...")
 
 
-def _block(prefix: str, block: Properties | None) -> Iterator[Place]:
+def _block(prefix: str, block: Properties | None) -> Iterator[FieldText]:
     for number, value in () if block is None else block.items:
         if isinstance(value, str):
             yield f"{prefix}properties.{property_name(number)}", value
         elif isinstance(value, tuple):
-            for one in value:
-                yield f"{prefix}properties.{property_name(number)}", one
+            for text in value:
+                yield f"{prefix}properties.{property_name(number)}", text
 
 
-def _connect(packet: Connect) -> Iterator[Place]:
+def _connect(packet: Connect) -> Iterator[FieldText]:
     if packet.client_identifier is not None:
         yield "client_identifier", packet.client_identifier
     if packet.will is not None:
@@ -117,24 +125,24 @@ def _connect(packet: Connect) -> Iterator[Place]:
         yield "user_name", packet.user_name
 
 
-def _publish(packet: Publish) -> Iterator[Place]:
+def _publish(packet: Publish) -> Iterator[FieldText]:
     yield "topic_name", packet.topic_name
 
 
-def _subscribe(packet: Subscribe) -> Iterator[Place]:
+def _subscribe(packet: Subscribe) -> Iterator[FieldText]:
     for index, row in enumerate(packet.subscriptions or ()):
         yield f"subscriptions[{index}].topic_filter", row.topic_filter
 
 
-def _unsubscribe(packet: Unsubscribe) -> Iterator[Place]:
+def _unsubscribe(packet: Unsubscribe) -> Iterator[FieldText]:
     for index, topic_filter in enumerate(packet.topic_filters or ()):
         yield f"topic_filters[{index}]", topic_filter
 
 
-_OTHERS: dict[type[ControlPacket], Callable[[Any], Iterator[Place]]] = {
+_OTHERS: dict[type[ControlPacket], Callable[[Any], Iterator[FieldText]]] = {
     Connect: _connect,
     Publish: _publish,
     Subscribe: _subscribe,
     Unsubscribe: _unsubscribe,
 }
-"""Strings outside the properties of the packet."""
+"""Strings outside the properties, by packet."""

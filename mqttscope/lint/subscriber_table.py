@@ -1,9 +1,9 @@
-"""The subscriptions on a server: the sessions of all captured clients, found by the topics that they get.
+"""The subscriptions on a server: the sessions of all captured clients, indexed by topic.
 
-A connection knows its own subscriptions (`session.subscriptions`).  What one client publishes and another one gets
-takes those of all: of clients that are connected, and of those whose sessions wait for them.  Looking a topic up costs
-nothing for the subscriptions that do not match it, and next to nothing as long as no new wildcard filter comes: who
-holds a filter changes with every reconnect, the filters themselves are the same.
+A connection has its own subscriptions (`session.subscriptions`).  Routing between clients needs the subscriptions of
+all clients: connected ones, and ones with a waiting session.  Looking up a topic costs nothing for subscriptions that
+do not match, and almost nothing while no new wildcard filter appears: the holders of a filter change with every
+reconnect, the filters themselves stay.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from mqttscope.session.history import NEVER_NS
 from mqttscope.session.matching import FilterIndex
 
 MAX_SESSIONS = 100_000
-"""Sessions of a server; beyond them the one that connected longest ago is forgotten."""
+"""Maximum number of sessions per server; the one that connected longest ago is dropped first."""
 MAX_SUBSCRIPTIONS = 200_000
-"""Subscriptions of a server; later ones are not in the table, which then is not `SubscriberTable.whole`."""
+"""Maximum number of subscriptions per server; beyond it the table is not `SubscriberTable.whole`."""
 MAX_HOLDERS = 1_000
-"""Subscriptions of one topic that are looked at; what a message with more of them does is not judged."""
+"""Maximum number of subscriptions examined per topic; a message with more is not judged."""
 MAX_PATTERNS = 1_000
-"""Filters with wildcards that are looked at for one topic."""
+"""Maximum number of filters with wildcards examined per topic."""
 MAX_MATCHED = 10_000
-"""Topics of which the filters that match are remembered."""
+"""Maximum number of topics with cached matching filters."""
 MAX_EMPTY = 1_000
-"""Filters without a subscriber that stay, beside as many as have one: their clients may come back."""
+"""Maximum number of unused filters kept in addition to one per used filter: their clients may come back."""
 EXTENSIONS = ("$queue/", "$exclusive/")
-"""What some servers take for an option of the subscription to the filter that follows."""
+"""Prefixes that some servers take as an option of the filter that follows."""
 
 
 @dataclass(slots=True)
-class Held:
-    """A subscription that a session holds."""
+class HeldSubscription:
+    """A subscription of a session."""
 
     owner: str
-    """Client Identifier of the session, or the endpoint of a client whose identifier is not known."""
+    """Client Identifier of the session, or the endpoint of a client without a known identifier."""
     topic_filter: str
-    """As sent."""
+    """As sent in the SUBSCRIBE."""
     plain_filter: str
-    """What topics are compared with."""
+    """The filter to compare topics with."""
     is_shared: bool
-    """Whether it is shared, or something like it that only some servers know."""
+    """Whether it is shared, or has a similar prefix that only some servers support."""
     no_local: bool
     packet: int
     """Number of the SUBSCRIBE."""
     frame: int
     timestamp_ns: int
     qos: int = -1
-    """As granted; -1 before the SUBACK, and after one that refuses it."""
+    """Granted QoS; -1 before the SUBACK, and after a refusal."""
     granted_ns: int = NEVER_NS
-    """When that was."""
+    """When it was granted."""
     ending: bool = False
-    """Whether an UNSUBSCRIBE is under way."""
+    """Whether an UNSUBSCRIBE is in flight."""
 
 
 @dataclass(slots=True)
@@ -62,17 +62,17 @@ class KnownSession:
 
     owner: str
     key: ConnectionKey | None
-    """Its connection; ``None`` while it sleeps."""
+    """Its connection; ``None`` while the client is away."""
     since_ns: int
-    """When that was accepted, or ended."""
+    """When that connection was accepted, or ended."""
     limit: int | None = None
     """Maximum Packet Size of the client, in bytes."""
     until_ns: int = NEVER_NS
-    """When it ends while it sleeps."""
+    """When the session ends while the client is away."""
     queued: int = 0
-    """Messages for it since it fell asleep."""
-    held: dict[str, Held] = field(default_factory=dict)
-    """By Topic Filter."""
+    """Number of messages for it since the client left."""
+    held: dict[str, HeldSubscription] = field(default_factory=dict)
+    """Subscriptions by Topic Filter."""
 
 
 @dataclass(slots=True)
@@ -80,33 +80,32 @@ class SubscriberTable:
     """The sessions of one server and their subscriptions."""
 
     sessions: dict[str, KnownSession] = field(default_factory=dict)
-    """By owner, in the order of their connections."""
-    holders: dict[str, dict[tuple[str, str], Held]] = field(default_factory=dict)
-    """By plain filter, then by owner and Topic Filter; those with wildcards stay when nobody is subscribed any more."""
+    """Sessions by owner, in the order of their connections."""
+    holders: dict[str, dict[tuple[str, str], HeldSubscription]] = field(default_factory=dict)
+    """By plain filter, then by owner and Topic Filter; filters with wildcards stay when they have no subscriber."""
     number: int = 0
-    """Of all subscriptions."""
+    """Number of all subscriptions."""
     shared: int = 0
-    """Of those that are shared."""
+    """Number of shared subscriptions."""
     patterns: int = 0
-    """Filters with wildcards among ``holders``."""
+    """Number of filters with wildcards among ``holders``."""
     held_patterns: int = 0
-    """Those of them that have a subscriber."""
+    """Number of such filters with a subscriber."""
     revision: int = 0
-    """Grows whenever other filters with wildcards may match."""
+    """Increases whenever other filters with wildcards may match."""
     strangers: dict[ConnectionKey, bool] = field(default_factory=dict)
-    """Open connections whose sessions may have subscriptions that were not captured; ``False`` as long as only a
-    CONNACK that is still to come can tell."""
+    """Open connections with sessions that may have uncaptured subscriptions; ``False`` while only the CONNACK to come
+    can decide that."""
     whole: bool = True
-    """Whether no subscription was left out for want of room."""
+    """Whether all subscriptions had room."""
     index: FilterIndex | None = field(default=None, compare=False, repr=False)
-    """Of the filters with wildcards; made from ``holders`` when a topic is looked up, and not written down with the
-    rest."""
+    """Index of the filters with wildcards; built from ``holders`` when a topic is looked up, and not stored."""
     matched: dict[str, tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
-    """What `matching` found by topic, for the revision below; not written down either."""
+    """Results of `matching` by topic, for ``matched_revision``; not stored."""
     matched_revision: int = field(default=-1, compare=False, repr=False)
 
     def connect(self, owner: str, key: ConnectionKey, timestamp_ns: int, *, resumes: bool) -> KnownSession:
-        """A connection was accepted; ``resumes``: with a session that had been there before."""
+        """Handle an accepted connection; ``resumes``: its session existed before."""
         session = self.sessions.pop(owner, None)
         if session is not None and session.key == key:
             self._accept(session, key, resumes=resumes)
@@ -127,7 +126,7 @@ class SubscriberTable:
         return session
 
     def ask(self, owner: str, key: ConnectionKey, timestamp_ns: int) -> KnownSession:
-        """A client subscribes before its connection is accepted, as it may (5.0 3.1.4): `connect` follows."""
+        """Handle a SUBSCRIBE before the CONNACK, which is allowed (5.0 3.1.4): `connect` follows."""
         known = key in self.strangers
         session = self.connect(owner, key, timestamp_ns, resumes=True)
         if not known and (key in self.strangers or len(self.strangers) < MAX_SESSIONS):
@@ -135,7 +134,7 @@ class SubscriberTable:
         return session
 
     def _accept(self, session: KnownSession, key: ConnectionKey, *, resumes: bool) -> None:
-        """Keep what a client has subscribed to on this connection, and what it had before only if that continues."""
+        """Keep subscriptions of this connection, and earlier ones only if the session continues."""
         before = [name for name, held in session.held.items() if held.timestamp_ns < session.since_ns]
         if not resumes:
             for name in before:
@@ -147,21 +146,21 @@ class SubscriberTable:
                 del self.strangers[key]
 
     def refuse(self, owner: str, key: ConnectionKey) -> None:
-        """A connection was refused: nothing comes of what its client has subscribed to."""
+        """Handle a refused connection: its subscriptions are void."""
         session = self.sessions.get(owner)
         if session is not None and session.key == key:
             for name in [name for name, held in session.held.items() if held.timestamp_ns >= session.since_ns]:
                 self.unsubscribe(session, name)
 
     def strange(self, key: ConnectionKey) -> None:
-        """A connection may have subscriptions that were not captured."""
+        """Mark a connection that may have uncaptured subscriptions."""
         if len(self.strangers) < MAX_SESSIONS:
             self.strangers[key] = True
         else:
             self.whole = False
 
     def leave(self, owner: str, key: ConnectionKey, timestamp_ns: int, expiry: float) -> None:
-        """A connection has ended; its session stays for so many seconds."""
+        """Handle the end of a connection; its session is kept for ``expiry`` seconds."""
         self.strangers.pop(key, None)
         session = self.sessions.get(owner)
         if session is None or session.key != key:
@@ -179,7 +178,7 @@ class SubscriberTable:
             self._clear(session)
 
     def _forget_oldest(self) -> None:
-        """Make room; the open connection of a forgotten session may get what no subscription of the table explains."""
+        """Drop the oldest session; its open connection may get messages that no subscription of the table explains."""
         session = next(iter(self.sessions.values()))
         self.end(session.owner)
         if session.key is not None:
@@ -190,8 +189,8 @@ class SubscriberTable:
             self._out(held)
         session.held.clear()
 
-    def subscribe(self, session: KnownSession, held: Held) -> None:
-        """A session asks for a subscription; one with its filter that was there is replaced."""
+    def subscribe(self, session: KnownSession, held: HeldSubscription) -> None:
+        """Add a subscription to a session; it replaces one with the same filter."""
         name = held.topic_filter
         before = session.held.pop(name, None)
         if before is not None:
@@ -216,12 +215,12 @@ class SubscriberTable:
         known[held.owner, name] = held
 
     def unsubscribe(self, session: KnownSession, topic_filter: str) -> None:
-        """A session does not hold a subscription any more."""
+        """Remove a subscription from a session."""
         held = session.held.pop(topic_filter, None)
         if held is not None:
             self._out(held)
 
-    def _out(self, held: Held) -> None:
+    def _out(self, held: HeldSubscription) -> None:
         self.number -= 1
         self.shared -= held.is_shared
         plain = held.plain_filter
@@ -240,48 +239,48 @@ class SubscriberTable:
             self.revision += 1
 
     def matching(self, topic: str) -> tuple[str, ...]:
-        """Filters with wildcards that match a topic, `MAX_PATTERNS` at most, with a subscriber or without."""
+        """Filters with wildcards that match a topic, `MAX_PATTERNS` at most, used or unused."""
         matched = self.matched
         if self.matched_revision != self.revision or len(matched) >= MAX_MATCHED:
             matched.clear()
             self.matched_revision = self.revision
-        found = matched.get(topic)
-        if found is None:
+        filters = matched.get(topic)
+        if filters is None:
             index = self.index
             if index is None:
                 index = self.index = FilterIndex()
                 for plain in self.holders:
                     if is_pattern(plain):
                         index.add(plain, plain)
-            found = tuple(index.match(topic, MAX_PATTERNS + 1))
-            if len(found) > MAX_PATTERNS:
-                self.whole, found = False, found[:MAX_PATTERNS]
-            matched[topic] = found
-        return found
+            filters = tuple(index.match(topic, MAX_PATTERNS + 1))
+            if len(filters) > MAX_PATTERNS:
+                self.whole, filters = False, filters[:MAX_PATTERNS]
+            matched[topic] = filters
+        return filters
 
-    def holding(self, topic: str, patterns: tuple[str, ...]) -> list[dict[tuple[str, str], Held]]:
-        """Who holds a topic as it stands, and each of these filters."""
+    def holding(self, topic: str, patterns: tuple[str, ...]) -> list[dict[tuple[str, str], HeldSubscription]]:
+        """Subscriptions to exactly a topic, and to each of these filters."""
         holders = self.holders
-        found = []
+        tables = []
         for name in patterns:
-            one = holders.get(name)
-            if one:
-                found.append(one)
+            subscriptions = holders.get(name)
+            if subscriptions:
+                tables.append(subscriptions)
         exact = holders.get(topic)
         if exact:
-            found.append(exact)
-        return found
+            tables.append(exact)
+        return tables
 
 
 def is_pattern(plain: str) -> bool:
-    """Whether a filter may match anything else than the topic of its name."""
+    """Whether a filter may match a topic other than its own text."""
     return "+" in plain or "#" in plain
 
 
 def plain_filter(topic_filter: str) -> tuple[str, bool]:
-    """What topics are compared with, and whether the subscription may be shared, in whatever version.
+    """The filter to compare topics with, and whether the subscription may be shared in any version.
 
-    Servers before 5.0 may know shares too, so that nothing must rest on these being ordinary filters.
+    Servers before 5.0 may support shares too, so such filters may not be ordinary ones.
     """
     share = parse_shared(topic_filter)
     if share is not None:

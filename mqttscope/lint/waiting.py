@@ -1,19 +1,20 @@
-"""What rules share that wait for a packet which does not come.
+"""Base of the rules about packets that never arrive.
 
-An absence is found by a timer (`RuleContext.ask`), never because the capture ends.  It is blamed on a side only where
-TCP shows that the side has got what it has to react to, where nothing of the capture waits to be read, and where
-neither side has ended the connection or sent DISCONNECT: a side that closes owes nothing any more.  Nor is a side
-blamed whose own packet fills its stream (`is_busy`): its answers come after that.
+A missing packet is found by a timer (`RuleContext.ask`), never by the end of the capture.  A side is blamed only if TCP
+shows that it has received the packet to answer, if no captured bytes wait to be read, and if neither side has closed
+the connection or sent DISCONNECT: a side that closes owes nothing.  A side is not blamed while it sends a packet of
+several segments (`is_busy`): its answers follow that packet.
 
-What is owed is kept by the connection with the number of its packet and without its time.  A rule that waits notes now
-and then which packet was the last one: what is as old and still owed when ``timeout`` has passed is overdue.  So a
-packet costs nothing but one look at whether the rule waits already.
+The connection stores what is owed, by packet number and without times.  A waiting rule records the number of the last
+packet now and then: everything up to that number that is still owed after ``timeout`` is overdue.  So a packet costs
+only one test whether the rule already waits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from mqttscope.lint.context import RuleContext
@@ -25,19 +26,19 @@ from mqttscope.session.history import PeerHistory
 from mqttscope.session.inflight import Exchange
 
 SLICES = 4
-"""How often within its time-out a rule looks at what is owed: what is overdue is found at most a slice too late."""
+"""Number of checks per timeout: an overdue packet is found at most one slice late."""
 
 
 def side_name(direction: Direction) -> str:
-    """``client`` or ``server``: who sends in a direction."""
+    """``client`` or ``server``: the sender in a direction."""
     return "client" if direction is C2S else "server"
 
 
 def has_closed(at: RuleContext, direction: Direction) -> bool:
-    """Whether a side has ended the transport, is about to, or may have done so where the capture is incomplete."""
+    """Whether a side has closed the transport, is about to, or may have done so outside the capture."""
     connection, party = at.connection, at.history.party(direction)
     if at.history.clock_back:
-        return True  # nobody knows how much time has passed
+        return True  # the elapsed time is unknown
     if connection.closed_how is not None and connection.closed_how != "fin":
         return True  # a reset ends both
     if party.closing_ns or party.unread or connection.closed_by == side_name(direction):
@@ -46,7 +47,7 @@ def has_closed(at: RuleContext, direction: Direction) -> bool:
 
 
 def is_over(at: RuleContext) -> bool:
-    """Whether a side has sent DISCONNECT or ended the transport, so that neither owes anything."""
+    """Whether a side has sent DISCONNECT or closed the transport, so that neither side owes anything."""
     history = at.history
     if history.client.disconnect is not None or history.server.disconnect is not None:
         return True
@@ -54,18 +55,18 @@ def is_over(at: RuleContext) -> bool:
 
 
 def has_arrived(sender: PeerHistory, position: int) -> bool:
-    """Whether TCP shows that the other side has got the stream of a side up to a position."""
+    """Whether TCP shows that the other side has received a side's bytes up to a position."""
     return sender.confirmed >= position > 0
 
 
 def is_busy(at: RuleContext, direction: Direction) -> bool:
-    """Whether a side is in the middle of a packet that takes several segments."""
+    """Whether a side is in the middle of sending a packet of several segments."""
     return at.history.party(direction).begun is not None
 
 
 @dataclass(slots=True)
-class Mark:
-    """How far a connection had come at a time."""
+class ConnectionMark:
+    """Progress of a connection at a time."""
 
     packet: int
     timestamp_ns: int
@@ -75,51 +76,51 @@ class Mark:
 
 
 @dataclass(slots=True)
-class Waiting:
-    """What a rule knows of the time of packets."""
+class AnswerTimer:
+    """Packet numbers and times of a waiting rule."""
 
-    marks: list[Mark] = field(default_factory=list)
-    """Oldest first, one for each slice of the time-out."""
+    marks: list[ConnectionMark] = field(default_factory=list)
+    """Oldest first, one per slice of the timeout."""
     judged: int = -1
-    """Number of the last packet that was reported: those before it have been, too."""
+    """Number of the last reported packet; all earlier ones are reported too."""
     busy_ns: dict[str, int] = field(default_factory=dict)
-    """When a side was last seen in the middle of a packet, by its name."""
+    """When a side was last in the middle of a packet, by side name."""
 
 
 @dataclass(slots=True)
-class Overdue:
+class OverduePacket:
     """A packet that should have been answered by now."""
 
     identifier: int
     packet: int
     sender: Direction
-    """Who sent it; the other side owes the answer."""
+    """Direction of the packet; the receiver owes the answer."""
     exchange: Exchange | None
-    """What it belongs to, where this connection began it."""
+    """Exchange of the packet, if it began on this connection."""
 
 
 class AnswerRule(Rule):
-    """A rule about packets that are to be answered within ``timeout`` seconds; its ``Memory`` is `Waiting`."""
+    """A rule about packets to be answered within ``timeout`` seconds; its ``Memory`` is `AnswerTimer`."""
 
     confidence = Confidence.LIKELY
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
-    Memory = Waiting
+    Memory = AnswerTimer
     waits = True
     begun_by_debtor: ClassVar[bool] = False
-    """Whether who owes the answer is who began the exchange."""
+    """Whether the side that owes the answer began the exchange."""
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
-        """Packet identifiers that a side has not answered, and the number of the packet that has them."""
+        """Packet identifiers that a side has not answered, with the number of their packet."""
         raise NotImplementedError
 
-    def describe(self, one: Overdue, at: RuleContext) -> Report | None:
+    def describe(self, packet: OverduePacket, at: RuleContext) -> Report | None:
         raise NotImplementedError
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
         """Begin to wait."""
         if not at.history.is_asked(self.code):
-            memory: Waiting = at.memory(self)
+            memory: AnswerTimer = at.memory(self)
             memory.marks = [mark(at, at.number)]
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout") // SLICES)
         return None
@@ -128,22 +129,22 @@ class AnswerRule(Rule):
         return any(True for debtor in (C2S, S2C) for _ in self.owed(at, debtor))
 
     def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """Look at what is as old as the time-out, and wait on while anything is owed."""
-        memory: Waiting = at.memory(self)
+        """Report packets older than the timeout, and wait on while any answer is owed."""
+        memory: AnswerTimer = at.memory(self)
         history = at.history
         if is_over(at):
             memory.marks = []
             return
-        owed: list[Overdue] = []
+        owed: list[OverduePacket] = []
         for debtor in (C2S, S2C):
             beginner = debtor if self.begun_by_debtor else debtor.opposite
             side, shared = connection.side(beginner), history.party(beginner).shared
             owed += (
-                Overdue(identifier, number, debtor.opposite, side.running(identifier, "publish"))
+                OverduePacket(identifier, number, debtor.opposite, side.running(identifier, "publish"))
                 for identifier, number in self.owed(at, debtor)
                 if number > memory.judged and identifier not in shared
             )
-        for debtor in {one.sender.opposite for one in owed}:
+        for debtor in {packet.sender.opposite for packet in owed}:
             if is_busy(at, debtor):
                 memory.busy_ns[side_name(debtor)] = at.timestamp_ns
         marks = memory.marks
@@ -152,42 +153,42 @@ class AnswerRule(Rule):
             del marks[0]
         first = marks[0] if marks and marks[0].timestamp_ns <= due_ns else None
         if first is not None:
-            late = [one for one in sorted(owed, key=lambda one: one.packet) if self._is_late(one, first, at)]
-            late = [one for one in late if memory.busy_ns.get(side_name(one.sender.opposite), 0) <= due_ns]
+            late = [packet for packet in sorted(owed, key=attrgetter("packet")) if self._is_late(packet, first, at)]
+            late = [packet for packet in late if memory.busy_ns.get(side_name(packet.sender.opposite), 0) <= due_ns]
             yield from self._folded(late, at)
-            memory.judged = max((one.packet for one in late), default=memory.judged)
-        if any(one.packet > memory.judged for one in owed):
+            memory.judged = max((packet.packet for packet in late), default=memory.judged)
+        if any(packet.packet > memory.judged for packet in owed):
             marks.append(mark(at, max(history.client.last_packet, history.server.last_packet)))
             at.ask(self, at.timestamp_ns + self.nanoseconds("timeout") // SLICES)
         else:
             memory.marks = []
 
     @staticmethod
-    def _is_late(one: Overdue, first: Mark, at: RuleContext) -> bool:
-        position = first.client if one.sender is C2S else first.server
-        return one.packet <= first.packet and has_arrived(at.history.party(one.sender), position)
+    def _is_late(packet: OverduePacket, first: ConnectionMark, at: RuleContext) -> bool:
+        position = first.client if packet.sender is C2S else first.server
+        return packet.packet <= first.packet and has_arrived(at.history.party(packet.sender), position)
 
-    def _folded(self, late: list[Overdue], at: RuleContext) -> Iterator[Report]:
-        """The reports of what is overdue: one for all that is alike, however much a side owes."""
-        found: dict[tuple[Direction, Severity | None, tuple[str, ...] | None], tuple[Report, int]] = {}
-        for one in late:
-            report = self.describe(one, at)
+    def _folded(self, late: list[OverduePacket], at: RuleContext) -> Iterator[Report]:
+        """The reports of overdue packets: one for all similar packets."""
+        counted: dict[tuple[Direction, Severity | None, tuple[str, ...] | None], tuple[Report, int]] = {}
+        for packet in late:
+            report = self.describe(packet, at)
             if report is not None:
-                key = (one.sender, report.severity, report.statements)
-                kept, count = found.get(key, (report, 0))
-                found[key] = kept, count + 1
-        for report, count in found.values():
+                key = (packet.sender, report.severity, report.statements)
+                first, count = counted.get(key, (report, 0))
+                counted[key] = first, count + 1
+        for report, count in counted.values():
             if count > 1:
                 report.message += f", and {count - 1:,} more"
             yield report
 
-    def overdue(self, one: Overdue, message: str, what: str, **more: Any) -> Report:
-        """A report about an answer that has not come; ``what`` names the packet that began the exchange."""
-        exchange = one.exchange
+    def overdue(self, packet: OverduePacket, message: str, what: str, **more: Any) -> Report:
+        """A report about a missing answer; ``what`` names the packet that began the exchange."""
+        exchange = packet.exchange
         return self.report(
             "",
             message,
-            sender=one.sender.opposite,
+            sender=packet.sender.opposite,
             related=() if exchange is None else (Related.to(what, exchange),),
             overdue=True,
             topic=None if exchange is None else exchange.topic,
@@ -195,6 +196,6 @@ class AnswerRule(Rule):
         )
 
 
-def mark(at: RuleContext, number: int) -> Mark:
-    """How far the connection has come, with the number of its last packet."""
-    return Mark(number, at.timestamp_ns, at.history.client.position, at.history.server.position)
+def mark(at: RuleContext, number: int) -> ConnectionMark:
+    """Progress of the connection, with the number of its last packet."""
+    return ConnectionMark(number, at.timestamp_ns, at.history.client.position, at.history.server.position)

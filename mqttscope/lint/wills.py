@@ -1,9 +1,9 @@
-"""The wills of a server: which connection has one, when it is due, and what may have been sent in its place.
+"""The wills of a server: which connection has one, when it is due, and which messages may look like it.
 
-A will is stored when its connection is accepted.  A DISCONNECT with Reason Code 0 drops it (any DISCONNECT before 5.0);
-any other end makes it due, at once or when Will Delay or the session is over, unless the client is back before.  Many
-clients publish the words of their will themselves before they leave, and clients may share one will; so what a
-subscriber gets is taken for a will only where nothing else is seen to have the same content.
+A will is stored when its connection is accepted.  A DISCONNECT with Reason Code 0 drops it (any DISCONNECT before 5.0).
+Any other end makes it due: at once, or when Will Delay or the session is over, unless the client is back before.  Many
+clients publish the content of their will themselves before they leave, and several clients may have equal wills.  So a
+delivery counts as a will only if nothing else in the capture has the same content.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import zlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from mqttscope.lint.broker_watch import Watch
+from mqttscope.lint.broker_watch import BrokerWatch
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
 from mqttscope.lint.finding import Related, Scope
 from mqttscope.lint.rule import V5
@@ -20,25 +20,25 @@ from mqttscope.mqtt import Connack, Connect, Properties, Publish, Will
 from mqttscope.session.connection import Connection
 
 MAX_ARMED = 10_000
-"""Wills of open connections that are followed; beyond them nothing of the server is judged any more."""
+"""Maximum number of wills of open connections; beyond it, nothing of the server is judged."""
 MAX_ENDED = 1_000
-"""Wills of connections that have ended; the one that ended first is forgotten first."""
+"""Maximum number of wills of ended connections; the one that ended first is dropped first."""
 MAX_SAME = 16
-"""Wills of one topic; more cannot be distinguished."""
+"""Maximum number of wills per topic that can be distinguished."""
 MAX_READERS = 8
-"""Clients that are remembered as having got messages of a topic."""
+"""Maximum number of clients remembered per topic that received its messages."""
 MAX_COPIES = 64
-"""Subscribers of which it is counted how often they got a will."""
+"""Maximum number of subscribers per will with a count of deliveries."""
 KEPT = ("content_type", "response_topic", "correlation_data", "payload_format_indicator", "user_property")
 """Properties that a will is published with."""
 UNKNOWN_NS = 60 * SECOND_NS
-"""How long after the end of a connection whose CONNECT is not known its will may come."""
+"""How long after the end of a connection with an unknown CONNECT its will may be published."""
 _TOLD_TO_GO = (0x8B, 0x98)
-"""Reasons of a server to end all connections: it is being shut down, or an operator has ended the session."""
+"""Reason Codes of a server that ends all connections: shutdown, or a session ended by an operator."""
 
 ARMED, DROPPED, DUE, TAKEN_BACK, OPEN = "armed", "dropped", "due", "taken back", "open"
-"""Phases of a will: its connection is there; a DISCONNECT has dropped it; it has to be published, now or later; the
-client has come back in time; unknown."""
+"""Phases of a will: its connection is open; a DISCONNECT dropped it; it must be published, now or later; the client
+came back in time; unknown."""
 
 
 @dataclass(slots=True)
@@ -57,30 +57,32 @@ class StoredWill:
     size: int
     """Bytes of topic, payload and properties."""
     properties: dict[str, int] | None
-    """CRC-32 of those of `KEPT`; ``None`` before 5.0."""
+    """CRC-32 of each property in `KEPT`; ``None`` before 5.0."""
     capture: str
     connect: Related
     phase: str = ARMED
     ended_ns: int = 0
-    """When the connection ended, or DISCONNECT was sent."""
+    """When the connection ended, or when DISCONNECT was sent."""
     due_ns: int = 0
+    is_challenged: bool = False
+    """Whether its client has sent CONNECT on another connection; from then on the server may publish it at any time."""
     back_ns: int = 0
     """When the client was accepted again."""
     resumed: bool = False
-    """Whether that continued its session."""
+    """Whether the client then continued its session."""
     back: Related | None = None
     twin: bool = False
-    """Whether the same content was published since it is there."""
+    """Whether the same content was published after the will was stored."""
     written: int = -1
-    """CRC-32 of what its client published last on the topic."""
+    """CRC-32 of the client's last message on the topic."""
     proven: bool = False
-    """Whether a subscriber has got that, so that the client may write to the topic."""
+    """Whether a subscriber received such a message, so that the client may write to the topic."""
     copies: dict[ConnectionKey, int] = field(default_factory=dict)
-    """How often subscribers got a message with its content."""
+    """Number of messages with its content, by subscriber."""
 
 
 @dataclass(slots=True)
-class Wills(Watch):
+class Wills(BrokerWatch):
     """The wills of a server."""
 
     code = "wills"
@@ -90,26 +92,26 @@ class Wills(Watch):
     armed: dict[ConnectionKey, StoredWill] = field(default_factory=dict)
     ended: dict[ConnectionKey, StoredWill] = field(default_factory=dict)
     topics: dict[str, list[ConnectionKey]] = field(default_factory=dict)
-    """The connections with a will on a topic, those that have ended included."""
+    """Connections with a will per topic, ended ones included."""
     by_client: dict[str, ConnectionKey] = field(default_factory=dict)
     """The last connection with a will, by Client Identifier."""
     readers: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Clients that have got messages of one of the topics."""
-    said: dict[str, int] = field(default_factory=dict)
-    """When a client published last on one of the topics."""
+    """Clients that received messages of a topic with a will."""
+    published_ns: dict[str, int] = field(default_factory=dict)
+    """Time of the last publication on a topic with a will."""
     fresh: dict[ConnectionKey, bool] | None = None
-    """Connections with a will that came since all were in doubt (`forget`); ``None`` while they never were."""
+    """Connections with a will that are newer than the last `forget`; ``None`` before the first one."""
     unknown_ns: int = 0
-    """Until when a will may come that is not known, since its CONNECT is not."""
+    """Time until which a will with an unknown CONNECT may be published."""
     crowded: bool = False
     """Whether there were more wills than can be remembered."""
 
     def minds(self, will: Will) -> bool:
-        """Topics with a will are what is looked at here, and not what is left alone."""
+        """Never: this model judges the topics of wills instead of leaving them alone."""
         return False
 
     def forget(self) -> None:
-        """The content of any will may have been published."""
+        """Mark that the content of any will may have been published otherwise."""
         for key in (*self.armed, *self.ended) if self.fresh is None else self.fresh:
             will = self.of(key)
             if will is not None:
@@ -117,10 +119,10 @@ class Wills(Watch):
         self.fresh = {}
 
     def forget_topic(self, topic: str) -> None:
-        """What is open of a topic makes no difference."""
+        """Nothing to discard for a topic."""
 
     def follow(self, packet: Any, at: RuleContext) -> None:
-        """Follow which connection has a will, and what is published to its topic."""
+        """Handle a packet: wills of connections, and messages on their topics."""
         if isinstance(packet, Publish):
             if packet.missing:
                 self.torn_ns = at.timestamp_ns
@@ -128,9 +130,13 @@ class Wills(Watch):
                 if at.from_client:
                     self.forget()
             elif at.topic in self.topics:
-                self._said(packet, at.topic, at)
+                self._handle_message(packet, at.topic, at)
             return
         self.take(packet, at)
+        if isinstance(packet, Connect):
+            before = self.armed.get(self.by_client.get(packet.client_identifier or "", at.key))
+            if before is not None:
+                before.is_challenged = True
         if isinstance(packet, Connack) and not packet.reason_code and at.history.connack is None:
             self._accepted(packet, at)
 
@@ -172,11 +178,11 @@ class Wills(Watch):
         self.by_client.pop(name, None)
         self.by_client[name] = at.key
 
-    def _said(self, packet: Publish, topic: str, at: RuleContext) -> None:
-        """A client publishes on the topic of a will, or gets a message of it."""
+    def _handle_message(self, packet: Publish, topic: str, at: RuleContext) -> None:
+        """Handle a message on the topic of a will, from a client or to one."""
         checksum = zlib.crc32(packet.payload)
         if at.from_client:
-            self.said[topic] = at.timestamp_ns
+            self.published_ns[topic] = at.timestamp_ns
         elif at.client_name not in self.readers.get(topic, ()):
             self.readers[topic] = (*self.readers.get(topic, ()), at.client_name)[-MAX_READERS:]
         for key in self.topics[topic]:
@@ -198,109 +204,118 @@ class Wills(Watch):
         return not self.crowded
 
     def of(self, key: ConnectionKey | None) -> StoredWill | None:
-        """The will of a connection, also of one that has ended."""
+        """The will of a connection, open or ended."""
         if key is None:
             return None
         return self.armed.get(key) or self.ended.get(key)
 
     def phase_of(self, key: ConnectionKey, will: StoredWill, at: RuleContext) -> tuple[str, int]:
-        """Its phase, and when its connection ended, before the end of the connection is known in full as well."""
+        """Phase of a will and end of its connection, even before the connection has ended completely."""
         connection = at.connection_of(key)
         if will.phase != ARMED or connection is None or connection.history is None:
             return will.phase, will.ended_ns
-        left = connection.history.client.disconnect
-        if left is not None and not left.reason_code:
+        disconnect = connection.history.client.disconnect
+        if disconnect is not None and not disconnect.reason_code:
             is_reset = connection.closed_how == "reset" or connection.reset_after_fin
-            return (OPEN if is_reset else DROPPED), left.timestamp_ns
+            return (OPEN if is_reset else DROPPED), disconnect.timestamp_ns
         if connection.closed_ns:
             return (OPEN if will.delay_s else DUE), connection.closed_ns
         return ARMED, 0
 
     def alone(self, topic: str, checksum: int, at: RuleContext) -> tuple[ConnectionKey, StoredWill] | None:
-        """The one will that a message with this content can be, apart from another one of its client that is armed.
+        """The only will that a message with this content can be, apart from a new will of the same client.
 
-        ``None`` where there are several, where the content may be of a PUBLISH, and where bytes are lost that may
-        have held one.
+        ``None`` if several wills match, if a PUBLISH may have the content, or if missing bytes may contain such a
+        PUBLISH.
         """
         keys = self.topics.get(topic, ())
         if self.crowded or len(keys) > MAX_SAME:
             return None
-        found: tuple[ConnectionKey, StoredWill] | None = None
-        again: list[StoredWill] = []
+        match: tuple[ConnectionKey, StoredWill] | None = None
+        again: list[tuple[StoredWill, ConnectionKey]] = []
         for key in keys:
             will = self.of(key)
             if will is None or will.checksum != checksum:
                 continue
             if self.phase_of(key, will, at)[0] == ARMED:
-                again.append(will)
-            elif found is None:
-                found = key, will
+                again.append((will, key))
+            elif match is None:
+                match = key, will
             else:
                 return None
-        if found is None or any(one.client != found[1].client for one in again):
+        if match is None or any(armed.client != match[1].client or armed.is_challenged for armed, _ in again):
             return None
-        will = found[1]
-        if will.twin or any(one.twin for one in again) or at.timestamp_ns <= self.unknown_ns:
+        will = match[1]
+        if will.twin or any(armed.twin for armed, _ in again) or at.timestamp_ns <= self.unknown_ns:
+            return None
+        if any(_is_overdue(at.connection_of(key), at.timestamp_ns) for _, key in again):
             return None
         if at.is_apart(will.capture) or self.waits_behind_a_hole(at):
             return None
-        return found
+        return match
 
     def ending(self, will: StoredWill, connection: Connection, at: RuleContext) -> tuple[str, int]:
-        """The phase of a will when its connection has ended, and when it is due."""
+        """Phase of a will after the end of its connection, and when it is due."""
         history, ended_ns = at.history, connection.closed_ns or at.timestamp_ns
         how = {connection.closed_how, None if connection.also_closed is None else connection.also_closed.how} - {None}
         if connection.closed_how not in ("fin", "reset") or at.client.gapped or history.client.malformed:
             return OPEN, 0
-        left, told = history.client.disconnect, history.server.disconnect
-        if left is not None and not left.reason_code:
-            # After a reset nobody knows whether the server has read the DISCONNECT.
+        client_disconnect, server_disconnect = history.client.disconnect, history.server.disconnect
+        if client_disconnect is not None and not client_disconnect.reason_code:
+            # After a reset it is unknown whether the server has read the DISCONNECT.
             return (DROPPED if how == {"fin"} and not connection.reset_after_fin else OPEN), 0
-        if told is not None and told.reason_code in _TOLD_TO_GO:
+        if server_disconnect is not None and server_disconnect.reason_code in _TOLD_TO_GO:
             return OPEN, 0
         if will.delay_s and will.back_ns:
-            # A new session ends the old one, whose will is due then; a new connection deletes it (5.0 MQTT-3.1.2-8).
+            # A new session ends the old one and makes its will due; a new connection deletes it (5.0 MQTT-3.1.2-8).
             return (TAKEN_BACK if will.resumed else OPEN), ended_ns + will.delay_s * SECOND_NS
         seconds = min(will.delay_s, connection.session_expiry_interval or 0)
         return DUE, ended_ns + seconds * SECOND_NS
 
     def closed(self, connection: Connection, at: RuleContext) -> None:
-        """A connection ends: its will is dropped, or due."""
-        Watch.closed(self, connection, at)
-        connect, left = at.history.connect, at.history.client.disconnect
-        if (connect is None or connect.missing) and (left is None or left.reason_code):
+        """Handle the end of a connection: its will is dropped, or due."""
+        BrokerWatch.closed(self, connection, at)
+        connect, disconnect = at.history.connect, at.history.client.disconnect
+        if (connect is None or connect.missing) and (disconnect is None or disconnect.reason_code):
             self.unknown_ns = max(self.now_ns, at.timestamp_ns) + UNKNOWN_NS
         will = self.armed.pop(at.key, None)
         if will is None:
             return
         will.phase, will.due_ns = self.ending(will, connection, at)
         will.ended_ns = connection.closed_ns or at.timestamp_ns
-        if left is not None and will.phase == DROPPED:
-            will.ended_ns = left.timestamp_ns
+        if disconnect is not None and will.phase == DROPPED:
+            will.ended_ns = disconnect.timestamp_ns
         self.ended[at.key] = will
         if len(self.ended) > MAX_ENDED:
             key = next(iter(self.ended))
             self._remove(key, self.ended.pop(key))
 
     def _remove(self, key: ConnectionKey, will: StoredWill) -> None:
-        """Forget a will."""
         if self.fresh is not None:
             self.fresh.pop(key, None)
         keys = self.topics.get(will.topic, [])
         if key in keys:
             keys.remove(key)
         if not keys:
-            for table in (self.topics, self.readers, self.said):
+            for table in (self.topics, self.readers, self.published_ns):
                 table.pop(will.topic, None)
         if self.by_client.get(will.client) == key:
             del self.by_client[will.client]
 
 
+def _is_overdue(connection: Connection | None, now_ns: int) -> bool:
+    """Whether a client has been silent for longer than its Keep Alive: the server may already have ended it."""
+    if connection is None or not connection.keep_alive:
+        return False
+    last_ns = connection.client_side.last_timestamp_ns
+    return last_ns is not None and now_ns - last_ns > connection.keep_alive * SECOND_NS
+
+
 def summaries(block: Properties | None) -> dict[str, int]:
     """CRC-32 of the properties that a message takes from its will."""
-    found = {}
+    checksums = {}
     for name in KEPT:
         value = None if block is None else getattr(block, name)
         if value:
-            found[name] = zlib.crc32(repr(value).encode("utf-8", "surrogatepass"))
-    return found
+            checksums[name] = zlib.crc32(repr(value).encode("utf-8", "surrogatepass"))
+    return checksums

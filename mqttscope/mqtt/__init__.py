@@ -4,18 +4,18 @@
 packet       an MQTT Control Packet, never anything else
 property     one of the 27 properties of MQTT 5.0
 Malformed    a packet that breaks the layout of the specification: a value, never an exception
-Unparsed     bytes of a stream that could not be attributed to a packet
+Unparsed     bytes of a stream that belong to no readable packet
 ===========  ========================================================================================
 
 ``wire`` holds the data types, ``declare`` turns one declaration per packet into decoder, byte spans and encoder,
-``packets`` are those declarations, ``fields`` is the catalogue of all fields in them, ``codec`` is the entrance for
-single packets, ``stream`` for streams of them, ``view`` makes plain JSON values, ``topics`` knows topic names and
-filters.
+``packets`` has these declarations, ``fields`` the catalogue of all fields in them, ``codec`` decodes and encodes
+single packets, ``stream`` for streams of them, ``view`` makes plain JSON values, ``topics`` checks topic names and
+filters, and matches them.
 """
 
 from mqttscope.mqtt.codec import decode, encode, trace
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Malformed, Span
+from mqttscope.mqtt.declare import ControlPacket, FieldSpan, Malformed
 from mqttscope.mqtt.packets import (
     Auth,
     Connack,
@@ -44,6 +44,7 @@ __all__ = [
     "ControlPacket",
     "Direction",
     "Disconnect",
+    "FieldSpan",
     "Malformed",
     "MalformedReason",
     "PacketStream",
@@ -57,7 +58,6 @@ __all__ = [
     "Publish",
     "Pubrec",
     "Pubrel",
-    "Span",
     "Suback",
     "Subscribe",
     "Subscription",

@@ -4,8 +4,8 @@
 could be read.  `trace` gives the byte spans of the fields, `encode` writes a packet from its fields without judging
 them.
 
-PUBLISH, its acknowledgements and pings are most of all traffic, so their decoders are written out.  They give what
-`declare.plan` makes of the declarations and leave to it whatever is not plain; a test compares both.
+PUBLISH, its acknowledgements and pings are most of all traffic, so their decoders are written by hand.  They return
+the same packets as `declare.plan`, and leave everything unusual to it; a test compares both.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from mqttscope.mqtt.declare import (
     ControlPacket,
     Examination,
     FaultReport,
+    FieldSpan,
     Malformed,
-    Span,
     encode_body,
     flags_fault,
     frame_packet,
@@ -32,11 +32,11 @@ from mqttscope.mqtt.declare import (
 )
 from mqttscope.mqtt.packets import Acknowledgement, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
 from mqttscope.mqtt.properties import EMPTY, reader
-from mqttscope.mqtt.wire import Fault, counted, read_u16, read_utf8
+from mqttscope.mqtt.wire import LayoutFault, counted, read_u16, read_utf8
 
 _CONNECT: Final = PacketType.CONNECT
 _AUTH: Final = PacketType.AUTH
-"""Short names, since an attribute of an enum takes longer than a name."""
+"""Aliases, since an attribute of an enum takes longer than a name."""
 Decoder = Callable[[bytes, int], ControlPacket]
 BytesLike = bytes | bytearray | memoryview
 
@@ -44,7 +44,7 @@ _new: Final = Publish.__new__
 
 
 def decoder(kind: int, version: ProtocolVersion) -> Decoder:
-    """The decoder of a packet type in a version, written out or planned: ``(raw, start of the body) -> packet``."""
+    """The decoder of a packet type in a version, hand-written or planned: ``(raw, start of the body) -> packet``."""
     if kind == PacketType.PUBLISH:
         return _publish(version)
     cls = PACKETS[kind]
@@ -56,17 +56,17 @@ def decoder(kind: int, version: ProtocolVersion) -> Decoder:
 
 
 _read_block: Final = reader(PacketType.PUBLISH)
-MAX_NAMES: Final = 10_000
-"""Topic Names of which the text is kept: as the same object, it is found in tables without being compared again."""
-LONGEST_NAME: Final = 256
-"""Bytes of the longest of them."""
+MAX_CACHED_NAMES: Final = 10_000
+"""Maximum number of cached Topic Names: lookups in tables are faster if equal names are the same object."""
+MAX_NAME_BYTES: Final = 256
+"""Maximum length of a cached Topic Name in bytes."""
 _NAMES: Final[dict[bytes, str]] = {}
 
 
 def read_publish(raw: bytes, position: int, *, five: bool, into: Publish | None = None) -> Publish:
-    """A PUBLISH whose body begins at ``position``; ``five``: of 5.0.  Raises `Fault` where it breaks the layout.
+    """Decode a PUBLISH with its body at ``position``; ``five``: in MQTT 5.0.  Raises `LayoutFault` if it is malformed.
 
-    ``into``: one that nobody needs any more, which is filled and returned in the place of a new one.
+    ``into``: an unused packet that is filled and returned instead of a new one.
     """
     flags = raw[0]
     qos = flags >> 1 & 3
@@ -85,9 +85,9 @@ def read_publish(raw: bytes, position: int, *, five: bool, into: Publish | None 
         except UnicodeDecodeError:
             topic_name = "\0"
         if after > end or "\0" in topic_name:
-            topic_name, after = read_utf8(raw, position, end)  # which says what is wrong
-        elif after - start <= LONGEST_NAME:
-            if len(_NAMES) >= MAX_NAMES:
+            topic_name, after = read_utf8(raw, position, end)  # raises the exact fault
+        elif after - start <= MAX_NAME_BYTES:
+            if len(_NAMES) >= MAX_CACHED_NAMES:
                 _NAMES.clear()
             _NAMES[name] = topic_name
     packet_identifier = None
@@ -100,18 +100,18 @@ def read_publish(raw: bytes, position: int, *, five: bool, into: Publish | None 
             after += 1
         else:
             properties, after = _read_block(raw, after, end)
-    made: Publish = _new(Publish) if into is None else into
-    made.dup = flags & 8 != 0
-    made.qos = qos
-    made.retain = flags & 1 != 0
-    made.topic_name = topic_name
-    made.packet_identifier = packet_identifier
-    made.properties = properties
-    made.payload = raw[after:]
-    made.raw = raw
-    made.header_flags = None
-    made.missing = 0
-    return made
+    packet: Publish = _new(Publish) if into is None else into
+    packet.dup = flags & 8 != 0
+    packet.qos = qos
+    packet.retain = flags & 1 != 0
+    packet.topic_name = topic_name
+    packet.packet_identifier = packet_identifier
+    packet.properties = properties
+    packet.payload = raw[after:]
+    packet.raw = raw
+    packet.header_flags = None
+    packet.missing = 0
+    return packet
 
 
 def _publish(version: ProtocolVersion) -> Decoder:
@@ -124,21 +124,21 @@ def _publish(version: ProtocolVersion) -> Decoder:
 
 
 def short_acknowledgement(make: Callable[[], Acknowledgement], raw: bytes) -> Acknowledgement:
-    """An acknowledgement of four bytes, which has nothing but the Packet Identifier; ``make`` is that of `SHORT`."""
-    made = make()
-    made.packet_identifier = raw[2] << 8 | raw[3]
-    made.reason_code = None
-    made.properties = None
-    made.raw = raw
-    made.header_flags = None
-    made.missing = 0
-    return made
+    """Decode an acknowledgement of four bytes, with a Packet Identifier alone; ``make`` comes from `SHORT`."""
+    packet = make()
+    packet.packet_identifier = raw[2] << 8 | raw[3]
+    packet.reason_code = None
+    packet.properties = None
+    packet.raw = raw
+    packet.header_flags = None
+    packet.missing = 0
+    return packet
 
 
 SHORT: Final[dict[int, Callable[[], Acknowledgement]]] = {
     cls.packet_type << 4 | cls.fixed_flags: partial(cls.__new__, cls) for cls in (Puback, Pubrec, Pubrel, Pubcomp)
 }
-"""What makes acknowledgements without calling ``__init__``, by the first byte of one without a fault in it."""
+"""Functions that make acknowledgements without calling ``__init__``, by the first byte of a well-formed packet."""
 
 
 def _acknowledgement(cls: type[Acknowledgement], version: ProtocolVersion) -> Decoder:
@@ -162,11 +162,11 @@ def _ping(cls: type[ControlPacket], version: ProtocolVersion) -> Decoder:
     def decode(raw: bytes, position: int) -> ControlPacket:
         if len(raw) != 2 or raw[0] != first:
             return planned(raw, position)
-        made = make()
-        made.raw = raw
-        made.header_flags = None
-        made.missing = 0
-        return made
+        packet = make()
+        packet.raw = raw
+        packet.header_flags = None
+        packet.missing = 0
+        return packet
 
     return decode
 
@@ -182,17 +182,17 @@ DECODERS: Final[tuple[tuple[Callable[[bytes, int], ControlPacket] | None, ...], 
 )
 """Decoders by protocol level and packet type."""
 FAST: Final = tuple((None, None, *row[2:]) for row in DECODERS)
-"""The same without CONNECT, which brings a version of its own."""
+"""`DECODERS` without CONNECT, which has a version of its own."""
 
 NEED_MORE: Final = 0
 TOO_LONG: Final = -1
 
 
 def packet_end(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Where the packet that starts at ``position`` has its body and its end.
+    """Start of the body and end of the packet that starts at ``position``.
 
-    Returns ``(body, end of the packet)``; the end may lie after ``end``.  ``(NEED_MORE, 0)`` when the fixed header is
-    not complete, ``(TOO_LONG, 0)`` when its fourth length byte asks for a fifth (5.0 2.1.4).
+    Returns ``(body, end of the packet)``; the latter may exceed ``end``.  ``(NEED_MORE, 0)`` when the fixed header is
+    incomplete, ``(TOO_LONG, 0)`` when its fourth length byte asks for a fifth (5.0 2.1.4).
     """
     at = position + 1
     if at >= end:
@@ -215,7 +215,7 @@ def packet_end(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def connect_version(raw: bytes, body: int) -> ProtocolVersion:
-    """Version of a CONNECT from its protocol level; 3.1.1 where it cannot be read or is unknown."""
+    """Version of a CONNECT from its protocol level; 3.1.1 if the level is missing or unknown."""
     at = body + 2
     if len(raw) < at:
         return ProtocolVersion.V3_1_1
@@ -224,7 +224,7 @@ def connect_version(raw: bytes, body: int) -> ProtocolVersion:
 
 
 def decode_framed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacket | Malformed:
-    """Decode one packet whose fixed header was read: ``body`` is where it ends; ``raw`` is exactly the packet."""
+    """Decode one packet with a fixed header that was read: ``body`` is the end of the header, ``raw`` the packet."""
     kind = raw[0] >> 4
     if kind == _CONNECT:
         version = connect_version(raw, body)
@@ -232,13 +232,13 @@ def decode_framed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPac
     if decode_it is not None and (raw[body - 1] or body == 2 or version < V5):
         try:
             return decode_it(raw, body)
-        except Fault:
+        except LayoutFault:
             pass
     return examine(raw, version)
 
 
 def well_formed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacket | None:
-    """`decode_framed` for one who does not care what is wrong: ``None`` instead of a `Malformed`, and quickly."""
+    """As `decode_framed`, but faster: returns ``None`` for any malformed packet."""
     kind = raw[0] >> 4
     if kind == _CONNECT:
         version = connect_version(raw, body)
@@ -247,14 +247,14 @@ def well_formed(raw: bytes, body: int, version: ProtocolVersion) -> ControlPacke
         return None
     try:
         return decode_it(raw, body)
-    except Fault:
+    except LayoutFault:
         return None
 
 
 def decode(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> ControlPacket | Malformed:
     """Decode exactly one packet.
 
-    ``version`` is the one spoken on the connection; a CONNECT brings its own.  An incomplete packet is `Malformed` with
+    ``version`` is the version of the connection; a CONNECT has its own.  An incomplete packet is `Malformed` with
     reason ``truncated``, bytes after its end with reason ``trailing_bytes``.
     """
     raw = bytes(data)
@@ -275,17 +275,17 @@ def decode(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -
 
 
 def too_long(raw: bytes) -> Malformed:
-    """The value for a Remaining Length that asks for a fifth byte."""
+    """`Malformed` for a Remaining Length that asks for a fifth byte."""
     detail = "Remaining Length runs past four bytes"
     return _plain(MalformedReason.REMAINING_LENGTH_TOO_LONG, 4, "remaining_length", detail, raw)
 
 
-def unbelieved(raw: bytes, version: ProtocolVersion) -> Malformed:
-    """The value for a header whose Remaining Length is not believed; ``raw`` is what belongs to it at most."""
+def implausible_length(raw: bytes, version: ProtocolVersion) -> Malformed:
+    """`Malformed` for an implausible Remaining Length; ``raw`` is the header and bytes that may belong to it."""
     kind = raw[0] >> 4
     if reserved(kind, version):
         return _reserved(raw, version)
-    found = truncated(raw, version)
+    header = truncated(raw, version)
     nibble, wanted = raw[0] & 15, PACKETS[kind].fixed_flags
     if kind == PacketType.PUBLISH:
         fault = qos_fault() if nibble & 6 == 6 else None
@@ -293,11 +293,11 @@ def unbelieved(raw: bytes, version: ProtocolVersion) -> Malformed:
         fault = flags_fault(nibble, wanted) if nibble != wanted and version != ProtocolVersion.V3_1 else None
     if fault is None:
         detail = "the Remaining Length cannot belong to this packet: framing is lost"
-        fault = Fault(MalformedReason.REMAINING_LENGTH_WRONG, 1, detail, field="remaining_length")
-    found.reason, found.offset, found.field, found.detail = fault.reason, fault.offset, fault.field, fault.detail
-    found.missing = 0
-    found.faults = (FaultReport(found.reason, found.offset, found.field, found.detail),)
-    return found
+        fault = LayoutFault(MalformedReason.REMAINING_LENGTH_WRONG, 1, detail, field="remaining_length")
+    header.reason, header.offset, header.field, header.detail = fault.reason, fault.offset, fault.field, fault.detail
+    header.missing = 0
+    header.faults = (FaultReport(header.reason, header.offset, header.field, header.detail),)
+    return header
 
 
 def _reserved(raw: bytes, version: ProtocolVersion) -> Malformed:
@@ -307,7 +307,7 @@ def _reserved(raw: bytes, version: ProtocolVersion) -> Malformed:
 
 
 def header_fault(raw: bytes, version: ProtocolVersion) -> FaultReport | None:
-    """Why the fixed header of a packet is that of none, as far as it is there; ``None`` where it may be one."""
+    """The fault of a fixed header, as far as it was captured; ``None`` if a packet may have it."""
     fault = first_byte_fault(raw[0], version)
     body, end = packet_end(raw, 0, len(raw))
     limits = packets.FIXED_LENGTHS.get((raw[0] >> 4, version))
@@ -323,7 +323,7 @@ def _length_fault(length: int, limits: tuple[int, int], version: ProtocolVersion
 
 
 def first_byte_fault(first: int, version: ProtocolVersion) -> FaultReport | None:
-    """Why no packet of this version begins with this byte; ``None`` where one does."""
+    """The fault of a packet that begins with this byte; ``None`` if a packet of this version may begin with it."""
     kind = first >> 4
     if reserved(kind, version):
         detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
@@ -342,27 +342,27 @@ def reserved(kind: int, version: ProtocolVersion) -> bool:
 
 
 def truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
-    """The value for a packet that the input ends in; carries the fields that came before."""
+    """`Malformed` for a packet that is cut by the end of the input, with the fields before the cut."""
     body, end = packet_end(raw, 0, len(raw))
     if body == NEED_MORE:
         detail = "the input ends inside the fixed header"
         return _plain(MalformedReason.TRUNCATED, len(raw), "remaining_length", detail, raw)
     missing = end - len(raw)
-    detail = f"announces {counted(end - body, 'byte')}, {len(raw) - body} of them came"
-    found = _plain(MalformedReason.TRUNCATED, len(raw), "", detail, raw)
-    found.missing = missing
+    detail = f"announces {counted(end - body, 'byte')}, {len(raw) - body} of them arrived"
+    malformed = _plain(MalformedReason.TRUNCATED, len(raw), "", detail, raw)
+    malformed.missing = missing
     kind = PACKETS.get(raw[0] >> 4)
     if kind is not None and len(raw) > body:
         if raw[0] >> 4 == 1:
             version = connect_version(raw, body)
         walk = Examination(raw, kind, version)
-        made, names, _ = walk.run()
-        tails = {row.name for row in kind.declaration if row.tail >= version and getattr(made, row.name) is None}
-        found.packet, found.fields_read = made, tuple(name for name in names if name not in tails)
-        early = [one for one in walk.faults if one.offset < len(raw) and one.reason not in _FAULTS_OF_A_CUT]
-        early.sort(key=lambda one: one.offset)
-        found.faults = (*early, FaultReport(found.reason, found.offset, found.field, found.detail))
-    return found
+        packet, names, _ = walk.run()
+        tails = {row.name for row in kind.declaration if row.tail >= version and getattr(packet, row.name) is None}
+        malformed.packet, malformed.fields_read = packet, tuple(name for name in names if name not in tails)
+        early = [fault for fault in walk.faults if fault.offset < len(raw) and fault.reason not in _FAULTS_OF_A_CUT]
+        early.sort(key=lambda fault: fault.offset)
+        malformed.faults = (*early, FaultReport(malformed.reason, malformed.offset, malformed.field, malformed.detail))
+    return malformed
 
 
 _FAULTS_OF_A_CUT: Final = (
@@ -372,7 +372,7 @@ _FAULTS_OF_A_CUT: Final = (
     MalformedReason.CONNECT_PAYLOAD_MISMATCH,
     MalformedReason.TRAILING_BYTES,
 )
-"""Whatever lacks bytes at the end of the input lacks them because the packet was cut."""
+"""Faults that only show that bytes are missing at the cut."""
 
 
 def _plain(reason: MalformedReason, offset: int, field: str, detail: str, raw: bytes) -> Malformed:
@@ -381,23 +381,23 @@ def _plain(reason: MalformedReason, offset: int, field: str, detail: str, raw: b
 
 
 def examine(raw: bytes, version: ProtocolVersion) -> ControlPacket | Malformed:
-    """Decode one framed packet slowly: all faults, all spans.  Returns a packet when there is no fault."""
+    """Decode one framed packet slowly, with all faults and spans.  Returns a packet if there are no faults."""
     kind = raw[0] >> 4
     if reserved(kind, version):
         return _reserved(raw, version)
     walk = Examination(raw, PACKETS[kind], version)
-    made, names, complete = walk.run()
+    packet, names, complete = walk.run()
     if not walk.faults:
-        return made
-    faults = sorted((_refine(one, raw, kind, version, names) for one in walk.faults), key=lambda one: one.offset)
+        return packet
+    faults = sorted((_refine(fault, raw, kind, version, names) for fault in walk.faults), key=lambda row: row.offset)
     first = faults[0]
     return Malformed(
-        first.reason, first.offset, first.field, first.detail, raw, kind, made, names, complete, tuple(faults)
+        first.reason, first.offset, first.field, first.detail, raw, kind, packet, names, complete, tuple(faults)
     )
 
 
 def _refine(fault: FaultReport, raw: bytes, kind: int, version: ProtocolVersion, names: tuple[str, ...]) -> FaultReport:
-    """Name a fault of the packet's length by what it means for this packet type."""
+    """Replace a fault about the packet's length by the exact one for this packet type."""
     short = fault.reason is MalformedReason.FIELD_OVERRUN
     if not short and fault.reason is not MalformedReason.TRAILING_BYTES:
         return fault
@@ -420,82 +420,84 @@ def _refine(fault: FaultReport, raw: bytes, kind: int, version: ProtocolVersion,
     return fault
 
 
-def trace(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list[Span]:
-    """Byte span of every field of one packet, in wire order; of a damaged one as far as it can be read."""
+def trace(data: BytesLike, version: ProtocolVersion = ProtocolVersion.V3_1_1) -> list[FieldSpan]:
+    """Byte span of every field of one packet, in wire order; of a malformed packet as far as it can be read."""
     raw = bytes(data)
     if not raw:
         return []
     body, end = packet_end(raw, 0, len(raw))
     kind = PACKETS.get(raw[0] >> 4)
     if body <= 0:
-        header = Span("fixed_header", 0, min(5, len(raw)))
-        return [header, Span("unparsed", 5, len(raw))] if len(raw) > 5 else [header]
+        header = FieldSpan("fixed_header", 0, min(5, len(raw)))
+        return [header, FieldSpan("unparsed", 5, len(raw))] if len(raw) > 5 else [header]
     if kind is None or reserved(raw[0] >> 4, version):
-        spans = [Span("packet_type", 0, 1), Span("remaining_length", 1, body)]
-        return [*spans, Span("unparsed", body, len(raw))] if len(raw) > body else spans
+        spans = [FieldSpan("packet_type", 0, 1), FieldSpan("remaining_length", 1, body)]
+        return [*spans, FieldSpan("unparsed", body, len(raw))] if len(raw) > body else spans
     if raw[0] >> 4 == 1:
         version = connect_version(raw, body)
     walk = Examination(raw[:end], kind, version)
     walk.run()
-    spans = [one for one in walk.spans if one.end <= len(raw)]
-    covered = max((one.end for one in spans), default=0)
+    spans = [span for span in walk.spans if span.end <= len(raw)]
+    covered = max((span.end for span in spans), default=0)
     if covered < len(raw):
-        spans.append(Span("unparsed", covered, len(raw)))
+        spans.append(FieldSpan("unparsed", covered, len(raw)))
     return spans
 
 
 class SpanIndex:
-    """The byte spans of one packet, traced when first needed and once, by field path."""
+    """The byte spans of one packet by field path, traced once, when first needed."""
 
     def __init__(self, raw: bytes, version: ProtocolVersion) -> None:
         self.raw, self.version = raw, version
-        self._spans: list[Span] | None = None
+        self._spans: list[FieldSpan] | None = None
         self._places: dict[str, tuple[int, int]] = {}
 
     @property
-    def spans(self) -> list[Span]:
-        """All of them, in wire order."""
+    def spans(self) -> list[FieldSpan]:
+        """All spans, in wire order."""
         if self._spans is None:
             self._spans = trace(self.raw, self.version)
             places = self._places
-            for one in self._spans:
-                # A field counts for all that it is a part of: `will`, `subscriptions`, `subscriptions[3]`.
-                wholes = [one.field[: hit.start()] for hit in _PARTS.finditer(one.field)] if len(one.field) > 1 else []
-                for path in (one.field, *wholes):
+            for span in self._spans:
+                # A field counts for every part that contains it: `will`, `subscriptions`, `subscriptions[3]`.
+                wholes = (
+                    [span.field[: hit.start()] for hit in _PARTS.finditer(span.field)] if len(span.field) > 1 else []
+                )
+                for path in (span.field, *wholes):
                     known = places.get(path)
                     if known is None:
-                        places[path] = one.start, one.end
+                        places[path] = span.start, span.end
                     else:
-                        places[path] = min(known[0], one.start), max(known[1], one.end)
+                        places[path] = min(known[0], span.start), max(known[1], span.end)
         return self._spans
 
-    def of(self, packet: ControlPacket, path: str) -> Span | None:
-        """Span of one field by its path; bits give the byte that holds them, parts of a list their whole."""
+    def of(self, packet: ControlPacket, path: str) -> FieldSpan | None:
+        """Span of one field by its path; for bits, of their byte; for a part of a list, of the list."""
         wanted = packet.byte_of.get(path, path)
         row, _, name = wanted.rpartition(".")
         if row.startswith("subscriptions") and name in _OPTIONS:
             wanted = f"{row}.options"
         if wanted in ("dup", "qos", "retain", "header_flags"):
-            return Span(path, 0, 1)
+            return FieldSpan(path, 0, 1)
         if wanted == "topic_name" and type(packet) is packets.Publish and not packet.missing:
-            start, last = packet_end(self.raw, 0, len(self.raw))  # the first field: no other has to be read for it
+            start, last = packet_end(self.raw, 0, len(self.raw))  # the first field: found without tracing the packet
             end = start + 2 + int.from_bytes(self.raw[start : start + 2], "big")
             if start > 0 and end <= min(last, len(self.raw)):
-                return Span(path, start, end)
+                return FieldSpan(path, start, end)
         if wanted == "client_identifier" and type(packet) is packets.Connect and packet.client_identifier:
             start, end = _client_identifier_in(self.raw)
             if self.raw[start + 2 : end] == packet.client_identifier.encode("utf-8", "surrogateescape"):
-                return Span(path, start, end)
-        found = self._places.get(wanted) if self.spans else None
-        return None if found is None else Span(path, *found)
+                return FieldSpan(path, start, end)
+        bounds = self._places.get(wanted) if self.spans else None
+        return None if bounds is None else FieldSpan(path, *bounds)
 
 
 def _client_identifier_in(raw: bytes) -> tuple[int, int]:
-    """Where the Client Identifier of a CONNECT begins and ends, if there is no fault in the layout before it."""
+    """Start and end of the Client Identifier of a CONNECT, if the layout before it is intact."""
     body = max(packet_end(raw, 0, len(raw))[0], 0)
     start = body + 2 + int.from_bytes(raw[body : body + 2], "big") + 4  # protocol name, level, flags, Keep Alive
     if connect_version(raw, body) is ProtocolVersion.V5:
-        _, start = packet_end(raw, start - 1, len(raw))  # properties have their length before them as a packet does
+        _, start = packet_end(raw, start - 1, len(raw))  # the Property Length is encoded like a Remaining Length
     return start, start + 2 + int.from_bytes(raw[start : start + 2], "big")
 
 
@@ -512,7 +514,7 @@ def encode(
 ) -> bytes:
     """Encode a packet from its fields, without judging them.
 
-    ``raw`` is not looked at; a CONNECT is encoded in the layout of its own protocol level.  ``remaining_length``
+    ``raw`` is ignored; a CONNECT is encoded in the layout of its own protocol level.  ``remaining_length``
     replaces the true one.  Values too large for their field are cut to its width.
     """
     if isinstance(packet, packets.Connect):

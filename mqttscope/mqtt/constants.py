@@ -24,10 +24,10 @@ class ProtocolVersion(IntEnum):
     @classmethod
     def from_text(cls, text: str) -> ProtocolVersion:
         """The version for ``3.1``, ``3.1.1``, ``5.0`` or ``5``; ValueError for anything else."""
-        found = _VERSIONS.get(text)
-        if found is None:
+        version = _VERSIONS.get(text)
+        if version is None:
             raise ValueError(f"{text!r} is not an MQTT version (3.1, 3.1.1 or 5.0)")
-        return found
+        return version
 
 
 V3_1, V3_1_1, V5 = ProtocolVersion
@@ -109,7 +109,7 @@ class MalformedReason(StrEnum):
     PROTOCOL_VERSION_UNKNOWN = "protocol_version_unknown"
     CONNECT_FLAGS_RESERVED = "connect_flags_reserved"
     CONNECT_PAYLOAD_MISMATCH = "connect_payload_mismatch"
-    """The payload of a CONNECT lacks a field that its flags announce, or has more than they announce."""
+    """The payload of a CONNECT lacks a field that its flags announce, or has bytes after the announced fields."""
     CLIENT_IDENTIFIER_MISSING = "client_identifier_missing"
     WILL_QOS_INVALID = "will_qos_invalid"
     WILL_FLAGS_WITHOUT_WILL = "will_flags_without_will"
@@ -168,7 +168,7 @@ REASON_CODES: Final[dict[int, str]] = {
 _PUBLISH_ACKNOWLEDGEMENT: Final = {0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99}
 _RELEASE: Final = {0x00, 0x92}
 
-# 0x8C stands in table 2-6 for DISCONNECT but not in table 3-10; accepting it keeps the stricter reading to a rule.
+# 0x8C is in table 2-6 for DISCONNECT but not in table 3-10: the decoder leaves the stricter reading to a lint rule.
 _ALLOWED_5: Final[dict[int, set[int]]] = {
     PacketType.CONNACK: {0x00} | set(range(0x80, 0x8B)) | {0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F},
     PacketType.PUBACK: _PUBLISH_ACKNOWLEDGEMENT,
@@ -212,13 +212,13 @@ _ALLOWED: Final[dict[int, dict[int, set[int]]]] = {
 
 
 def allowed_reason_codes(packet_type: int, version: ProtocolVersion) -> frozenset[int]:
-    """Reason or return codes that the packet's own table lists in this version; empty when it has none."""
+    """Reason or return codes in the table of this packet type and version; empty when it has no table."""
     table = _ALLOWED[version]
     return frozenset(table.get(packet_type, ()))
 
 
 def reason_name(packet_type: int, code: int, version: ProtocolVersion) -> str:
-    """Name of a reason or return code as this packet's table calls it, ``Unknown`` for one that no table has."""
+    """Name of a reason or return code in the table of this packet type; ``Unknown`` for a code outside the table."""
     if version < ProtocolVersion.V5:
         names = RETURN_CODES if packet_type == PacketType.CONNACK else _SUBACK_CODES
         return names.get(code, "Unknown")

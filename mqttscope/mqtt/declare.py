@@ -1,14 +1,14 @@
-"""One declaration per packet: from it come decoder, byte spans, encoder and view.
+"""One declaration per packet, the source of decoder, byte spans, encoder and view.
 
 A packet class names its fields in wire order.  ``flag`` is a bit of the fixed header, ``wire`` a field of the body,
-``computed`` an attribute that a class works out itself from bits of a byte (`ControlPacket.settle`).
+``computed`` an attribute that the class computes from bits of a byte (`ControlPacket.settle`).
 
-* ``when="qos"``: present when that earlier field is not zero; an int is a mask for the byte named before a colon.
-* ``since`` / ``until``: versions in which the field exists.
+* ``when="qos"``: present when that earlier field is not zero; ``name&mask`` tests bits of an earlier byte.
+* ``since`` / ``until``: first and last version with the field.
 * ``tail``: the packet may end before this field.
 
 `plan` reads the declaration once per class and version and returns a loop over a tuple of steps (measured against
-written-out code: 0.15 to 0.4 µs a packet).  The plan raises at the first fault; an `Examination` then goes through the
+hand-written code: 0.15 to 0.4 µs a packet).  The plan raises at the first fault; an `Examination` then goes through the
 declaration again, continues where it can, and records spans and all faults.
 """
 
@@ -21,16 +21,16 @@ from dataclasses import field as declared
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from mqttscope.mqtt.constants import MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.wire import Fault, Wire, counted, read_variable_byte_integer, write_variable_byte_integer
+from mqttscope.mqtt.wire import LayoutFault, WireType, counted, read_variable_byte_integer, write_variable_byte_integer
 
 Read = Callable[..., tuple[Any, int]]
 T = TypeVar("T")
-Known: TypeAlias = T | Any
-"""The type of a field that is ``None`` in a damaged packet alone: who reads such packets asks `ControlPacket.known`."""
+FieldValue: TypeAlias = T | Any
+"""The type of a field that is ``None`` in damaged packets only; there, `ControlPacket.known` reads it."""
 
 
 @dataclass(slots=True)
-class Span:
+class FieldSpan:
     """The bytes of one field."""
 
     field: str
@@ -49,7 +49,7 @@ class FaultReport:
     offset: int
     """Offset in the packet, in bytes."""
     field: str
-    """Path of the field, empty when the place belongs to none."""
+    """Path of the field, empty when the fault belongs to no field."""
     detail: str
     """One sentence fragment for people."""
 
@@ -67,7 +67,7 @@ class Malformed:
     """The bytes of the packet, or those skipped when framing was lost."""
     packet_type: int | None = None
     packet: ControlPacket | None = None
-    """What could be read; fields after the point where reading stopped are ``None`` (`ControlPacket.known`)."""
+    """The readable fields; those after the point where reading stopped are ``None`` (`ControlPacket.known`)."""
     fields_read: tuple[str, ...] = ()
     """Names of the fields of ``packet`` that were read."""
     complete: bool = False
@@ -75,46 +75,48 @@ class Malformed:
     faults: tuple[FaultReport, ...] = ()
     """All faults found, the first one included."""
     missing: int = 0
-    """Bytes of the packet that never came (``truncated``)."""
+    """Bytes of the packet that never arrived (``truncated``)."""
     after: bytes = declared(default=b"", repr=False, compare=False)
     """The first bytes after ``raw``, as far as they were at hand: more of it, if its length is wrong."""
+    before: bytes = declared(default=b"", repr=False, compare=False)
+    """The PUBLISH right before ``raw``, if it was at hand: a part of it, if ``raw`` begins at a wrong place."""
 
     reason_code: ClassVar[int] = 0x81
 
 
 @dataclass(slots=True)
 class ControlPacket:
-    """What all packets have."""
+    """Fields of all packets."""
 
     raw: bytes = field(default=b"", kw_only=True, repr=False, compare=False)
-    """The bytes it was decoded from; empty for one that was made."""
+    """The bytes it was decoded from; empty for a packet that was built."""
     header_flags: int | None = field(default=None, kw_only=True, repr=False)
-    """Bits 3-0 of byte 1 where they differ from the table of fixed header flags."""
+    """Bits 3-0 of byte 1 if they differ from the table of fixed header flags."""
     missing: int = field(default=0, kw_only=True, repr=False, compare=False)
-    """Bytes of the payload that the capture does not have."""
+    """Bytes of the payload that were not captured."""
 
     packet_type: ClassVar[PacketType]
     fixed_flags: ClassVar[int] = 0
     """Bits 3-0 of byte 1 that the specification demands (5.0 2.1.3); PUBLISH has fields there instead."""
-    declaration: ClassVar[tuple[Declared, ...]] = ()
+    declaration: ClassVar[tuple[FieldDeclaration, ...]] = ()
     byte_of: ClassVar[dict[str, str]] = {}
-    """Computed attributes, with the field whose byte holds their bits."""
+    """Computed attributes, each with the field that contains their bits."""
 
     def known(self, name: str) -> Any:
-        """A field by its name, of a packet that may be damaged: ``None`` where reading stopped before it."""
+        """A field by its name; ``None`` if the packet is damaged and reading stopped before the field."""
         return getattr(self, name)
 
-    def settle(self, version: ProtocolVersion) -> list[Fault]:
-        """Work out computed attributes after reading; returns the faults found in their values."""
+    def settle(self, version: ProtocolVersion) -> list[LayoutFault]:
+        """Compute attributes after reading; returns the faults in their values."""
         return []
 
     def prepare(self, version: ProtocolVersion) -> dict[str, Any]:
-        """Values of fields that the encoder works out from computed attributes."""
+        """Values of fields that the encoder computes from computed attributes."""
         return {}
 
 
 @dataclass(slots=True)
-class Declared:
+class FieldDeclaration:
     """One field of a declaration."""
 
     name: str = ""
@@ -122,14 +124,14 @@ class Declared:
     """``flag``, ``wire`` or ``computed``."""
     shift: int = 0
     width: int = 1
-    wire: Wire[Any] | None = None
-    wire_for: Callable[[ProtocolVersion], Wire[Any]] | None = None
+    wire: WireType[Any] | None = None
+    wire_for: Callable[[ProtocolVersion], WireType[Any]] | None = None
     when: str | None = None
     mask: int = -1
     since: int = 0
     until: int = 9
     tail: int = 0
-    """Highest version in which the packet may end before this field; 0 for none."""
+    """Highest version that allows a packet to end before this field; 0 if no version does."""
     boolean: bool = False
     secret: bool = False
     """Whether no output may show it."""
@@ -140,7 +142,7 @@ class Declared:
     def of_bits(self, bits: int) -> Any:
         return bits == 1 if self.boolean else bits
 
-    def wire_in(self, version: ProtocolVersion) -> Wire[Any]:
+    def wire_in(self, version: ProtocolVersion) -> WireType[Any]:
         """Data type of the field in this version."""
         if self.wire_for is not None:
             return self.wire_for(version)
@@ -150,12 +152,12 @@ class Declared:
 
 def flag(shift: int, width: int = 1, *, default: Any = False) -> Any:
     """Bits of the fixed header's low nibble: a bool when ``width`` is 1, else an int."""
-    declared = Declared(kind="flag", shift=shift, width=width, boolean=width == 1)
+    declared = FieldDeclaration(kind="flag", shift=shift, width=width, boolean=width == 1)
     return field(default=default, metadata={"declared": declared})
 
 
 def wire(
-    kind: Wire[Any] | Callable[[ProtocolVersion], Wire[Any]],
+    kind: WireType[Any] | Callable[[ProtocolVersion], WireType[Any]],
     *,
     default: Any = None,
     default_factory: Callable[[], Any] | None = None,
@@ -168,8 +170,8 @@ def wire(
     repr: bool = True,  # noqa: A002 - the word dataclasses use
 ) -> Any:
     """A field of the body.  ``when`` is a field name, or ``name&mask`` for a bit of a byte read before."""
-    declared = Declared(since=since, until=until, tail=tail, secret=secret)
-    if isinstance(kind, Wire):
+    declared = FieldDeclaration(since=since, until=until, tail=tail, secret=secret)
+    if isinstance(kind, WireType):
         declared.wire = kind
     else:
         declared.wire_for = kind
@@ -183,13 +185,13 @@ def wire(
 
 
 def computed(default: Any = None, since: int = 0) -> Any:
-    """An attribute that is worked out from bits: by `ControlPacket.settle`, or by the reader of a part."""
-    return field(default=default, metadata={"declared": Declared(kind="computed", since=since)})
+    """An attribute that is computed from bits: by `ControlPacket.settle`, or by the reader of a part."""
+    return field(default=default, metadata={"declared": FieldDeclaration(kind="computed", since=since)})
 
 
-def declaration_of(cls: type) -> tuple[Declared, ...]:
-    """The declared fields of a packet, or of a part of one, in the order in which the class names them."""
-    declared = ((one.name, one.metadata.get("declared")) for one in dataclasses.fields(cls))
+def declaration_of(cls: type) -> tuple[FieldDeclaration, ...]:
+    """The declared fields of a packet class, or of the class of a part, in their order."""
+    declared = ((attribute.name, attribute.metadata.get("declared")) for attribute in dataclasses.fields(cls))
     return tuple(dataclasses.replace(row, name=name) for name, row in declared if row is not None)
 
 
@@ -199,7 +201,7 @@ C = TypeVar("C", bound=ControlPacket)
 
 
 def declare(packet_type: PacketType, fixed_flags: int = 0) -> Callable[[type[C]], type[C]]:
-    """Make a dataclass with declared fields the class of a packet type."""
+    """Register a dataclass with declared fields as the class of a packet type."""
 
     def register(cls: type[C]) -> type[C]:
         cls.packet_type, cls.fixed_flags, cls.declaration = packet_type, fixed_flags, declaration_of(cls)
@@ -209,18 +211,18 @@ def declare(packet_type: PacketType, fixed_flags: int = 0) -> Callable[[type[C]]
     return register
 
 
-def flags_fault(found: int, wanted: int) -> Fault:
-    return Fault(
-        MalformedReason.FIXED_HEADER_FLAGS, 0, f"flags are 0x{found:x}, must be 0x{wanted:x}", field="header_flags"
+def flags_fault(flags: int, wanted: int) -> LayoutFault:
+    return LayoutFault(
+        MalformedReason.FIXED_HEADER_FLAGS, 0, f"flags are 0x{flags:x}, must be 0x{wanted:x}", field="header_flags"
     )
 
 
-def qos_fault() -> Fault:
-    return Fault(MalformedReason.QOS_INVALID, 0, "both QoS bits are set", field="qos")
+def qos_fault() -> LayoutFault:
+    return LayoutFault(MalformedReason.QOS_INVALID, 0, "both QoS bits are set", field="qos")
 
 
 def _flag_values(cls: type[ControlPacket], nibble: int) -> list[Any]:
-    """Values of the flag fields for the low four bits of byte 1; empty when they are QoS 3."""
+    """Values of the flag fields for the low four bits of byte 1; empty if both QoS bits are set."""
     values: list[Any] = []
     for row in cls.declaration:
         if row.kind == "flag":
@@ -232,7 +234,7 @@ def _flag_values(cls: type[ControlPacket], nibble: int) -> list[Any]:
 
 
 def plan(cls: type[ControlPacket], version: ProtocolVersion) -> Callable[[bytes, int], ControlPacket]:
-    """The decoder of one class in one version: ``(raw, start of the body) -> packet``, raising `Fault`."""
+    """The decoder of one class in one version: ``(raw, start of the body) -> packet``; raises `LayoutFault`."""
     flags = any(row.kind == "flag" for row in cls.declaration)
     names = [row.name for row in cls.declaration]
     steps: list[tuple[Read | None, int, int, bool]] = []
@@ -260,19 +262,19 @@ def plan(cls: type[ControlPacket], version: ProtocolVersion) -> Callable[[bytes,
                 value, position = read(raw, position, end)
                 values.append(value)
         if position != end:
-            raise Fault(MalformedReason.TRAILING_BYTES, position, "")
-        made = cls(*values)
-        made.raw = raw
+            raise LayoutFault(MalformedReason.TRAILING_BYTES, position, "")
+        packet = cls(*values)
+        packet.raw = raw
         if settles:
-            for fault in made.settle(version):
+            for fault in packet.settle(version):
                 raise fault
         if first & 15 != usual:
-            made.header_flags = first & 15
-        return made
+            packet.header_flags = first & 15
+        return packet
 
     if not flags:
         return decode
-    # PUBLISH has fields in its first byte, and no tails, no masks, nothing to settle.
+    # PUBLISH has fields in its first byte, and no optional end, no masks, nothing to compute.
     short = tuple((read, when) for read, when, _, _ in steps)
     nibbles = tuple(_flag_values(cls, nibble) for nibble in range(16))
 
@@ -287,41 +289,41 @@ def plan(cls: type[ControlPacket], version: ProtocolVersion) -> Callable[[bytes,
             else:
                 value, position = read(raw, position, end)
                 values.append(value)
-        made = cls(*values)
-        made.raw = raw
-        return made
+        packet = cls(*values)
+        packet.raw = raw
+        return packet
 
     return decode_publish
 
 
 class Examination:
-    """A slow walk over one packet: spans of all fields, all faults, continuing wherever the next field is known.
+    """A slow walk over one packet that records spans and faults, and continues wherever the next field is known.
 
-    It runs for packets that the decoder refused, and where somebody asks for byte spans: hexdumps, findings.
+    It runs for packets that the decoder refused, and for byte spans: in hex dumps and findings.
     """
 
     def __init__(self, raw: bytes, cls: type[ControlPacket], version: ProtocolVersion) -> None:
         self.raw = raw
         self.cls = cls
         self.version = version
-        self.spans: list[Span] = []
+        self.spans: list[FieldSpan] = []
         self.faults: list[FaultReport] = []
         self.prefix = ""
 
     def span(self, name: str, start: int, end: int) -> None:
-        self.spans.append(Span(self.prefix + name, start, end))
+        self.spans.append(FieldSpan(self.prefix + name, start, end))
 
-    def fault(self, fault: Fault, name: str = "") -> None:
+    def fault(self, fault: LayoutFault, name: str = "") -> None:
         path = self.prefix + name if name else fault.field
         self.faults.append(FaultReport(fault.reason, fault.offset, path, fault.detail))
 
     def tolerate(
         self, read: Read, buffer: bytes, position: int, end: int, name: str, *, span: bool = True
     ) -> tuple[Any, int]:
-        """Read a field; a fault that leaves the next field known is recorded and its value taken."""
+        """Read a field; if the next field is known after a fault, record the fault and use the value."""
         try:
             value, after = read(buffer, position, end)
-        except Fault as error:
+        except LayoutFault as error:
             if error.resume is None:
                 error.field = error.field or self.prefix + name
                 raise
@@ -332,13 +334,13 @@ class Examination:
         return value, after
 
     def header(self) -> int:
-        """Fixed header; returns where the body starts."""
+        """Read the fixed header; returns the start of the body."""
         raw, version = self.raw, self.version
         self.span("header_flags" if self.cls.fixed_flags or not self._has_flags() else "flags", 0, 1)
         try:
             _, body = read_variable_byte_integer(raw, 1, len(raw))
-        except Fault as error:
-            if version == ProtocolVersion.V5:  # older versions do not demand the shortest form
+        except LayoutFault as error:
+            if version == ProtocolVersion.V5:  # older versions do not require the shortest form
                 self.fault(error, "remaining_length")
             body = error.resume or len(raw)
         self.span("remaining_length", 1, body)
@@ -348,7 +350,7 @@ class Examination:
         return any(row.kind == "flag" for row in self.cls.declaration)
 
     def run(self) -> tuple[ControlPacket, tuple[str, ...], bool]:
-        """Walk the packet; returns it as far as it could be read, the names read, and whether that is all."""
+        """Walk the packet; returns its readable part, the names of the fields read, and whether these are all."""
         raw, version, cls = self.raw, self.version, self.cls
         end = len(raw)
         position = self.header()
@@ -373,7 +375,7 @@ class Examination:
             else:
                 try:
                     values[name], position = self._field(row, position, end)
-                except Fault as error:
+                except LayoutFault as error:
                     self.fault(error, "" if error.field else name)
                     values[name] = error.value
                     if error.resume is None:
@@ -382,24 +384,24 @@ class Examination:
                     position = error.resume
             read_names.append(name)
         make: Callable[..., ControlPacket] = cls
-        made = make(**values)
-        made.raw = raw
+        packet = make(**values)
+        packet.raw = raw
         if raw[0] & 15 != cls.fixed_flags and not has_flags:
-            made.header_flags = raw[0] & 15
+            packet.header_flags = raw[0] & 15
         if complete and position != end:
             detail = f"{counted(end - position, 'byte')} after the last field"
             self.faults.append(FaultReport(MalformedReason.TRAILING_BYTES, position, "", detail))
             self.span("trailing_bytes", position, end)
-        for fault in made.settle(version):
-            at = next((one.start for one in self.spans if one.field == fault.field), 0)
+        for fault in packet.settle(version):
+            at = next((span.start for span in self.spans if span.field == fault.field), 0)
             fault.offset = at
             self.fault(fault)
         read_names.extend(
             row.name for row in cls.declaration if row.kind == "computed" and cls.byte_of[row.name] in read_names
         )
-        return made, tuple(read_names), complete
+        return packet, tuple(read_names), complete
 
-    def _field(self, row: Declared, position: int, end: int) -> tuple[Any, int]:
+    def _field(self, row: FieldDeclaration, position: int, end: int) -> tuple[Any, int]:
         kind = row.wire_in(self.version)
         read: Read = kind.read
         if kind.composite:
@@ -412,12 +414,12 @@ class Examination:
         return self.tolerate(read, self.raw, position, end, row.name)
 
 
-def encode_body(made: ControlPacket, version: ProtocolVersion) -> tuple[int, bytes]:
-    """Low nibble of byte 1 and body of a packet, as its fields say and without any check."""
-    worked_out = made.prepare(version)
-    nibble = made.fixed_flags if made.header_flags is None else made.header_flags
+def encode_body(packet: ControlPacket, version: ProtocolVersion) -> tuple[int, bytes]:
+    """Low nibble of byte 1, and body of a packet from its fields, without any check."""
+    worked_out = packet.prepare(version)
+    nibble = packet.fixed_flags if packet.header_flags is None else packet.header_flags
     parts: list[bytes] = []
-    values = [(row, worked_out.get(row.name, getattr(made, row.name))) for row in made.declaration]
+    values = [(row, worked_out.get(row.name, getattr(packet, row.name))) for row in packet.declaration]
     last = max((index for index, (_, value) in enumerate(values) if value is not None), default=-1)
     for index, (row, value) in enumerate(values):
         if row.kind == "flag":
@@ -429,12 +431,12 @@ def encode_body(made: ControlPacket, version: ProtocolVersion) -> tuple[int, byt
             if value is None and kind.name != "Properties":
                 if not row.tail:
                     continue
-                value = 0  # a reason code that only the properties after it make necessary
+                value = 0  # an omitted reason code before properties
             parts.append(kind.write(value))
     return nibble, b"".join(parts)
 
 
 def frame_packet(packet_type: int, nibble: int, body: bytes, remaining_length: int | None = None) -> bytes:
-    """Fixed header and body; ``remaining_length`` may lie."""
+    """Fixed header and body; ``remaining_length`` may be wrong on purpose."""
     length = len(body) if remaining_length is None else remaining_length
     return bytes((packet_type << 4 | nibble & 15,)) + write_variable_byte_integer(length) + body

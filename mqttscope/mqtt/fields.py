@@ -1,8 +1,8 @@
 """The one catalogue of the fields of MQTT Control Packets, read off their declarations.
 
-`fields_of` gives every field of a packet, `members_of` those that stand directly in it or in one of its parts.  What
-has fields of its own comes before them: ``will``, then ``will.will_topic``.  Filters, the JSON form, the columns of a
-lake, mutations and the rewriting of recordings are made of this catalogue; each adds what it alone needs to know.
+`fields_of` returns every field of a packet, `members_of` the direct fields of a packet or of one of its parts.  A part
+comes before its fields: ``will``, then ``will.will_topic``.  Filters, the JSON form, the columns of a lake, mutations
+and the rewriting of recordings are made from this catalogue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mqttscope.mqtt.wire import BINARY, REST, U8, U16, U32, UTF8, UTF8_PAIR, VAR
 BITS: Final = "bits"
 """Data type of a field that is some bits of a byte."""
 TYPES: Final[dict[str, type]] = {
-    **{one.name: int for one in (U8, U16, U32, VARIABLE_BYTE_INTEGER)},
+    **{wire_type.name: int for wire_type in (U8, U16, U32, VARIABLE_BYTE_INTEGER)},
     UTF8.name: str,
     BINARY.name: bytes,
     REST.name: bytes,
@@ -31,32 +31,32 @@ TYPES: Final[dict[str, type]] = {
     "Will": Will,
     "subscriptions": Subscription,
 }
-"""Class of the values of each data type, of a list that of one value."""
+"""Class of the values of each data type; for a list, the class of its elements."""
 _LISTS: Final = {"subscriptions": "subscriptions", FILTERS.name: UTF8.name, "reason codes": U8.name}
-"""Data types that are lists, and the type of one value."""
+"""Data types that are lists, with the data type of an element."""
 
 
 @dataclass(frozen=True)
-class Field:
+class PacketField:
     """One field of one packet type."""
 
     packet_type: PacketType
     path: str
-    """As in JSON, ``[]`` after what is a list: ``will.properties.content_type``, ``subscriptions[].topic_filter``."""
+    """As in JSON, with ``[]`` after a list: ``will.properties.content_type``, ``subscriptions[].topic_filter``."""
     value_type: type
-    """Class of its values: bool, int, str, bytes, tuple (a User Property), or that of a part with fields of its own."""
+    """Class of its values: bool, int, str, bytes, tuple (a User Property), or a class with fields of its own."""
     wire: str
-    """Data type as the specification calls it, of a list that of one value; ``bits`` for some bits of a byte."""
+    """Data type in the specification, for a list the type of its elements; ``bits`` for some bits of a byte."""
     versions: tuple[ProtocolVersion, ...]
     """Versions that have it."""
     tail: int = 0
-    """Highest version in which the packet may end before it; 0 for none."""
+    """Highest version that allows a packet to end before this field; 0 if no version does."""
     byte: str = ""
-    """Of bits: path of the byte that holds them; empty for the first byte of the packet."""
+    """For bits: path of the byte that contains them; empty for the first byte of the packet."""
     secret: bool = False
     """Whether no output may show its values."""
     row: Property | None = None
-    """Of a property: its row of table 2-4."""
+    """For a property: its row of table 2-4."""
 
     @property
     def packet(self) -> type[ControlPacket]:
@@ -64,7 +64,7 @@ class Field:
 
     @cached_property
     def words(self) -> tuple[str, ...]:
-        """The words of the path, without marks of lists."""
+        """The words of the path, without list marks."""
         return tuple(self.path.replace("[]", "").split("."))
 
     @cached_property
@@ -74,12 +74,12 @@ class Field:
 
     @property
     def key(self) -> str:
-        """The path with the packet type in front and without marks of lists: ``subscribe.subscriptions.no_local``."""
+        """The path with the packet type in front, without list marks: ``subscribe.subscriptions.no_local``."""
         return ".".join((type_name(self.packet_type), *self.words))
 
     @property
     def owner(self) -> int:
-        """Of a property or property block: what table 2-4 lists as the place of it, a packet type or ``WILL``."""
+        """For a property or property block: its owner in table 2-4, a packet type or ``WILL``."""
         return WILL if self.path.startswith("will.") else self.packet_type
 
     @property
@@ -89,53 +89,53 @@ class Field:
 
     @property
     def is_reason_code(self) -> bool:
-        """Whether its values are reason or return codes, of which a table lists the allowed ones."""
+        """Whether its values are reason or return codes, so that a table lists the allowed ones."""
         return self.name in ("reason_code", "reason_codes")
 
 
 @cache
-def fields_of(packet_type: int) -> tuple[Field, ...]:
+def fields_of(packet_type: int) -> tuple[PacketField, ...]:
     """Every field of a packet type, its parts and its properties, in the order of the declarations."""
     return tuple(_walk(PACKETS[packet_type], PACKETS[packet_type], "", tuple(ProtocolVersion)))
 
 
-def members_of(packet_type: int, part: str = "") -> tuple[Field, ...]:
-    """The fields that stand directly in a packet, or in the part of this path (``will``, ``subscriptions[]``)."""
+def members_of(packet_type: int, part: str = "") -> tuple[PacketField, ...]:
+    """The direct fields of a packet, or of the part at this path (``will``, ``subscriptions[]``)."""
     prefix = f"{part}." if part else ""
-    inside = (one for one in fields_of(packet_type) if one.path.startswith(prefix))
-    return tuple(one for one in inside if "." not in one.path.removeprefix(prefix))
+    inside = (field for field in fields_of(packet_type) if field.path.startswith(prefix))
+    return tuple(field for field in inside if "." not in field.path.removeprefix(prefix))
 
 
 @cache
-def all_fields() -> tuple[Field, ...]:
-    return tuple(one for kind in PacketType for one in fields_of(kind))
+def all_fields() -> tuple[PacketField, ...]:
+    return tuple(field for kind in PacketType for field in fields_of(kind))
 
 
 def _walk(
     packet: type[ControlPacket], holder: type, prefix: str, versions: tuple[ProtocolVersion, ...]
-) -> Iterator[Field]:
-    """The fields that a class declares: the packet, or what holds a part of it."""
-    defaults = {one.name: one.default for one in dataclasses.fields(holder)}
+) -> Iterator[PacketField]:
+    """The fields that a class declares: a packet class, or the class of a part of it."""
+    defaults = {attribute.name: attribute.default for attribute in dataclasses.fields(holder)}
     kind = packet.packet_type
     for row in declaration_of(holder):
         path = prefix + row.name
-        own = tuple(one for one in versions if row.exists_in(one))
+        own = tuple(version for version in versions if row.exists_in(version))
         if row.kind != "wire":
             values = bool if isinstance(defaults[row.name], bool) else int
-            yield Field(kind, path, values, BITS, own, byte=packet.byte_of.get(path, ""))
+            yield PacketField(kind, path, values, BITS, own, byte=packet.byte_of.get(path, ""))
             continue
         wire = row.wire_in(ProtocolVersion.V5).name
         if wire in _LISTS:
             path, wire = f"{path}[]", _LISTS[wire]
-        found = Field(kind, path, TYPES[wire], wire, own, row.tail, secret=row.secret)
-        yield found
-        if found.value_type is Properties:
-            yield from _properties(found)
-        elif found.is_part:
-            yield from _walk(packet, found.value_type, f"{path}.", own)
+        field = PacketField(kind, path, TYPES[wire], wire, own, row.tail, secret=row.secret)
+        yield field
+        if field.value_type is Properties:
+            yield from _properties(field)
+        elif field.is_part:
+            yield from _walk(packet, field.value_type, f"{path}.", own)
 
 
-def _properties(block: Field) -> Iterator[Field]:
+def _properties(block: PacketField) -> Iterator[PacketField]:
     for row in PROPERTIES:
         if block.owner in row.packets:
             yield dataclasses.replace(

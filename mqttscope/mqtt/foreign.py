@@ -1,14 +1,14 @@
-"""Recognises, by its first bytes, another protocol in the place of MQTT.
+"""Recognises other protocols than MQTT by the first bytes of a stream.
 
 A signature proves something only when no MQTT Control Packet can have the same bytes.  For text that is easy: every
 well-formed packet has a byte that is not printable among its first five, since a topic length begins with a zero byte,
-and flags, reason codes and short lengths are not printable either.  So `<!DOCTYPE` is not a packet with a fault, while
-a packet whose first byte is wrong does not look like any of these texts.  Binary signatures check lengths as well: a
-TLS record of length 0 would be a CONNACK whose first byte is wrong.
+and flags, reason codes and short lengths are not printable either.  So `<!DOCTYPE` is not a faulty packet, and
+a packet with a wrong first byte does not look like any of these texts.  Binary signatures check lengths as well: a
+TLS record of length 0 would be a CONNACK with a wrong first byte.
 
-Two directions differ.  What clients begin with is often a scanner or a browser, and has few forms.  What a server
-answers to a CONNECT can be the greeting or the complaint of any server (`ANSWERS`); a device that sends such text
-instead of MQTT has a fault of its own, which rules describe better.
+The two directions differ.  Foreign clients are mostly scanners and browsers, and begin in few ways.  The answer to a
+CONNECT can be the greeting or the error message of any server (`ANSWERS`).  A device that sends such text instead of
+MQTT has a fault that lint rules describe better.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_SIGNATURE: Final = 35
 """Bytes of the longest signature: JSON after white space."""
 PROXY: Final = "a PROXY protocol header"
 PREFACES: Final = frozenset({PROXY})
-"""What a load balancer puts before the MQTT of a connection."""
+"""Protocols that a load balancer puts before the MQTT of a connection."""
 
 _HTTP_METHODS = b"GET|HEAD|POST|PUT|DELETE|OPTIONS|TRACE|PATCH|CONNECT|PRI"
 _RECORD = rb"\x03[\x00-\x04](?!\x00\x00)[\x00-\x40]"
@@ -44,7 +44,7 @@ ANSWERS: Final = (
     (re.compile(_BLANK + rb"<(?:!doctype\s|!--|(?:" + _ELEMENTS + rb")[\s>/])", re.IGNORECASE), "HTML"),
     (re.compile(_BLANK + rb"<\?xml\s", re.IGNORECASE), "XML"),
     (re.compile(_BLANK + rb'(?:\{[\t\n\r ]{0,8}"[ -~]|\[[\t\n\r ]{0,8}(?:"[ -~]|\{[\t\n\r ]{0,8}"))'), "JSON"),
-    # As a length, the mark and a character are more than any DISCONNECT has, so that framing is lost after them.
+    # Read as a Remaining Length, these bytes exceed any DISCONNECT, so framing is lost after them.
     (re.compile(rb"\xef\xbb\xbf[\t\n\r -~]"), "UTF-8 text"),
     (re.compile(rb"(?:220|421|5\d\d)[ -][ -~]{2}"), "FTP or SMTP"),
     (re.compile(rb"\* (?:OK|BYE|PREAUTH)[\r ]"), "IMAP"),
@@ -53,14 +53,14 @@ ANSWERS: Final = (
     (re.compile(rb"RTSP/\d"), "RTSP"),
     (re.compile(rb"SIP/\d"), "SIP"),
     (re.compile(rb"RFB \d{3}\.\d{3}"), "VNC"),
-    # What follows the first option; a length of two bytes would be followed by the zero of a CONNACK or a topic.
+    # The last byte follows the first option; after two length bytes, MQTT has the zero of a CONNACK or a topic here.
     (re.compile(rb"\xff[\xfb-\xfe][\x00-\x31](?:\xff|[\t\n\r -~]|\Z)"), "Telnet"),
 )
-"""How servers of other protocols greet a client, or answer what they do not understand."""
+"""First bytes of servers of other protocols: a greeting, or an answer to a request that they do not understand."""
 
 
 def foreign_protocol(head: bytes, *, is_answer: bool = False) -> str:
-    """Name of the protocol that the first bytes of a stream belong to; empty when they may be MQTT or are unknown.
+    """Name of the protocol of a stream by its first bytes; empty if they may be MQTT or are not recognised.
 
     ``is_answer``: a server sent them.
     """
@@ -71,5 +71,5 @@ def foreign_protocol(head: bytes, *, is_answer: bool = False) -> str:
 
 
 def is_text(head: bytes) -> bool:
-    """Whether bytes are text so far; a well-formed packet is not, after five bytes at most."""
+    """Whether all bytes are text.  No well-formed packet begins with five bytes of text."""
     return _TEXT.fullmatch(head) is not None

@@ -1,7 +1,7 @@
 """The 15 MQTT Control Packets, declared once each (5.0 chapter 3, 3.1.1 chapter 3, 3.1 chapter 3).
 
-Attribute names are the specification's, and the same in JSON, filters and mutation paths.  A field that a packet or a
-version does not have is ``None``; what is empty is empty, what is zero is zero.
+Attribute names come from the specification; JSON, filters and mutation paths use them too.  A field that a packet or a
+version does not have is ``None``, which differs from an empty or zero field.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, ClassVar, Final
 
 from mqttscope.mqtt import parts
 from mqttscope.mqtt.constants import V3_1, V3_1_1, V5, MalformedReason, PacketType, ProtocolVersion
-from mqttscope.mqtt.declare import ControlPacket, Known, computed, declaration_of, declare, flag, wire
+from mqttscope.mqtt.declare import ControlPacket, FieldValue, computed, declaration_of, declare, flag, wire
 from mqttscope.mqtt.properties import Properties
-from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, Fault
+from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, LayoutFault
 
 
 @declare(PacketType.CONNECT)
@@ -21,16 +21,16 @@ from mqttscope.mqtt.wire import BINARY, REST, U8, U16, UTF8, Fault
 class Connect(ControlPacket):
     """CONNECT - connection request.  5.0 section 3.1, 3.1.1 section 3.1."""
 
-    protocol_name: Known[str] = wire(UTF8, default="MQTT")
-    protocol_level: Known[int] = wire(U8, default=4)
+    protocol_name: FieldValue[str] = wire(UTF8, default="MQTT")
+    protocol_level: FieldValue[int] = wire(U8, default=4)
     connect_flags: int | None = wire(U8, compare=False, repr=False, default=None)
-    """The flags byte where it says something else than the other fields do; ``None`` when it follows from them."""
-    clean_start: Known[bool] = computed(default=True)
+    """The flags byte if it contradicts the other fields; ``None`` when it follows from them."""
+    clean_start: FieldValue[bool] = computed(default=True)
     """Clean Start of 5.0, CleanSession of 3.1 and 3.1.1."""
-    keep_alive: Known[int] = wire(U16, default=0)
-    """Seconds."""
+    keep_alive: FieldValue[int] = wire(U16, default=0)
+    """Keep Alive in seconds."""
     properties: Properties | None = wire(parts.properties_of(PacketType.CONNECT), since=V5, default=None)
-    client_identifier: Known[str] = wire(UTF8, default="")
+    client_identifier: FieldValue[str] = wire(UTF8, default="")
     will: parts.Will | None = wire(parts.will_in, when="connect_flags&0x04", default=None)
     user_name: str | None = wire(UTF8, when="connect_flags&0x80", tail=V3_1, default=None)
     password: bytes | None = wire(BINARY, when="connect_flags&0x40", tail=V3_1, secret=True, default=None)
@@ -43,7 +43,7 @@ class Connect(ControlPacket):
 
     @property
     def version(self) -> ProtocolVersion:
-        """The version that the protocol level names, or the one whose layout is the best guess."""
+        """The version of the protocol level; for an unknown level, the version with the most similar layout."""
         return version_of_level(self.protocol_level)
 
     @property
@@ -59,10 +59,10 @@ class Connect(ControlPacket):
         return flags
 
     def prepare(self, version: ProtocolVersion) -> dict[str, Any]:
-        """The flags byte, derived unless it was set."""
+        """The flags byte, computed unless it was set."""
         return {"connect_flags": self.derived_flags() if self.connect_flags is None else self.connect_flags}
 
-    def settle(self, version: ProtocolVersion) -> list[Fault]:
+    def settle(self, version: ProtocolVersion) -> list[LayoutFault]:
         """Clean Start and the will's bits from the flags byte; faults of name, level and flags."""
         faults = list(_protocol_faults(self.protocol_name, self.protocol_level))
         flags = self.connect_flags
@@ -87,8 +87,8 @@ class Connect(ControlPacket):
         return faults
 
 
-def _flag_fault(reason: MalformedReason, detail: str) -> Fault:
-    return Fault(reason, 0, detail, field="connect_flags")
+def _flag_fault(reason: MalformedReason, detail: str) -> LayoutFault:
+    return LayoutFault(reason, 0, detail, field="connect_flags")
 
 
 BRIDGE_BIT: Final = 0x80
@@ -105,28 +105,28 @@ _KNOWN: Final = {
 
 
 def version_of_level(level: int | None) -> ProtocolVersion:
-    """The version of a protocol level; an unknown one is read in the layout of 3.1.1."""
+    """The version of a protocol level; 3.1.1 for an unknown level."""
     if level == V5:
         return V5
     return V3_1 if level in (V3_1, BRIDGE_LEVELS[0]) else V3_1_1
 
 
-MAX_TOLD_NAME: Final = 5
-"""Characters of the longest invented protocol name that a fault quotes."""
+MAX_QUOTED_NAME: Final = 5
+"""Maximum length of an unknown protocol name that a fault quotes, in characters."""
 
 
-def _protocol_faults(name: str | None, level: int | None) -> list[Fault]:
+def _protocol_faults(name: str | None, level: int | None) -> list[LayoutFault]:
     if (name, level) in _KNOWN or name is None:
         return []
     if name not in ("MQTT", "MQIsdp"):
-        # A name whose length is wrong may have all the rest of the packet in it, its password included.
-        told = f"is {name!r}" if len(name) <= MAX_TOLD_NAME else f"has {len(name)} characters"
-        detail = f"protocol name {told}, must be 'MQTT' (or 'MQIsdp' for MQTT 3.1)"
-        return [Fault(MalformedReason.PROTOCOL_NAME_INVALID, 0, detail, field="protocol_name")]
+        # A name with a wrong length may contain the rest of the packet, with its password.
+        problem = f"is {name!r}" if len(name) <= MAX_QUOTED_NAME else f"has {len(name)} characters"
+        detail = f"protocol name {problem}, must be 'MQTT' (or 'MQIsdp' for MQTT 3.1)"
+        return [LayoutFault(MalformedReason.PROTOCOL_NAME_INVALID, 0, detail, field="protocol_name")]
     if level is None:
         return []
-    detail = f"protocol level {level} with name {name!r} is no known MQTT version"
-    return [Fault(MalformedReason.PROTOCOL_VERSION_UNKNOWN, 0, detail, field="protocol_level")]
+    detail = f"protocol level {level} with name {name!r} is not a known MQTT version"
+    return [LayoutFault(MalformedReason.PROTOCOL_VERSION_UNKNOWN, 0, detail, field="protocol_level")]
 
 
 @declare(PacketType.CONNACK)
@@ -135,21 +135,21 @@ class Connack(ControlPacket):
     """CONNACK - connect acknowledgement.  5.0 section 3.2, 3.1.1 section 3.2."""
 
     acknowledge_flags: int | None = wire(U8, compare=False, repr=False, default=None)
-    """Byte 1 where bits 7-1 are set; ``None`` when it follows from ``session_present``."""
+    """Byte 1 if any of its bits 7-1 is set; ``None`` when it follows from ``session_present``."""
     session_present: bool | None = computed(default=False)
     """``None`` in 3.1, where the whole byte is reserved (it was kept for a topic compression response)."""
-    reason_code: Known[int] = wire(parts.reason_of(PacketType.CONNACK), default=0)
+    reason_code: FieldValue[int] = wire(parts.reason_of(PacketType.CONNACK), default=0)
     """Connect Reason Code of 5.0, Connect Return code of 3.1 and 3.1.1."""
     properties: Properties | None = wire(parts.properties_of(PacketType.CONNACK), since=V5, default=None)
 
     byte_of: ClassVar[dict[str, str]] = {"session_present": "acknowledge_flags"}
 
     def prepare(self, version: ProtocolVersion) -> dict[str, Any]:
-        """Byte 1, derived unless it was set."""
+        """Byte 1, computed unless it was set."""
         flags = int(bool(self.session_present)) if self.acknowledge_flags is None else self.acknowledge_flags
         return {"acknowledge_flags": flags}
 
-    def settle(self, version: ProtocolVersion) -> list[Fault]:
+    def settle(self, version: ProtocolVersion) -> list[LayoutFault]:
         """Session Present from byte 1; a fault when reserved bits are set (3.1.1 and 5.0)."""
         flags = self.acknowledge_flags
         if flags is None:
@@ -164,7 +164,7 @@ class Connack(ControlPacket):
             self.acknowledge_flags = None
             return []
         detail = f"bits 7-1 of the acknowledge flags 0x{flags:02x} are set"
-        return [Fault(MalformedReason.CONNACK_FLAGS_RESERVED, 0, detail, field="acknowledge_flags")]
+        return [LayoutFault(MalformedReason.CONNACK_FLAGS_RESERVED, 0, detail, field="acknowledge_flags")]
 
 
 @declare(PacketType.PUBLISH)
@@ -172,21 +172,21 @@ class Connack(ControlPacket):
 class Publish(ControlPacket):
     """PUBLISH - publish message.  5.0 section 3.3, 3.1.1 section 3.3."""
 
-    dup: Known[bool] = flag(3, default=False)
-    qos: Known[int] = flag(1, width=2, default=0)
-    retain: Known[bool] = flag(0, default=False)
-    topic_name: Known[str] = wire(UTF8, default="")
+    dup: FieldValue[bool] = flag(3, default=False)
+    qos: FieldValue[int] = flag(1, width=2, default=0)
+    retain: FieldValue[bool] = flag(0, default=False)
+    topic_name: FieldValue[str] = wire(UTF8, default="")
     packet_identifier: int | None = wire(U16, when="qos", default=None)
     """Message ID of 3.1; only with QoS 1 and 2."""
     properties: Properties | None = wire(parts.properties_of(PacketType.PUBLISH), since=V5, default=None)
-    payload: Known[bytes] = wire(REST, default=b"")
+    payload: FieldValue[bytes] = wire(REST, default=b"")
 
 
 @dataclass(slots=True)
 class Acknowledgement(ControlPacket):
-    """What the four acknowledgements of a PUBLISH have in common."""
+    """Common base of the four acknowledgements of a PUBLISH."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
+    packet_identifier: FieldValue[int] = wire(U16, default=0)
     reason_code: int | None = None
     """``None`` where it was left out, which means 0x00."""
     properties: Properties | None = None
@@ -233,9 +233,9 @@ class Pubcomp(Acknowledgement):
 class Subscribe(ControlPacket):
     """SUBSCRIBE - subscribe request.  5.0 section 3.8, 3.1.1 section 3.8.  In 3.1 its flags may carry DUP."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
+    packet_identifier: FieldValue[int] = wire(U16, default=0)
     properties: Properties | None = wire(parts.properties_of(PacketType.SUBSCRIBE), since=V5, default=None)
-    subscriptions: Known[list[parts.Subscription]] = wire(parts.subscriptions_in, default_factory=list)
+    subscriptions: FieldValue[list[parts.Subscription]] = wire(parts.subscriptions_in, default_factory=list)
 
     byte_of: ClassVar[dict[str, str]] = {
         f"subscriptions[].{row.name}": "subscriptions[].options"
@@ -249,9 +249,9 @@ class Subscribe(ControlPacket):
 class Suback(ControlPacket):
     """SUBACK - subscribe acknowledgement.  5.0 section 3.9, 3.1.1 section 3.9."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
+    packet_identifier: FieldValue[int] = wire(U16, default=0)
     properties: Properties | None = wire(parts.properties_of(PacketType.SUBACK), since=V5, default=None)
-    reason_codes: Known[list[int]] = wire(parts.reasons_of(PacketType.SUBACK), default_factory=list)
+    reason_codes: FieldValue[list[int]] = wire(parts.reasons_of(PacketType.SUBACK), default_factory=list)
     """One per Topic Filter: granted QoS or failure."""
 
 
@@ -260,9 +260,9 @@ class Suback(ControlPacket):
 class Unsubscribe(ControlPacket):
     """UNSUBSCRIBE - unsubscribe request.  5.0 section 3.10."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
+    packet_identifier: FieldValue[int] = wire(U16, default=0)
     properties: Properties | None = wire(parts.properties_of(PacketType.UNSUBSCRIBE), since=V5, default=None)
-    topic_filters: Known[list[str]] = wire(parts.FILTERS, default_factory=list)
+    topic_filters: FieldValue[list[str]] = wire(parts.FILTERS, default_factory=list)
 
 
 @declare(PacketType.UNSUBACK)
@@ -270,7 +270,7 @@ class Unsubscribe(ControlPacket):
 class Unsuback(ControlPacket):
     """UNSUBACK - unsubscribe acknowledgement.  5.0 section 3.11."""
 
-    packet_identifier: Known[int] = wire(U16, default=0)
+    packet_identifier: FieldValue[int] = wire(U16, default=0)
     properties: Properties | None = wire(parts.properties_of(PacketType.UNSUBACK), since=V5, default=None)
     reason_codes: list[int] | None = wire(parts.reasons_of(PacketType.UNSUBACK), since=V5, default=None)
     """One per Topic Filter; ``None`` before 5.0."""

@@ -16,20 +16,20 @@ from mqttscope.mqtt.constants import (
     ProtocolVersion,
     allowed_reason_codes,
 )
-from mqttscope.mqtt.declare import Declared, Examination, computed, wire
+from mqttscope.mqtt.declare import Examination, FieldDeclaration, computed, wire
 from mqttscope.mqtt.properties import WILL, Properties, reader, write_properties
-from mqttscope.mqtt.wire import BINARY, U8, UTF8, Fault, Wire, read_binary, read_u8, read_utf8, write_utf8
+from mqttscope.mqtt.wire import BINARY, U8, UTF8, LayoutFault, WireType, read_binary, read_u8, read_utf8, write_utf8
 
 
-def properties_of(owner: int) -> Wire[Any]:
-    return Wire("Properties", reader(owner), write_properties, composite=True)
+def properties_of(owner: int) -> WireType[Any]:
+    return WireType("Properties", reader(owner), write_properties, composite=True)
 
 
-def reason_of(packet_type: PacketType) -> Callable[[ProtocolVersion], Wire[Any]]:
-    """The reason or return code of a packet type; one outside its table is a fault that keeps its number."""
+def reason_of(packet_type: PacketType) -> Callable[[ProtocolVersion], WireType[Any]]:
+    """The reason or return code of a packet type; a code outside its table is a fault that carries the code."""
 
     @cache
-    def kind(version: ProtocolVersion) -> Wire[Any]:
+    def kind(version: ProtocolVersion) -> WireType[Any]:
         allowed = allowed_reason_codes(packet_type, version)
 
         def read(buffer: bytes, position: int, end: int) -> tuple[int, int]:
@@ -38,26 +38,26 @@ def reason_of(packet_type: PacketType) -> Callable[[ProtocolVersion], Wire[Any]]
                 raise _reason_fault(packet_type, version, code, position)
             return code, after
 
-        return Wire("Byte", read, U8.write)
+        return WireType("Byte", read, U8.write)
 
     return kind
 
 
-def _reason_fault(packet_type: PacketType, version: ProtocolVersion, code: int, position: int) -> Fault:
-    return Fault(
+def _reason_fault(packet_type: PacketType, version: ProtocolVersion, code: int, position: int) -> LayoutFault:
+    return LayoutFault(
         MalformedReason.REASON_CODE_INVALID,
         position,
-        f"0x{code:02x} is no {packet_type.name} code of MQTT {version.text}",
+        f"0x{code:02x} is not a {packet_type.name} code of MQTT {version.text}",
         value=code,
         resume=position + 1,
     )
 
 
-def reasons_of(packet_type: PacketType) -> Callable[[ProtocolVersion], Wire[Any]]:
+def reasons_of(packet_type: PacketType) -> Callable[[ProtocolVersion], WireType[Any]]:
     """The list of reason or return codes of SUBACK and UNSUBACK."""
 
     @cache
-    def kind(version: ProtocolVersion) -> Wire[Any]:
+    def kind(version: ProtocolVersion) -> WireType[Any]:
         allowed = allowed_reason_codes(packet_type, version)
 
         def read(buffer: bytes, position: int, end: int, examine: Examination | None = None) -> tuple[list[int], int]:
@@ -75,7 +75,7 @@ def reasons_of(packet_type: PacketType) -> Callable[[ProtocolVersion], Wire[Any]
                 examine.span(name, position + index, position + index + 1)
             return codes, end
 
-        return Wire("reason codes", read, bytes, composite=True)
+        return WireType("reason codes", read, bytes, composite=True)
 
     return kind
 
@@ -89,12 +89,12 @@ class Will:
     will_qos: int = computed(default=0)
     will_retain: bool = computed(default=False)
     properties: Properties | None = field(
-        default=None, metadata={"declared": Declared(wire=properties_of(WILL), since=V5)}
+        default=None, metadata={"declared": FieldDeclaration(wire=properties_of(WILL), since=V5)}
     )
     """Will Properties; ``None`` before 5.0."""
 
 
-def will_in(version: ProtocolVersion) -> Wire[Any]:
+def will_in(version: ProtocolVersion) -> WireType[Any]:
     """The will fields in the payload of a CONNECT (5.0 3.1.3.2 to 3.1.3.4)."""
     read_block = reader(WILL) if version == V5 else None
 
@@ -107,7 +107,7 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
             will.will_payload, position = read_binary(buffer, position, end)
             return will, position
         if position >= end:
-            raise Fault(
+            raise LayoutFault(
                 MalformedReason.CONNECT_PAYLOAD_MISMATCH, position, "the Will Flag is 1 but the payload ends before it"
             )
         try:
@@ -115,7 +115,7 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
                 outer, examine.prefix = examine.prefix, examine.prefix + "properties."
                 try:
                     will.properties, position = read_block(buffer, position, end, examine)
-                except Fault as error:
+                except LayoutFault as error:
                     error.field = error.field or f"{outer}properties"
                     if error.resume is None:
                         raise
@@ -125,7 +125,7 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
                     examine.prefix = outer
             will.will_topic, position = examine.tolerate(read_utf8, buffer, position, end, "will_topic")
             will.will_payload, position = examine.tolerate(read_binary, buffer, position, end, "will_payload")
-        except Fault as error:
+        except LayoutFault as error:
             error.value = will
             raise
         return will, position
@@ -134,23 +134,23 @@ def will_in(version: ProtocolVersion) -> Wire[Any]:
         block = write_properties(will.properties) if read_block is not None else b""
         return block + write_utf8(will.will_topic) + BINARY.write(will.will_payload)
 
-    return Wire("Will", read, write, composite=True)
+    return WireType("Will", read, write, composite=True)
 
 
 @dataclass(slots=True)
 class Subscription:
     """One Topic Filter of a SUBSCRIBE with its Subscription Options (5.0 3.8.3.1)."""
 
-    topic_filter: str = field(metadata={"declared": Declared(wire=UTF8)})
+    topic_filter: str = field(metadata={"declared": FieldDeclaration(wire=UTF8)})
     maximum_qos: int = computed(default=0)
     no_local: bool = computed(default=False, since=V5)
     retain_as_published: bool = computed(default=False, since=V5)
     retain_handling: int = computed(default=0, since=V5)
     reserved: int = computed(default=0)
-    """Reserved bits of the options byte where they lie (5.0 bits 7-6, 3.1.1 bits 7-2)."""
+    """Reserved bits of the options byte, in place (5.0 bits 7-6, 3.1.1 bits 7-2)."""
 
 
-def subscriptions_in(version: ProtocolVersion) -> Wire[Any]:
+def subscriptions_in(version: ProtocolVersion) -> WireType[Any]:
     """The payload of a SUBSCRIBE (5.0 3.8.3, 3.1.1 3.8.3)."""
     five = version == V5
     reserved_mask = {V3_1: 0, V3_1_1: 0xFC, V5: 0xC0}[version]
@@ -171,7 +171,7 @@ def subscriptions_in(version: ProtocolVersion) -> Wire[Any]:
                 topic_filter, position = read_utf8(buffer, position, end)
                 options, position = read_u8(buffer, position, end)
                 if options & 3 == 3 or options & reserved_mask:
-                    raise Fault(MalformedReason.SUBSCRIPTION_QOS_INVALID, position - 1, "")
+                    raise LayoutFault(MalformedReason.SUBSCRIPTION_QOS_INVALID, position - 1, "")
                 rows.append(make(topic_filter, options))
             return rows, position
         outer = examine.prefix.removesuffix(".")
@@ -180,12 +180,12 @@ def subscriptions_in(version: ProtocolVersion) -> Wire[Any]:
             try:
                 topic_filter, position = examine.tolerate(read_utf8, buffer, position, end, "topic_filter")
                 options, after = examine.tolerate(read_u8, buffer, position, end, "options")
-            except Fault as error:
+            except LayoutFault as error:
                 error.value = rows
                 raise
             if options & reserved_mask:
                 examine.fault(
-                    Fault(
+                    LayoutFault(
                         MalformedReason.SUBSCRIPTION_OPTIONS_RESERVED,
                         position,
                         f"reserved bits of the options byte 0x{options:02x} are set",
@@ -194,7 +194,7 @@ def subscriptions_in(version: ProtocolVersion) -> Wire[Any]:
                 )
             if options & 3 == 3:
                 examine.fault(
-                    Fault(MalformedReason.SUBSCRIPTION_QOS_INVALID, position, "QoS 3 is requested"), "maximum_qos"
+                    LayoutFault(MalformedReason.SUBSCRIPTION_QOS_INVALID, position, "QoS 3 is requested"), "maximum_qos"
                 )
             position = after
             rows.append(make(topic_filter, options))
@@ -209,7 +209,7 @@ def subscriptions_in(version: ProtocolVersion) -> Wire[Any]:
             parts.append(write_utf8(row.topic_filter) + U8.write(options))
         return b"".join(parts)
 
-    return Wire("subscriptions", read, write, composite=True)
+    return WireType("subscriptions", read, write, composite=True)
 
 
 def _read_filters(buffer: bytes, position: int, end: int, examine: Examination | None = None) -> tuple[list[str], int]:
@@ -223,13 +223,13 @@ def _read_filters(buffer: bytes, position: int, end: int, examine: Examination |
     while position < end:
         try:
             topic_filter, position = examine.tolerate(read_utf8, buffer, position, end, f"{outer}[{len(rows)}]")
-        except Fault as error:
+        except LayoutFault as error:
             error.value = rows
             raise
         rows.append(topic_filter)
     return rows, position
 
 
-FILTERS: Final[Wire[list[str]]] = Wire(
+FILTERS: Final[WireType[list[str]]] = WireType(
     "topic filters", _read_filters, lambda rows: b"".join(map(write_utf8, rows)), composite=True
 )

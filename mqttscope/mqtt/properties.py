@@ -14,10 +14,10 @@ from typing import Any, Final
 from mqttscope.mqtt import wire
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import Examination
-from mqttscope.mqtt.wire import Fault, Wire, counted
+from mqttscope.mqtt.wire import LayoutFault, WireType, counted
 
 WILL: Final = 0
-"""Stands for the Will Properties where a packet type is asked for; type 0 itself never has properties."""
+"""Owner of the Will Properties, used like a packet type; packet type 0 itself never has properties."""
 
 _C, _CA, _P = PacketType.CONNECT, PacketType.CONNACK, PacketType.PUBLISH
 _ACKS: Final = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
@@ -31,13 +31,13 @@ class Property:
 
     identifier: int
     name: str
-    wire: Wire[Any]
+    wire: WireType[Any]
     packets: tuple[int, ...]
     """Packet types that may carry it; ``WILL`` for the Will Properties."""
     default: int | None = None
-    """The value that a packet without it means (5.0 3.1.2.11, 3.1.3.2, 3.2.2.3, 3.3.2.3); ``None`` if there is none."""
+    """Value of a packet without it (5.0 3.1.2.11, 3.1.3.2, 3.2.2.3, 3.3.2.3); ``None`` without a default."""
     inherited: tuple[int, ...] = ()
-    """Packet types in which leaving it out means what the CONNECT said (5.0 3.2.2.3.2, 3.14.2.2.2)."""
+    """Packet types that inherit the value of the CONNECT if it is omitted (5.0 3.2.2.3.2, 3.14.2.2.2)."""
     secret: bool = False
     """Whether no output may show it."""
 
@@ -80,7 +80,7 @@ SUBSCRIPTION_IDENTIFIER: Final = BY_NAME["subscription_identifier"].identifier
 TOPIC_ALIAS: Final = BY_NAME["topic_alias"].identifier
 USER_PROPERTY: Final = BY_NAME["user_property"].identifier
 LISTS: Final = frozenset({"user_property", "subscription_identifier"})
-"""Properties that are lists everywhere, since the specification lets them repeat."""
+"""Properties that are always lists, since the specification allows them to repeat."""
 
 
 def property_name(identifier: int) -> str:
@@ -90,7 +90,7 @@ def property_name(identifier: int) -> str:
 
 
 def property_default(identifier: int, owner: int) -> int | None:
-    """The value that a packet type (or ``WILL``) without this property means; ``None`` where that is no fixed value."""
+    """The value of a property that a packet type (or ``WILL``) omits; ``None`` without a fixed default."""
     row = BY_IDENTIFIER.get(identifier)
     return None if row is None or owner in row.inherited else row.default
 
@@ -114,14 +114,16 @@ class Properties:
             if row is None:
                 raise TypeError(f"MQTT has no property {name!r}")
             if name in LISTS and isinstance(value, list):
-                items.extend((row.identifier, tuple(one) if isinstance(one, list) else one) for one in value)
+                items.extend(
+                    (row.identifier, tuple(element) if isinstance(element, list) else element) for element in value
+                )
             else:
                 items.append((row.identifier, value))
         self.items = tuple(items)
 
     @classmethod
     def of(cls, items: Iterable[tuple[int, Any]]) -> Properties:
-        """A block of exactly these ``(identifier, value)`` pairs."""
+        """A block of these ``(identifier, value)`` pairs, in this order."""
         block = _new(cls)
         block.items = tuple(items)
         return block
@@ -140,7 +142,7 @@ class Properties:
         return Properties.of(item for item in self.items if item[0] not in identifiers)
 
     def __getattr__(self, name: str) -> Any:
-        # All names that MQTT has are properties of this class.
+        # Every MQTT property is an attribute of this class.
         raise AttributeError(f"MQTT has no property {name!r}")
 
     def __eq__(self, other: object) -> bool:
@@ -166,8 +168,8 @@ def _accessor(row: Property) -> property:
     number = row.identifier
 
     def first(self: Properties) -> Any:
-        for one, value in self.items:  # as `Properties.first`, without a second call
-            if one == number:
+        for identifier, value in self.items:  # as `Properties.first`, without a second call
+            if identifier == number:
                 return value
         return None
 
@@ -180,10 +182,10 @@ for _row in PROPERTIES:
     setattr(Properties, _row.name, _accessor(_row))
 
 EMPTY: Final = Properties()
-BLOCKS_KEPT: Final = 4_096
-"""Blocks of each packet type that are kept as they were read, since most come again."""
-LONGEST_KEPT: Final = 256
-"""Bytes of the longest of them."""
+MAX_CACHED_BLOCKS: Final = 4_096
+"""Maximum number of cached property blocks of each packet type, since most blocks repeat."""
+MAX_CACHED_BLOCK_BYTES: Final = 256
+"""Maximum length of a cached property block in bytes."""
 
 Reader = Callable[[bytes, int, int], tuple[Properties, int]]
 
@@ -198,11 +200,11 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
     for row in PROPERTIES:
         if owner in row.packets:
             reads[row.identifier] = row.wire.read
-    kept: dict[bytes, Properties] = {}
+    blocks: dict[bytes, Properties] = {}
 
     def read(buffer: bytes, position: int, end: int, examine: Examination | None = None) -> tuple[Properties, int]:
         if position >= end:
-            raise Fault(
+            raise LayoutFault(
                 MalformedReason.PROPERTY_LENGTH_MISSING,
                 position,
                 "the packet ends where the Property Length should be",
@@ -221,7 +223,7 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
         if stop > end:
             raise _too_long(position, stop - at, end - at)
         raw = buffer[at:stop]
-        known = kept.get(raw)
+        known = blocks.get(raw)
         if known is not None:
             return known, stop
         items: list[tuple[int, Any]] = []
@@ -229,28 +231,28 @@ def reader(owner: int) -> Callable[..., tuple[Properties, int]]:
             number = buffer[at]
             get = reads[number] if number < 128 else None
             if get is None:
-                raise Fault(MalformedReason.PROPERTY_UNKNOWN, at, "")  # the examination finds out what it really is
+                raise LayoutFault(MalformedReason.PROPERTY_UNKNOWN, at, "")  # the examination finds the exact fault
             value, at = get(buffer, at + 1, stop)
             items.append((number, value))
         block = _new(Properties)
         block.items = tuple(items)
-        if len(raw) <= LONGEST_KEPT:
-            if len(kept) >= BLOCKS_KEPT:
-                kept.clear()
-            kept[raw] = block
+        if len(raw) <= MAX_CACHED_BLOCK_BYTES:
+            if len(blocks) >= MAX_CACHED_BLOCKS:
+                blocks.clear()
+            blocks[raw] = block
         return block, at
 
     return read
 
 
-def _too_long(position: int, length: int, left: int) -> Fault:
-    return Fault(
+def _too_long(position: int, length: int, left: int) -> LayoutFault:
+    return LayoutFault(
         MalformedReason.PROPERTY_LENGTH_OVERRUN, position, f"Property Length is {length}, {counted(left, 'byte')} left"
     )
 
 
 def _examine(buffer: bytes, position: int, end: int, owner: int, examine: Examination) -> tuple[Properties, int]:
-    """Read a block with spans; after a fault inside the block reading continues at its end."""
+    """Read a block with spans; after a fault inside the block, reading continues at the end of the block."""
     length, at = examine.tolerate(wire.read_variable_byte_integer, buffer, position, end, "property_length")
     stop = at + length
     if stop > end:
@@ -264,16 +266,16 @@ def _examine(buffer: bytes, position: int, end: int, owner: int, examine: Examin
             row = BY_IDENTIFIER.get(number)
             if row is None:
                 detail = f"property identifier 0x{number:02x} is not in table 2-4"
-                examine.fault(Fault(MalformedReason.PROPERTY_UNKNOWN, start, detail), name)
+                examine.fault(LayoutFault(MalformedReason.PROPERTY_UNKNOWN, start, detail), name)
                 items.append((number, buffer[at:stop]))
                 examine.span(name, start, stop)
                 return Properties.of(items), stop
             if owner not in row.packets:
                 where = "the Will Properties" if owner == WILL else PacketType(owner).name
                 detail = f"{name} is not allowed in {where}"
-                examine.fault(Fault(MalformedReason.PROPERTY_NOT_ALLOWED, start, detail), name)
+                examine.fault(LayoutFault(MalformedReason.PROPERTY_NOT_ALLOWED, start, detail), name)
             value, at = examine.tolerate(row.wire.read, buffer, at, stop, name, span=False)
-        except Fault as error:
+        except LayoutFault as error:
             if error.reason is MalformedReason.FIELD_OVERRUN:
                 error.reason = MalformedReason.PROPERTY_LENGTH_OVERRUN
                 error.detail = f"{name} crosses the end of the property block: {error.detail}"
@@ -286,7 +288,7 @@ def _examine(buffer: bytes, position: int, end: int, owner: int, examine: Examin
 
 
 def write_properties(block: Properties | None) -> bytes:
-    """A property block with its length; ``None`` writes an empty one."""
+    """A property block with its length; ``None`` is an empty block."""
     if block is None:
         return b"\0"
     body = b"".join(_write_one(number, value) for number, value in block.items)
@@ -297,5 +299,5 @@ def _write_one(number: int, value: Any) -> bytes:
     row = BY_IDENTIFIER.get(number)
     head = wire.write_variable_byte_integer(number)
     if row is None or isinstance(value, bytes) != (row.wire is wire.BINARY):
-        return head + bytes(value)  # unknown identifiers, and values a caller wants written as they are
+        return head + bytes(value)  # unknown identifiers, and values that the caller encoded itself
     return head + row.wire.write(value)

@@ -12,9 +12,9 @@ from mqttscope.mqtt.declare import PACKETS, ControlPacket
 from mqttscope.mqtt.packets import FIXED_LENGTHS, Publish
 
 MAX_BELIEVED: Final = 65_536
-"""Maximum length of a CONNECT or PUBLISH at which a search begins."""
+"""Maximum length of a CONNECT or PUBLISH that a search accepts."""
 MAX_BELIEVED_OTHER: Final = 4_096
-"""Maximum length of any other packet at which a search begins."""
+"""Maximum length of any other packet that a search accepts."""
 
 _STARTS: Final = re.compile(rb"[\x10\x20\x30-\x35\x38-\x3d\x40\x50\x62\x70\x82\x90\xa2\xb0\xc0\xd0\xe0\xf0]")
 """First bytes that the table of fixed header flags allows."""
@@ -32,10 +32,10 @@ def find_packets(
 ) -> tuple[int, int]:
     """First position at or after ``start`` where plausible packets begin: ``(position, needed)``.
 
-    ``needed`` is 0 when packets begin at ``position``; otherwise none begins before it, and ``data`` must be
-    ``needed`` bytes long before another look can tell more.  Two sensible packets in a row are taken; when the data
-    are ``final`` also a single one that ends with them, unless ``alone`` forbids it.  The answer depends on the bytes
-    alone: a position is passed only when no further bytes could make it one.
+    ``needed`` is 0 when packets begin at ``position``; otherwise packets cannot begin before it, and ``data`` must be
+    ``needed`` bytes long before the next call can decide.  Two plausible packets in a row are accepted; when the data
+    are ``final``, also a single packet that ends with them, if ``alone`` allows it.  The result depends on the bytes
+    alone: a position is skipped only when no further bytes could make it a packet.
     """
     end = len(data)
     match = _STARTS.search(data, start)
@@ -55,7 +55,7 @@ def find_packets(
 
 
 def _judge(data: bytes, at: int, end: int, version: ProtocolVersion, *, final: bool, alone: bool) -> int:
-    """Whether packets begin here: ``_TAKEN``, ``_REFUSED``, or the length of data that it takes to know more."""
+    """Whether packets begin here: ``_TAKEN``, ``_REFUSED``, or the length of data that a decision needs."""
     for second in (False, True):
         if at >= end:
             if final:
@@ -67,7 +67,7 @@ def _judge(data: bytes, at: int, end: int, version: ProtocolVersion, *, final: b
         if body == NEED_MORE:
             return _REFUSED if final else end + 1
         kind = data[at] >> 4
-        if kind == PacketType.CONNECT and not any(one.startswith(data[body : body + 4]) for one in _NAMES):
+        if kind == PacketType.CONNECT and not any(name.startswith(data[body : body + 4]) for name in _NAMES):
             return _REFUSED
         if kind == PacketType.PUBLISH:
             verdict = _topic(data, body, end)
@@ -79,15 +79,15 @@ def _judge(data: bytes, at: int, end: int, version: ProtocolVersion, *, final: b
             return _REFUSED
         if stop > end:
             return _REFUSED if final else stop
-        item = well_formed(data[at:stop], body - at, version)
-        if item is None or not _sensible(item):
+        packet = well_formed(data[at:stop], body - at, version)
+        if packet is None or not _sensible(packet):
             return _REFUSED
         at = stop
     return _TAKEN
 
 
 def _topic(data: bytes, body: int, end: int) -> int:
-    """What the topic of a PUBLISH says of it, before its payload is there."""
+    """`_judge` for the topic of a PUBLISH, whether or not its payload has arrived."""
     text = body + 2
     if text > end:
         return text
@@ -102,7 +102,7 @@ def _topic(data: bytes, body: int, end: int) -> int:
 
 
 def count_packets(data: bytes, versions: Sequence[ProtocolVersion]) -> int:
-    """How many sensible packets in a row ``data`` begins with, in the version that fits best; the last may be cut."""
+    """Number of plausible packets at the start of ``data``, in the version that fits best; the last may be cut."""
     best = 0
     for version in versions:
         good = position = 0
@@ -110,8 +110,8 @@ def count_packets(data: bytes, versions: Sequence[ProtocolVersion]) -> int:
             body, stop = packet_end(data, position, len(data))
             if body <= 0 or stop > len(data):
                 break
-            item = well_formed(data[position:stop], body - position, version)
-            if item is None or not _sensible(item):
+            packet = well_formed(data[position:stop], body - position, version)
+            if packet is None or not _sensible(packet):
                 good = 0
                 break
             good += 1
@@ -120,14 +120,14 @@ def count_packets(data: bytes, versions: Sequence[ProtocolVersion]) -> int:
     return best
 
 
-def _sensible(item: ControlPacket) -> bool:
-    """Whether a packet that decodes also says something: chance hits are mostly empty or odd."""
-    if isinstance(item, Publish):
-        topic = item.topic_name
+def _sensible(packet: ControlPacket) -> bool:
+    """Whether the content of a decoded packet is plausible: chance matches are mostly empty or odd."""
+    if isinstance(packet, Publish):
+        topic = packet.topic_name
         if not topic:
-            return item.properties is not None and item.properties.topic_alias is not None
-        return _good_topic(topic) and item.packet_identifier != 0
-    return getattr(item, "packet_identifier", 1) != 0
+            return packet.properties is not None and packet.properties.topic_alias is not None
+        return _good_topic(topic) and packet.packet_identifier != 0
+    return getattr(packet, "packet_identifier", 1) != 0
 
 
 def _good_topic(topic: str) -> bool:
@@ -135,7 +135,7 @@ def _good_topic(topic: str) -> bool:
 
 
 def plausible_header(data: bytes, position: int, end: int, version: ProtocolVersion) -> bool:
-    """Whether a fixed header of this version may start here, by type, flags and length alone."""
+    """Whether type, flags and length may be a fixed header of this version."""
     first = data[position]
     kind, flags = first >> 4, first & 15
     if kind == RESERVED or (kind == _AUTH and version != V5):
@@ -162,9 +162,9 @@ def plausible_header(data: bytes, position: int, end: int, version: ProtocolVers
 
 
 def evidence(raw: bytes) -> tuple[ProtocolVersion, str] | None:
-    """Version that one packet of a connection without CONNECT speaks, and what says so; ``None`` if it fits both.
+    """Version of one packet of a connection without CONNECT, and the reason; ``None`` if the packet fits both versions.
 
-    3.1 cannot be told from 3.1.1 without a CONNECT: 3.1.1 stands for both.
+    Without a CONNECT, 3.1 looks like 3.1.1: the result for both is 3.1.1.
     """
     kind = PacketType(raw[0] >> 4) if raw[0] >> 4 else None
     if kind is None or kind in (PacketType.PINGREQ, PacketType.PINGRESP):

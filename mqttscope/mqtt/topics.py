@@ -1,7 +1,7 @@
-"""Topic Names and Topic Filters: what is wrong with one, and which filter matches which name.
+"""Validates Topic Names and Topic Filters, and matches filters with names.
 
-Sections 4.7 (names, filters, wildcards) and 4.8.2 (Shared Subscriptions) of 5.0; 4.7 of 3.1.1 says the same without
-shares.  Matching compares characters as they are: no case folding, no Unicode normalisation, no collapsing of empty
+Sections 4.7 (names, filters, wildcards) and 4.8.2 (Shared Subscriptions) of 5.0; 4.7 of 3.1.1 is equal, without
+shares.  Matching compares characters exactly: no case folding, no Unicode normalisation, no collapsing of empty
 levels (5.0 MQTT-4.7.3-4).
 """
 
@@ -30,11 +30,11 @@ FILTER_PROBLEMS: Final = {
     "share_name_invalid": "the share name contains + or #",
     "share_filter_missing": "the share name must be followed by a filter",
 }
-"""What is wrong with a Topic Filter, in words, by the names that `topic_filter_problem` gives."""
+"""Descriptions of the results of `topic_filter_problem`."""
 
 
 def utf8_length(text: str) -> int:
-    """Length in bytes of text as it stands on the wire; an escaped ill-formed byte counts as one."""
+    """Length of text in UTF-8 as sent; an escaped ill-formed byte counts as one byte."""
     if text.isascii():
         return len(text)
     try:
@@ -44,7 +44,7 @@ def utf8_length(text: str) -> int:
 
 
 def _common_problem(text: str) -> str | None:
-    """What names and filters have in common (5.0 4.7.3)."""
+    """A problem that both names and filters can have (5.0 4.7.3)."""
     if not text:
         return "empty"
     if len(text) > MAX_TOPIC_BYTES // 4 and utf8_length(text) > MAX_TOPIC_BYTES:
@@ -53,11 +53,11 @@ def _common_problem(text: str) -> str | None:
 
 
 def topic_name_problem(topic: str) -> str | None:
-    """Why ``topic`` is no Topic Name, ``None`` when it is one.
+    """Reason why ``topic`` is not a valid Topic Name; ``None`` if it is valid.
 
     ``empty``, ``too_long`` (more than `MAX_TOPIC_BYTES`), ``null_character``, ``wildcard`` (``+`` or ``#`` anywhere,
-    5.0 4.7.1).  The first of these that applies, in this order.  A PUBLISH that uses a Topic Alias may have an empty
-    Topic Name field all the same.
+    5.0 4.7.1).  The first of these that applies, in this order.  A PUBLISH with a Topic Alias may nevertheless have an
+    empty Topic Name field.
     """
     problem = _common_problem(topic)
     if problem is None and ("+" in topic or "#" in topic):
@@ -66,7 +66,7 @@ def topic_name_problem(topic: str) -> str | None:
 
 
 def topic_filter_problem(filter: str, *, shared: bool = True) -> str | None:  # noqa: A002 - the specification's word
-    """Why ``filter`` is no Topic Filter, ``None`` when it is one.
+    """Reason why ``filter`` is not a valid Topic Filter; ``None`` if it is valid.
 
     ``empty``, ``too_long``, ``null_character``; then for the filter of a Shared Subscription ``share_name_missing``,
     ``share_name_invalid`` (``+`` or ``#`` in it), ``share_filter_missing``; then, at the first level that breaks the
@@ -116,7 +116,7 @@ def parse_shared(filter: str) -> tuple[str, str] | None:  # noqa: A002
     """ShareName and Topic Filter of a Shared Subscription (5.0 4.8.2).
 
     ``None`` for an ordinary filter, and for one that begins with ``$share`` but lacks a valid ShareName or a filter.
-    The filter after the ShareName is not judged.
+    The filter after the ShareName is not validated.
     """
     if not filter.startswith("$share/"):
         return None
@@ -129,8 +129,8 @@ def parse_shared(filter: str) -> tuple[str, str] | None:  # noqa: A002
 def matches(filter: str, topic: str, *, shared: bool = True) -> bool:  # noqa: A002
     """Whether a Topic Filter matches a Topic Name (5.0 4.7).
 
-    ``$share/ShareName/`` is taken off first unless ``shared`` is false.  A filter that is not valid matches nothing,
-    and nothing matches the empty name; the name is not judged otherwise.
+    ``$share/ShareName/`` is removed first unless ``shared`` is false.  An invalid filter matches nothing,
+    and nothing matches the empty name; the name is not validated otherwise.
     """
     if not topic or topic_filter_problem(filter, shared=shared) is not None:
         return False
@@ -155,9 +155,9 @@ def _match_levels(wanted: list[str], topic: str) -> bool:
 
 
 def compile_filter(filter: str, *, shared: bool = True) -> Callable[[str], bool]:  # noqa: A002
-    """`matches` for one filter and many names: takes a Topic Name, says whether the filter matches it.
+    """`matches` for one filter and many names: a function from a Topic Name to whether the filter matches it.
 
-    Never raises; a filter that is not valid gives a function that is false for every name.
+    Never raises; for an invalid filter the function returns false for every name.
     """
     if topic_filter_problem(filter, shared=shared) is not None:
         return _nothing
@@ -175,7 +175,7 @@ def compile_filter(filter: str, *, shared: bool = True) -> Callable[[str], bool]
 
 
 def _pattern(wanted: list[str]) -> str:
-    # Possessive, so that a name that fails is not tried again with shorter levels.
+    # Possessive: the regular expression never backtracks into a level.
     levels = ["[^/]*+" if level == "+" else re.escape(level) for level in wanted]
     if wanted[0] == "+":
         levels[0] = r"(?!\$|\Z)[^/]*+"

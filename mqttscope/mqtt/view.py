@@ -1,8 +1,8 @@
-"""Packets as plain JSON values: the same keys as the attributes, nothing lost that a reader could want.
+"""Packets as plain JSON values, with the attribute names as keys.
 
 Binary values are ``{"length", "text"}`` when they are printable UTF-8, else ``{"length", "hex"}``; text that is not
-valid UTF-8 has the ``hex`` form too.  Values past the limit are cut and marked ``"truncated": true``.  Passwords are
-redacted unless asked for, and so is the Authentication Data of MQTT 5.0, which may be one.
+valid UTF-8 has the ``hex`` form too.  Values longer than the limit are cut and marked ``"truncated": true``.  Passwords
+and Authentication Data of MQTT 5.0, which may be one, are redacted unless requested.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any, Final
 
 from mqttscope.mqtt.constants import V5, PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.declare import ControlPacket, Malformed
-from mqttscope.mqtt.fields import Field, members_of
+from mqttscope.mqtt.fields import PacketField, members_of
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import BY_IDENTIFIER, LISTS, PROPERTIES, Properties, property_name
 
 PAYLOAD_LIMIT: Final = 65_536
-"""Bytes of a binary value that are shown unless another limit is given."""
+"""Default maximum of shown bytes of a binary value."""
 
 _SECRETS: Final = frozenset(row.identifier for row in PROPERTIES if row.secret)
 
 _CONTROL: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _CONTROL_BYTE: Final = re.compile(b"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FIRST_BYTES: Final = 64
-"""So many bytes are looked at before others: what is no text at all shows it there."""
+"""Number of bytes checked first: binary values mostly have a control byte among them."""
 _SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
 _WITHOUT_BYTE: Final = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
-"""Surrogates that stand for no byte."""
+"""Surrogates that do not represent a byte."""
 
 View = dict[str, Any]
 
@@ -46,7 +46,7 @@ def printable(value: bytes) -> str | None:
 
 
 def binary(value: bytes, limit: int = PAYLOAD_LIMIT, missing: int = 0) -> View:
-    """A binary value; ``missing`` bytes at its end were never captured."""
+    """A binary value; ``missing`` bytes at its end were not captured."""
     length = len(value) + missing
     if len(value) <= limit:
         text = printable(value)
@@ -55,7 +55,7 @@ def binary(value: bytes, limit: int = PAYLOAD_LIMIT, missing: int = 0) -> View:
             shown["truncated"] = True
         return shown
     head = value[:limit]
-    # A character that the limit cuts in two is dropped whole.
+    # A character that crosses the limit is dropped.
     whole = head.decode("utf-8", "ignore").encode() if printable(value) is not None else None
     shown = {"length": length, "text": whole.decode()} if whole is not None else {"length": length, "hex": head.hex()}
     shown["truncated"] = True
@@ -63,26 +63,26 @@ def binary(value: bytes, limit: int = PAYLOAD_LIMIT, missing: int = 0) -> View:
 
 
 def text(value: str) -> str | View:
-    """A text value; the bytes of one that is not valid UTF-8."""
+    """A text value, or its bytes if they are not valid UTF-8."""
     if value.isascii() or _SURROGATE.search(value) is None:
         return value
     raw = value.encode("utf-8", "surrogateescape")
     return {"length": len(raw), "hex": raw.hex()}
 
 
-def utf8(told: str) -> str:
-    r"""Text that can be encoded: bytes of the capture that are not UTF-8 as ``\xff``."""
-    if told.isascii():
-        return told
-    raw = told.encode("utf-8", "surrogatepass" if _WITHOUT_BYTE.search(told) else "surrogateescape")
+def utf8(string: str) -> str:
+    r"""Text that can be encoded as UTF-8: other captured bytes are escaped as ``\xff``."""
+    if string.isascii():
+        return string
+    raw = string.encode("utf-8", "surrogatepass" if _WITHOUT_BYTE.search(string) else "surrogateescape")
     return raw.decode("utf-8", "backslashreplace")
 
 
 def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, show_secrets: bool = False) -> View:
     """A property block as an object by name.
 
-    ``user_property`` and ``subscription_identifier`` are always lists; another property that is repeated, which the
-    specification forbids, becomes a list as well.
+    ``user_property`` and ``subscription_identifier`` are always lists.  Any other repeated property, which the
+    specification forbids, also becomes a list.
     """
     shown: View = {}
     if block is None:
@@ -112,7 +112,7 @@ def properties_view(block: Properties | None, limit: int = PAYLOAD_LIMIT, *, sho
 
 
 def secret(value: bytes | None, limit: int, *, show: bool) -> View | None:
-    """A password or Authentication Data: its length, or the value itself when secrets are asked for."""
+    """A password or Authentication Data: its length, or the value itself if secrets are to be shown."""
     if value is None:
         return None
     return binary(value, limit) if show else {"length": len(value), "redacted": True}
@@ -129,9 +129,9 @@ def view(
 ) -> View:
     """Fields of a packet by name.
 
-    A field that the version does not have is left out, one that the packet does not have is ``None``.  An omitted
-    reason code of 5.0 is shown as the 0 it means, omitted properties as ``{}``.  ``only`` names the fields to show (of
-    a malformed packet: those that were read).  ``hide_payload`` leaves of the payload of a PUBLISH its length.
+    A field outside the version is omitted, a field that the packet lacks is ``None``.  An omitted
+    reason code of 5.0 is shown as its meaning, 0, omitted properties as ``{}``.  ``only`` names the fields to show (for
+    a malformed packet: the fields that were read).  ``hide_payload`` shows only the length of a PUBLISH payload.
     """
     if type(packet) is Publish and only is None:
         shown = _publish(packet, version, limit)
@@ -185,38 +185,38 @@ def _publish(packet: Publish, version: ProtocolVersion, limit: int) -> View:
     return shown
 
 
-def malformed_view(found: Malformed, *, limit: int = PAYLOAD_LIMIT, redacted: bool = False) -> View:
-    """The ``malformed`` object: reason, place, reason code, bytes, and further faults where there are any.
+def malformed_view(malformed: Malformed, *, limit: int = PAYLOAD_LIMIT, redacted: bool = False) -> View:
+    """The ``malformed`` object: reason, offset, reason code, bytes, and further faults if there are any.
 
-    ``redacted``: the bytes of a secret in it are asterisks (``2a``), which is said.
+    ``redacted``: secret bytes were replaced by asterisks (``2a``); the object is marked as redacted.
     """
-    raw = found.raw
+    raw = malformed.raw
     shown: View = {
-        "reason": str(found.reason),
-        "offset": found.offset,
-        "field": found.field or None,
-        "detail": found.detail,
-        "reason_code": found.reason_code,
+        "reason": str(malformed.reason),
+        "offset": malformed.offset,
+        "field": malformed.field or None,
+        "detail": malformed.detail,
+        "reason_code": malformed.reason_code,
         "raw": raw[:limit].hex(),
     }
     if redacted:
         shown["redacted"] = True
-    if len(found.raw) > limit:
+    if len(malformed.raw) > limit:
         shown["truncated"] = True
-    if found.missing:
-        shown["missing"] = found.missing
-    if len(found.faults) > 1:
+    if malformed.missing:
+        shown["missing"] = malformed.missing
+    if len(malformed.faults) > 1:
         shown["faults"] = [
-            {"reason": str(one.reason), "offset": one.offset, "field": one.field or None, "detail": one.detail}
-            for one in found.faults
+            {"reason": str(fault.reason), "offset": fault.offset, "field": fault.field or None, "detail": fault.detail}
+            for fault in malformed.faults
         ]
     return shown
 
 
 How = Callable[..., Any]
-"""Gives what is shown of a value; it takes the value and the limit of binary values."""
+"""Returns the JSON form of a value; takes the value and the limit of binary values."""
 _Rows = tuple[tuple[str, How | None], ...]
-"""Names of fields, and how their values are shown; ``None`` for as they are."""
+"""Names of fields, and functions that convert their values; ``None`` for unchanged values."""
 
 
 def _text(value: str | None, limit: int) -> str | View | None:
@@ -232,25 +232,29 @@ def _implied_success(value: int | None, limit: int) -> int:
 
 
 def _part(rows: _Rows) -> How:
-    """Shows a Will or a subscription; its reserved bits only where they lie."""
+    """Converter of a Will or a subscription; reserved bits appear only if they are set."""
 
     def show(value: Will | Subscription | None, limit: int) -> View | None:
         if value is None:
             return None
-        found = ((name, how, getattr(value, name)) for name, how in rows)
-        return {name: one if how is None else how(one, limit) for name, how, one in found if one or name != "reserved"}
+        members = ((name, how, getattr(value, name)) for name, how in rows)
+        return {
+            name: member if how is None else how(member, limit)
+            for name, how, member in members
+            if member or name != "reserved"
+        }
 
     return show
 
 
 def _each(how: How) -> How:
-    return lambda values, limit: [how(one, limit) for one in values or ()]
+    return lambda values, limit: [how(element, limit) for element in values or ()]
 
 
 _BY_TYPE: Final[dict[type, How]] = {str: _text, bytes: _binary, Properties: properties_view}
 
 
-def _how(field: Field, version: ProtocolVersion) -> How | None:
+def _how(field: PacketField, version: ProtocolVersion) -> How | None:
     if field.secret:
         return secret
     if field.name == "reason_code" and field.tail >= version:
@@ -261,8 +265,8 @@ def _how(field: Field, version: ProtocolVersion) -> How | None:
     return how if how is None or not field.path.endswith("[]") else _each(how)
 
 
-def _rows(fields: tuple[Field, ...], version: ProtocolVersion) -> _Rows:
-    return tuple((one.name, _how(one, version)) for one in fields if version in one.versions)
+def _rows(fields: tuple[PacketField, ...], version: ProtocolVersion) -> _Rows:
+    return tuple((field.name, _how(field, version)) for field in fields if version in field.versions)
 
 
 _FIELDS: Final[dict[int, dict[int, _Rows]]] = {
@@ -271,6 +275,6 @@ _FIELDS: Final[dict[int, dict[int, _Rows]]] = {
 
 
 def without_topic(packet: Publish) -> str:
-    """Why a PUBLISH has no topic, in a word: it is ``empty``, or ``unknown`` where its alias was not seen to be set."""
+    """Why a PUBLISH has no topic: it is ``empty``, or ``unknown`` if the definition of its alias was not captured."""
     alias = None if packet.properties is None else packet.properties.topic_alias
     return "empty" if alias is None and not packet.topic_name else "unknown"

@@ -1,9 +1,9 @@
 """The data types of MQTT (5.0 section 1.5, 3.1.1 section 1.5): reading and writing.
 
-A reader takes ``(buffer, position, end)`` and returns ``(value, next position)``; ``end`` is where the packet or the
-property block ends.  It raises `Fault` when the bytes do not fit.  A fault that leaves the reader knowing where the
-next field starts carries the value and that position, so that an examination of the whole packet can continue; nothing
-outside this package ever sees the exception, ``codec.decode`` turns it into a value.
+A reader takes ``(buffer, position, end)`` and returns ``(value, next position)``; ``end`` is the end of the packet or
+of the property block.  It raises `LayoutFault` when the bytes do not fit.  If the start of the next field is still
+known, the fault carries the value and that position, so that an examination of the packet can continue.  The
+exception does not leave this package: ``codec.decode`` turns it into a value.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MAX_VARIABLE_BYTE_INTEGER: Final = 268_435_455
 """Largest value of a Variable Byte Integer (5.0 1.5.5), and so the largest Remaining Length."""
 
 
-class Fault(MqttscopeError):  # noqa: N818 - it never leaves the package as an error
-    """Internal: a reader met bytes that break the layout.  It is no error: the decoder makes a value of it."""
+class LayoutFault(MqttscopeError):  # noqa: N818 - it never leaves the package as an error
+    """Internal: bytes that break the layout.  Not an error for the caller: the decoder turns it into a value."""
 
     def __init__(
         self,
@@ -42,17 +42,17 @@ class Fault(MqttscopeError):  # noqa: N818 - it never leaves the package as an e
         self.field = field
 
 
-class Wire(Generic[T]):
+class WireType(Generic[T]):
     """One data type: how to read it, how to write it, and its name in the reference."""
 
     __slots__ = ("composite", "name", "read", "write")
 
     name: str
     read: Callable[..., tuple[T, int]]
-    """Takes the bytes, a position and the end; of a composite type also the examination that wants to know more."""
+    """Takes the bytes, a position and the end; for a composite type also an `Examination`, which records faults."""
     write: Callable[[T], bytes]
     composite: bool
-    """Whether it has parts: its reader takes an examination and records the spans of them itself."""
+    """Whether it has parts: its reader takes an `Examination` and records the spans of the parts itself."""
 
     def __init__(
         self, name: str, read: Callable[..., tuple[T, int]], write: Callable[[T], bytes], *, composite: bool = False
@@ -65,10 +65,10 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def overrun(position: int, need: int, end: int) -> Fault:
-    """The fault of a field at ``position`` that needs ``need`` bytes where only those before ``end`` are left."""
+def overrun(position: int, need: int, end: int) -> LayoutFault:
+    """The fault of a field at ``position`` that needs ``need`` bytes and crosses ``end``."""
     left = max(0, end - position)
-    return Fault(MalformedReason.FIELD_OVERRUN, position, f"needs {counted(need, 'byte')}, {left} left")
+    return LayoutFault(MalformedReason.FIELD_OVERRUN, position, f"needs {counted(need, 'byte')}, {left} left")
 
 
 def read_u8(buffer: bytes, position: int, end: int) -> tuple[int, int]:
@@ -122,11 +122,11 @@ def read_variable_byte_integer(buffer: bytes, position: int, end: int) -> tuple[
             break
         shift += 7
         if shift == 28:
-            raise Fault(
+            raise LayoutFault(
                 MalformedReason.VARIABLE_BYTE_INTEGER_TOO_LONG, position, "Variable Byte Integer runs past four bytes"
             )
     if byte == 0 and at - position > 1:
-        raise Fault(
+        raise LayoutFault(
             MalformedReason.VARIABLE_BYTE_INTEGER_NOT_MINIMAL,
             position,
             f"{value} is encoded in {at - position} bytes, {len(write_variable_byte_integer(value))} would do",
@@ -139,7 +139,7 @@ def read_variable_byte_integer(buffer: bytes, position: int, end: int) -> tuple[
 def write_variable_byte_integer(value: int, *, length: int = 0) -> bytes:
     """Variable Byte Integer in the shortest form, or padded to ``length`` bytes with continuation bits.
 
-    Values above the maximum are written in as many bytes as they take: the encoder obeys.
+    A value above the maximum is written in as many bytes as it needs: encoding does not check.
     """
     out = bytearray()
     while True:
@@ -163,7 +163,7 @@ def read_utf8(buffer: bytes, position: int, end: int) -> tuple[str, int]:
     try:
         text = buffer[start:after].decode()
     except UnicodeDecodeError as error:
-        raise Fault(
+        raise LayoutFault(
             MalformedReason.UTF8_ILL_FORMED,
             start + error.start,
             f"not well-formed UTF-8: {buffer[start + error.start : start + error.end].hex(' ')}",
@@ -171,7 +171,7 @@ def read_utf8(buffer: bytes, position: int, end: int) -> tuple[str, int]:
             resume=after,
         ) from None
     if "\0" in text:
-        raise Fault(
+        raise LayoutFault(
             MalformedReason.UTF8_NULL_CHARACTER,
             start + buffer[start:after].index(0),
             "contains U+0000",
@@ -210,13 +210,13 @@ def read_utf8_pair(buffer: bytes, position: int, end: int) -> tuple[tuple[str, s
     fault = None
     try:
         name, at = read_utf8(buffer, position, end)
-    except Fault as error:
+    except LayoutFault as error:
         if error.resume is None:
             raise
         fault, name, at = error, error.value, error.resume
     try:
         value, at = read_utf8(buffer, at, end)
-    except Fault as error:
+    except LayoutFault as error:
         if error.resume is None:
             raise
         fault, value, at = fault or error, error.value, error.resume
@@ -235,13 +235,13 @@ def read_rest(buffer: bytes, position: int, end: int) -> tuple[bytes, int]:
     return buffer[position:end], end
 
 
-U8: Final[Wire[int]] = Wire("Byte", read_u8, write_u8)
-U16: Final[Wire[int]] = Wire("Two Byte Integer", read_u16, write_u16)
-U32: Final[Wire[int]] = Wire("Four Byte Integer", read_u32, write_u32)
-VARIABLE_BYTE_INTEGER: Final[Wire[int]] = Wire(
+U8: Final[WireType[int]] = WireType("Byte", read_u8, write_u8)
+U16: Final[WireType[int]] = WireType("Two Byte Integer", read_u16, write_u16)
+U32: Final[WireType[int]] = WireType("Four Byte Integer", read_u32, write_u32)
+VARIABLE_BYTE_INTEGER: Final[WireType[int]] = WireType(
     "Variable Byte Integer", read_variable_byte_integer, write_variable_byte_integer
 )
-UTF8: Final[Wire[str]] = Wire("UTF-8 Encoded String", read_utf8, write_utf8)
-BINARY: Final[Wire[bytes]] = Wire("Binary Data", read_binary, write_binary)
-UTF8_PAIR: Final[Wire[tuple[str, str]]] = Wire("UTF-8 String Pair", read_utf8_pair, write_utf8_pair)
-REST: Final[Wire[bytes]] = Wire("rest of the packet", read_rest, bytes)
+UTF8: Final[WireType[str]] = WireType("UTF-8 Encoded String", read_utf8, write_utf8)
+BINARY: Final[WireType[bytes]] = WireType("Binary Data", read_binary, write_binary)
+UTF8_PAIR: Final[WireType[tuple[str, str]]] = WireType("UTF-8 String Pair", read_utf8_pair, write_utf8_pair)
+REST: Final[WireType[bytes]] = WireType("rest of the packet", read_rest, bytes)

@@ -1,43 +1,43 @@
-"""Mutations of recorded connections, sans-IO: what to send so that the other side has something to notice.
+"""Mutations of recorded connections, without I/O: changed packets and flows that test the receiver.
 
 =========  ==========================================================================================
 mutation   one named, seeded change to a packet or a flow
 flow       one recorded connection, as a list of packets of both sides
-case       one mutation applied to one flow: steps for a player, and what has to happen
+case       one mutation applied to one flow: steps for a player, and the demanded reaction
 =========  ==========================================================================================
 
 Mutations come from the declarations of `mqttscope.mqtt` by the data type of a field (``values``, ``lengths``,
 ``property_blocks``), and from tables by packet (``connects``, ``requests``, ``answers``) and by flow (``connection``,
 ``exchanges``).  Each row names the statements of the specification that it breaks in each version, or the versions in
-which it is legal, and what the receiver has to do.
+which it is legal, and the demanded reaction.
 """
 
-from mqttscope.mutate.cases import Case, again, apply, case, cases, steps_of
+from mqttscope.mutate.cases import MutationCase, apply, case, case_from_json, cases, flow_from_json
 from mqttscope.mutate.catalogue import catalogue, mutation, select
-from mqttscope.mutate.flow import Action, Change, Entry, MutatedFlow, RecordedFlow, Step
-from mqttscope.mutate.mutation import Chance, Demand, Mutation, MutationKind, NotApplicableError, Reaction, Verdict
+from mqttscope.mutate.flow import Action, Change, FlowStep, MutatedFlow, RecordedFlow, RecordedPacket
+from mqttscope.mutate.mutation import Chance, Demand, FlowVerdict, Mutation, MutationKind, NotApplicableError, Reaction
 
 __all__ = [
     "Action",
-    "Case",
     "Chance",
     "Change",
     "Demand",
-    "Entry",
+    "FlowStep",
+    "FlowVerdict",
     "MutatedFlow",
     "Mutation",
+    "MutationCase",
     "MutationKind",
     "NotApplicableError",
     "Reaction",
     "RecordedFlow",
-    "Step",
-    "Verdict",
-    "again",
+    "RecordedPacket",
     "apply",
     "case",
+    "case_from_json",
     "cases",
     "catalogue",
+    "flow_from_json",
     "mutation",
     "select",
-    "steps_of",
 ]

@@ -1,9 +1,9 @@
-"""Makes cases of mutations: one mutation applied to one flow, with the same bytes whenever it is made again.
+"""Cases: one mutation applied to one flow, reproducible byte for byte.
 
-A case is identified by the hash of the capture, the connection in it, the seed and its number.  Numbers do not depend
-on which mutations are selected: the cases of a pattern keep the numbers that they have among all cases.
+The hash of the capture, the connection, the seed and the case number identify a case.  Numbers do not depend on which
+mutations are selected: a case keeps its number under every pattern.
 
-`exceeded` names the limit of the other side that a packet goes beyond: a mutation that does so is not legal (5.0
+`exceeded_limit` names the announced limit that a packet exceeds: such a mutation is not legal (5.0
 3.1.2.11, 3.2.2.3).
 """
 
@@ -17,72 +17,73 @@ from mqttscope.mqtt.codec import decode, encode, packet_end
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.mqtt.packets import Connack, Disconnect, Publish, Subscribe
-from mqttscope.mutate.catalogue import matches, mutation, select
+from mqttscope.mutate.catalogue import matches, select
+from mqttscope.mutate.catalogue import mutation as mutation_by_name
 from mqttscope.mutate.flow import (
     CLIENT,
     SERVER,
     Action,
     Change,
-    Entry,
+    FlowStep,
     MutatedFlow,
     RecordedFlow,
-    Step,
+    RecordedPacket,
     differences,
     recorded_steps,
 )
 from mqttscope.mutate.mutation import (
     Chance,
     FlowTarget,
+    FlowVerdict,
     Mutation,
     NotApplicableError,
+    PacketTarget,
     Reaction,
-    Target,
-    Verdict,
     exists_in,
     refuse,
-    target,
+    target_at,
 )
 from mqttscope.mutate.samples import sample
-from mqttscope.mutate.steps import ending, free_identifiers, opening
+from mqttscope.mutate.steps import ending_index, free_identifiers, opening_index
 
 
-def exceeded(made: bytes, where: Target) -> str:
-    """The announcement that a packet goes against, in words; empty where it keeps to all of them."""
-    if where.version != ProtocolVersion.V5:
+def exceeded_limit(data: bytes, target: PacketTarget) -> str:
+    """The announced limit that the packet exceeds, in words, or empty."""
+    if target.version != ProtocolVersion.V5:
         return ""
-    size = where.limit("maximum_packet_size", 0)
-    if size and len(made) > size:
+    size = target.limit("maximum_packet_size", 0)
+    if size and len(data) > size:
         return f"Maximum Packet Size {size}"
-    packet = decode(made, where.version)
-    if where.sender == SERVER and not isinstance(packet, Publish | Connack | Disconnect | Malformed):
+    packet = decode(data, target.version)
+    if target.sender == SERVER and not isinstance(packet, Publish | Connack | Disconnect | Malformed):
         block = getattr(packet, "properties", None)
         diagnostic = block and (block.user_property or block.reason_string is not None)
-        if diagnostic and not where.limit("request_problem_information", 1):
+        if diagnostic and not target.limit("request_problem_information", 1):
             return "Request Problem Information 0"
     if isinstance(packet, Publish):
-        return _publish(packet, where)
-    return _subscribe(packet, where) if isinstance(packet, Subscribe) else ""
+        return _publish(packet, target)
+    return _subscribe(packet, target) if isinstance(packet, Subscribe) else ""
 
 
-def _publish(packet: Publish, where: Target) -> str:
+def _publish(packet: Publish, target: PacketTarget) -> str:
     alias = packet.properties.topic_alias if packet.properties else None
-    if alias is not None and alias > where.limit("topic_alias_maximum", 0):
+    if alias is not None and alias > target.limit("topic_alias_maximum", 0):
         return "a lower Topic Alias Maximum"
-    if where.sender == CLIENT and packet.qos > where.limit("maximum_qos", 2):
+    if target.sender == CLIENT and packet.qos > target.limit("maximum_qos", 2):
         return "a lower Maximum QoS"
-    if where.sender == CLIENT and packet.retain and not where.limit("retain_available", 1):
+    if target.sender == CLIENT and packet.retain and not target.limit("retain_available", 1):
         return "Retain Available 0"
     return ""
 
 
-def _subscribe(packet: Subscribe, where: Target) -> str:
+def _subscribe(packet: Subscribe, target: PacketTarget) -> str:
     filters = [row.topic_filter for row in packet.subscriptions]
-    if not where.limit("wildcard_subscription_available", 1) and any("+" in one or "#" in one for one in filters):
+    if not target.limit("wildcard_subscription_available", 1) and any("+" in text or "#" in text for text in filters):
         return "Wildcard Subscription Available 0"
-    if not where.limit("shared_subscription_available", 1) and any(one.startswith("$share/") for one in filters):
+    if not target.limit("shared_subscription_available", 1) and any(text.startswith("$share/") for text in filters):
         return "Shared Subscription Available 0"
     identified = bool(packet.properties and packet.properties.subscription_identifier)
-    if identified and not where.limit("subscription_identifier_available", 1):
+    if identified and not target.limit("subscription_identifier_available", 1):
         return "Subscription Identifier Available 0"
     return ""
 
@@ -94,12 +95,12 @@ _PUT_IN = (
     PacketType.PINGREQ,
     PacketType.DISCONNECT,
 )
-"""Packets that a client may send on any open connection: where a flow has none, one is put in to be mutated."""
+"""Packet types that a client may send on any open connection: if the flow lacks one, it is inserted and mutated."""
 
 
 @dataclass(slots=True)
-class Case:
-    """One mutation, applied."""
+class MutationCase:
+    """One mutation, applied to one flow."""
 
     number: int
     seed: int
@@ -117,7 +118,7 @@ class Case:
         return self.mutation.broken(self.version, self.flow.sender)
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> FlowVerdict:
         return self.mutation.verdict(self.version, self.flow.sender)
 
     @property
@@ -125,94 +126,94 @@ class Case:
         return self.mutation.reaction_in(self.version, self.flow.sender)
 
 
-def apply(one: Mutation, flow: RecordedFlow, chance: Chance, *, sender: str | None = None) -> MutatedFlow:
-    """Apply a mutation to a flow; `NotApplicableError` where the flow has nothing for it.
+def apply(mutation: Mutation, flow: RecordedFlow, chance: Chance, *, sender: str | None = None) -> MutatedFlow:
+    """Apply a mutation to a flow; raises `NotApplicableError` if the flow has nothing to mutate.
 
-    ``sender`` is the side that is played; the mutation's first one unless given.
+    ``sender`` is the side that sends the mutated flow; by default the first one of the mutation.
     """
-    side = one.senders[0] if sender is None else sender
-    if side not in one.senders or flow.version not in one.versions:
-        raise NotApplicableError(f"{one.name} is not for a {side} of MQTT {flow.version.text}")
-    if one.change_flow is not None:
+    side = mutation.senders[0] if sender is None else sender
+    if side not in mutation.senders or flow.version not in mutation.versions:
+        raise NotApplicableError(f"{mutation.name} cannot be sent by a {side} of MQTT {flow.version.text}")
+    if mutation.change_flow is not None:
         view = FlowTarget(flow, side, chance, recorded_steps(flow, side))
-        steps = one.change_flow(view)
-        changes = tuple(Change(step.entry, one.field, 0, b"", step.data) for step in steps if _new(step))
-        return MutatedFlow(one.name, side, flow.version, steps, changes)
-    return _apply_to_packet(one, flow, chance, side)
+        steps = mutation.change_flow(view)
+        changes = tuple(Change(step.entry, mutation.field, 0, b"", step.data) for step in steps if _new(step))
+        return MutatedFlow(mutation.name, side, flow.version, steps, changes)
+    return _apply_to_packet(mutation, flow, chance, side)
 
 
-def _new(step: Step) -> bool:
+def _new(step: FlowStep) -> bool:
     return step.mutated and step.entry is None and step.action is Action.SEND
 
 
-def _apply_to_packet(one: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
-    assert one.change_packet is not None
-    reason = NotApplicableError(f"the {side} sends no packet that {one.name} is for")
-    for index in chance.shuffled(flow.places(side, one.packet_type)):
+def _apply_to_packet(mutation: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
+    assert mutation.change_packet is not None
+    reason = NotApplicableError(f"the {side} sends no packet that {mutation.name} can change")
+    for index in chance.shuffled(flow.places(side, mutation.packet_type)):
         try:
-            made = _changed(one, target(flow, index, chance))
+            data = _changed(mutation, target_at(flow, index, chance))
         except NotApplicableError as error:
             reason = error
             continue
         steps = recorded_steps(flow, side)
-        steps[index] = replace(steps[index], data=made, mutated=True)
+        steps[index] = replace(steps[index], data=data, mutated=True)
         before = flow.entries[index].raw
         body = packet_end(before, 0, len(before))[0]
-        return MutatedFlow(one.name, side, flow.version, steps, differences(index, one.field, before, made, body))
-    if flow.places(side, one.packet_type) or side != CLIENT or one.packet_type not in _PUT_IN:
+        changes = differences(index, mutation.field, before, data, body)
+        return MutatedFlow(mutation.name, side, flow.version, steps, changes)
+    if flow.places(side, mutation.packet_type) or side != CLIENT or mutation.packet_type not in _PUT_IN:
         raise reason
-    return _put_in(one, flow, chance, side)
+    return _put_in(mutation, flow, chance, side)
 
 
-def _put_in(one: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
-    """Mutate a packet that the flow does not have, put in on the open connection."""
-    assert one.packet_type is not None
+def _put_in(mutation: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
+    """Insert a packet that the flow lacks on the open connection, and mutate it."""
+    assert mutation.packet_type is not None
     steps = recorded_steps(flow, side)
     view = FlowTarget(flow, side, chance, steps)
-    first, last = opening(view), ending(view)
-    at = last if one.packet_type == PacketType.DISCONNECT else first + chance.below(last - first + 1)
-    packet = sample(one.packet_type, flow.version, free_identifiers(view, 1)[0])
+    first, last = opening_index(view), ending_index(view)
+    at = last if mutation.packet_type == PacketType.DISCONNECT else first + chance.below(last - first + 1)
+    packet = sample(mutation.packet_type, flow.version, free_identifiers(view, 1)[0])
     raw = encode(packet, flow.version)
-    added = Entry(True, packet, raw)
+    added = RecordedPacket(True, packet, raw)
     longer = replace(flow, entries=[*flow.entries[:at], added, *flow.entries[at:]])
-    made = _changed(one, target(longer, at, chance))
-    steps.insert(at, Step(Action.SEND, made, mutated=True))
-    if one.packet_type == PacketType.DISCONNECT:
+    data = _changed(mutation, target_at(longer, at, chance))
+    steps.insert(at, FlowStep(Action.SEND, data, mutated=True))
+    if mutation.packet_type == PacketType.DISCONNECT:
         del steps[at + 1 :]
-    return MutatedFlow(one.name, side, flow.version, steps, (Change(None, one.field, 0, b"", made),))
+    return MutatedFlow(mutation.name, side, flow.version, steps, (Change(None, mutation.field, 0, b"", data),))
 
 
-def _changed(one: Mutation, where: Target) -> bytes:
-    """The mutated bytes of one packet."""
-    refuse(not exists_in(where.packet, where.version, where.sender), "the version has no such packet")
-    assert one.change_packet is not None
-    made = one.change_packet(where)
-    if made is None:
-        made = where.encoded()
-    refuse(made == where.raw, "the packet is like that already")
-    if one.verdict(where.version, where.sender) is Verdict.LEGAL:
-        beyond = exceeded(made, where)
+def _changed(mutation: Mutation, target: PacketTarget) -> bytes:
+    refuse(not exists_in(target.packet, target.version, target.sender), "the sender may not send it in this version")
+    assert mutation.change_packet is not None
+    data = mutation.change_packet(target)
+    if data is None:
+        data = target.encoded()
+    refuse(data == target.raw, "the mutation does not change the packet")
+    if mutation.verdict(target.version, target.sender) is FlowVerdict.LEGAL:
+        beyond = exceeded_limit(data, target)
         refuse(beyond, f"the receiver announced {beyond}")
-    return made
+    return data
 
 
 def order(flow: RecordedFlow, seed: int, sender: str, turn: int) -> list[Mutation]:
-    """The mutations of one turn through the catalogue, in the order of their numbers."""
+    """All mutations in the order of one turn, by case number."""
     chance = Chance(flow.capture_hash, flow.connection, seed, "turn", turn)
     return chance.shuffled(select(version=flow.version, sender=sender))
 
 
-def case(flow: RecordedFlow, seed: int, number: int, *, sender: str = CLIENT) -> Case:
-    """The case of a number; `NotApplicableError` where its mutation has nothing to do in this flow."""
+def case(flow: RecordedFlow, seed: int, number: int, *, sender: str = CLIENT) -> MutationCase:
+    """The case with a number; raises `NotApplicableError` if its mutation cannot be applied to the flow."""
     count = len(select(version=flow.version, sender=sender))
-    one = order(flow, seed, sender, number // count)[number % count]
-    return _case(one, flow, seed, number, sender)
+    mutation = order(flow, seed, sender, number // count)[number % count]
+    return _case(mutation, flow, seed, number, sender)
 
 
-def _case(one: Mutation, flow: RecordedFlow, seed: int, number: int, sender: str) -> Case:
+def _case(mutation: Mutation, flow: RecordedFlow, seed: int, number: int, sender: str) -> MutationCase:
     chance = Chance(flow.capture_hash, flow.connection, seed, number)
-    made = apply(one, flow, chance, sender=sender)
-    return Case(number, seed, flow.capture_hash, flow.connection, one, made)
+    mutated = apply(mutation, flow, chance, sender=sender)
+    return MutationCase(number, seed, flow.capture_hash, flow.connection, mutation, mutated)
 
 
 def cases(
@@ -224,48 +225,48 @@ def cases(
     start: int = 0,
     turns: int = 1,
     limit: int | None = None,
-) -> Iterator[Case]:
-    """Cases from a number on: every mutation of the pattern that is applicable, once in each turn.
+) -> Iterator[MutationCase]:
+    """Cases from the number ``start`` on: every applicable mutation of the pattern, once per turn.
 
-    ``limit`` ends it after so many cases.
+    ``limit`` is the maximum number of cases.
     """
     count = len(select(version=flow.version, sender=sender))
-    made = 0
+    yielded = 0
     for turn in range(start // count, start // count + turns) if count else ():
-        for place, one in enumerate(order(flow, seed, sender, turn)):
+        for place, mutation in enumerate(order(flow, seed, sender, turn)):
             number = turn * count + place
-            if number < start or not matches(one.name, pattern):
+            if number < start or not matches(mutation.name, pattern):
                 continue
-            if limit is not None and made >= limit:
+            if limit is not None and yielded >= limit:
                 return
             try:
-                found = _case(one, flow, seed, number, sender)
+                case = _case(mutation, flow, seed, number, sender)
             except NotApplicableError:
                 continue
-            made += 1
-            yield found
+            yielded += 1
+            yield case
 
 
-def again(flow: RecordedFlow, document: dict[str, Any]) -> Case:
-    """Make the case of a JSON form again from its flow: by its mutation, seed and number.
+def case_from_json(flow: RecordedFlow, document: dict[str, Any]) -> MutationCase:
+    """Rebuild a case from its JSON form and its flow, by mutation, seed and number.
 
-    The name is taken from the document and not from the number, since a later catalogue counts otherwise.
+    The mutation is looked up by name: in a later catalogue, the number may select another mutation.
     """
     if document["capture_hash"] != flow.capture_hash or document["connection"] != flow.connection:
-        raise ValueError("the case is of another flow")
-    one = mutation(document["mutation"])
-    return _case(one, flow, document["seed"], document["case"], document["sender"])
+        raise ValueError("the case belongs to another flow")
+    mutation = mutation_by_name(document["mutation"])
+    return _case(mutation, flow, document["seed"], document["case"], document["sender"])
 
 
-def remade(made: Case, flow: RecordedFlow) -> Case:
-    """The same mutation with the same choices, applied to another form of its flow; `NotApplicableError` as `apply`."""
-    return _case(made.mutation, flow, made.seed, made.number, made.flow.sender)
+def reapply(original: MutationCase, flow: RecordedFlow) -> MutationCase:
+    """The case for a changed flow, with the same mutation and random choices; raises `NotApplicableError`."""
+    return _case(original.mutation, flow, original.seed, original.number, original.flow.sender)
 
 
-def steps_of(document: dict[str, Any]) -> MutatedFlow:
-    """The mutated flow of a JSON form, to be played without the capture."""
+def flow_from_json(document: dict[str, Any]) -> MutatedFlow:
+    """The mutated flow from the JSON form of a case, for playing without the capture."""
     steps = [
-        Step(
+        FlowStep(
             Action(row["action"]),
             bytes.fromhex(row.get("data", "")),
             row["entry"],

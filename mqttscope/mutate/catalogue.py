@@ -1,4 +1,4 @@
-"""All mutations, by name: for ``--list``, for documentation, for choosing among them."""
+"""Catalogue of all mutations by name, and their selection by pattern."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mqttscope.mutate.requests import FILTERS, PUBLISH, SUBSCRIBE
 from mqttscope.mutate.values import binary_mutations, boundary_mutations, number_mutations, string_mutations
 
 _AREAS = (CONNECT, CONNACK, PUBLISH, FILTERS, SUBSCRIBE, ANSWERS, OPENING, EXCHANGES, TRANSPORT, lengths.RANDOM)
-"""Rows of what packets and flows do; by data type and packet type the functions of `_MAKERS` make them."""
+"""Tables of mutations; the functions of `_MAKERS` make further mutations by data type and packet type."""
 _MAKERS = (
     lengths.header_mutations,
     string_mutations,
@@ -35,7 +35,7 @@ _MAKERS = (
     version_mutations,
 )
 ASSUMED = ProtocolVersion.V3_1_1
-"""The version that is taken where nothing tells one."""
+"""Version that a linter assumes if the packets do not give one."""
 BEFORE_THE_LEVEL = ",".join(
     (
         "connect.protocol_name:cut-*",
@@ -46,12 +46,12 @@ BEFORE_THE_LEVEL = ",".join(
         "flow:connect-dropped",
     )
 )
-"""Pattern of these mutations: they hide the protocol level of CONNECT, or come before it."""
+"""Pattern of the mutations that hide the protocol level of CONNECT, or come before it."""
 
 
 @cache
 def catalogue() -> tuple[Mutation, ...]:
-    """Every mutation there is, in the order of their names."""
+    """All mutations, sorted by name."""
     by_name: dict[str, Mutation] = {}
     for declared in chain(*_AREAS, *(make() for make in _MAKERS)):
         if declared.name in by_name:
@@ -62,7 +62,7 @@ def catalogue() -> tuple[Mutation, ...]:
 
 @cache
 def _by_name() -> dict[str, Mutation]:
-    return {one.name: one for one in catalogue()}
+    return {mutation.name: mutation for mutation in catalogue()}
 
 
 def mutation(name: str) -> Mutation:
@@ -70,39 +70,39 @@ def mutation(name: str) -> Mutation:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a name is one that a pattern means.
+    """Whether a name matches a pattern.
 
-    A pattern is one or more words with commas between them.  A word is a name or its beginning up to a ``.`` or ``:``
-    (``publish.topic_name``), or has ``*`` and ``?`` for what may stand there (``*:utf8-*``).
+    A pattern is one or more words separated by commas.  A word is a name, the beginning of a name up to a ``.`` or
+    ``:`` (``publish.topic_name``), or a glob with ``*`` and ``?`` (``*:utf8-*``).
     """
     words = [word.strip() for word in pattern.split(",")]
     return any(word and (fnmatchcase(name, word) or _begins(name, word)) for word in words)
 
 
 def _begins(name: str, word: str) -> bool:
-    # After the colon a point is part of a version: what ends with 3.1 is not the beginning of what ends with 3.1.1.
+    # After the colon a point is part of a version: a name that ends with 3.1 is not the beginning of one with 3.1.1.
     return ":" not in word and name.startswith((word + ":", word + "."))
 
 
 def select(
     pattern: str = "*", *, version: ProtocolVersion | None = None, sender: str | None = None
 ) -> tuple[Mutation, ...]:
-    """Mutations by name, and those that exist in a version and for a sender."""
+    """Mutations that match a pattern, optionally limited to a version and a sender."""
     return tuple(
-        one
-        for one in catalogue()
-        if matches(one.name, pattern)
-        and (version is None or version in one.versions)
-        and (sender is None or sender in one.senders)
+        mutation
+        for mutation in catalogue()
+        if matches(mutation.name, pattern)
+        and (version is None or version in mutation.versions)
+        and (sender is None or sender in mutation.senders)
     )
 
 
-def cited_instead(one: Mutation, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
-    """Statements that a linter may cite in the place of those of `Mutation.broken`; none where the version is told.
+def cited_instead(mutation: Mutation, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
+    """Statements that a linter may cite instead of `Mutation.broken`; empty if the packets give the version.
 
-    In a capture nothing tells which text is broken before a version is named: a linter has to take some version for
-    such a connection, and cites that one.  A broker is judged by the version of the flow: that is known here.
+    A linter that reads a capture cannot know the version before a CONNECT names it, so it assumes one and cites the
+    statements of that version.  A broker is judged by the version of the flow, which is known.
     """
-    if version == ASSUMED or not matches(one.name, BEFORE_THE_LEVEL) or not one.broken(version, sender):
+    if version == ASSUMED or not matches(mutation.name, BEFORE_THE_LEVEL) or not mutation.broken(version, sender):
         return ()
-    return one.broken(ASSUMED, sender)
+    return mutation.broken(ASSUMED, sender)

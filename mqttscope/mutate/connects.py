@@ -1,8 +1,8 @@
-"""Mutations of CONNECT and CONNACK, and packets of another version than the connection's (3.1, 3.2).
+"""Mutations of CONNECT and CONNACK, and packets in the layout of another version (3.1, 3.2).
 
-Mutations of CONNACK test whether devices notice.  A packet of 3.1 or 3.1.1 that is laid out as in 5.0 has properties
-where a receiver reads none.  The other way round it has none where a receiver reads some, which is what
-``properties:missing`` does.
+Mutations of CONNACK test devices.  On a connection of 3.1 or 3.1.1, a packet in the layout of 5.0 has properties that
+the receiver does not expect.  ``properties:missing`` is the opposite: on a connection of 5.0, a packet without the
+properties that the receiver expects.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from mqttscope.mutate.mutation import (
     Demand,
     Mutation,
     NotApplicableError,
+    PacketTarget,
     Reaction,
-    Target,
     attributes,
     refuse,
     row,
@@ -40,23 +40,23 @@ from mqttscope.mutate.samples import PROPERTY_VALUES, ensure, ensure_will, with_
 
 _LENGTH = "3.1.1 V311-LENGTH-fixed"
 _BROKEN = dict.fromkeys((*FIXED_BEFORE_5, PacketType.DISCONNECT), _LENGTH) | {
-    # The Property Length is read as the first of the return codes.
+    # A receiver reads the Property Length as the first return code.
     PacketType.SUBACK: "3.1.1 MQTT-3.8.4-5",
 }
-"""Statements that the layout of 5.0 breaks in 3.1.1; for other packet types that depends on their bytes."""
+"""Statements of 3.1.1 that the layout of 5.0 breaks; for other packet types, that depends on their bytes."""
 _SAME_IN_5 = (PacketType.CONNECT, PacketType.PINGREQ, PacketType.PINGRESP, PacketType.AUTH)
-"""Packets that contain their version, have no fields, or do not exist before 5.0."""
+"""Packet types that contain their version, have no fields, or do not exist before 5.0."""
 
 
 def version_mutations() -> Iterator[Mutation]:
-    """Each packet in the layout of 5.0, and each CONNECT in that of another version."""
+    """Each packet type in the layout of 5.0, and CONNECT in the layout of each other version."""
     for kind in PacketType:
         if kind in _SAME_IN_5:
             continue
         statements = _BROKEN.get(kind, "")
         yield row(
             f"{kind.name.lower()}:layout-of-5.0",
-            f"{kind.name} is laid out as in MQTT 5.0, with a Property Length.",
+            f"{kind.name} has the layout of MQTT 5.0, with a Property Length.",
             _as_in_5,
             statements,
             MALFORMED if statements == _LENGTH else ANY,
@@ -67,15 +67,15 @@ def version_mutations() -> Iterator[Mutation]:
         others = tuple(other for other in ProtocolVersion if other != version)
         yield from (
             row(f"connect:of-{version.text}",
-                f"CONNECT is one of MQTT {version.text} from first to last, and what follows it is not.",
+                f"CONNECT is entirely MQTT {version.text}; the packets after it are another version.",
                 partial(_announce, version), versions=others, field="protocol_level"),
             row(f"connect:protocol-level-of-{version.text}",
-                f"The protocol level of CONNECT is that of {version.text}, its layout that of another version.",
+                f"CONNECT has the protocol level of MQTT {version.text} and the layout of another version.",
                 partial(_piece, "protocol_level", bytes((version.value,))), versions=others, field="protocol_level"),
         )  # fmt: skip
 
 
-def _as_in_5(target: Target) -> bytes:
+def _as_in_5(target: PacketTarget) -> bytes:
     packet = target.packet
     packet.properties = Properties()
     if getattr(packet, "reason_code", 0) is None:
@@ -85,7 +85,7 @@ def _as_in_5(target: Target) -> bytes:
     return encode(packet, V5)
 
 
-def _announce(version: ProtocolVersion, target: Target) -> bytes:
+def _announce(version: ProtocolVersion, target: PacketTarget) -> bytes:
     packet = target.packet
     is_5 = version == V5
     packet.protocol_name = "MQIsdp" if version == V3_1 else "MQTT"
@@ -94,35 +94,35 @@ def _announce(version: ProtocolVersion, target: Target) -> bytes:
     if packet.will is not None:
         packet.will.properties = Properties() if is_5 else None
     if packet.user_name is None and not is_5:
-        # Before 5.0 there is no password without a user name (3.1.1 MQTT-3.1.2-22).
+        # Before 5.0 a password needs a user name (3.1.1 MQTT-3.1.2-22).
         packet.password = None
     return encode(packet, version)
 
 
-def _piece(name: str, data: bytes, target: Target) -> bytes:
+def _piece(name: str, data: bytes, target: PacketTarget) -> bytes:
     layout = layout_of(target)
     layout.piece(name).data = data
     return layout.join(blocks=False)
 
 
-def _acknowledge_flag(bit: int, target: Target) -> None:
+def _acknowledge_flag(bit: int, target: PacketTarget) -> None:
     packet = target.packet
     packet.acknowledge_flags = int(bool(packet.session_present)) | 1 << bit
 
 
-def _refuse_with_session(target: Target) -> None:
+def _refuse_with_session(target: PacketTarget) -> None:
     target.packet.session_present, target.packet.reason_code = True, 0x88 if target.version == V5 else 3
 
 
-def _server_reference(target: Target) -> None:
+def _server_reference(target: PacketTarget) -> None:
     packet = target.packet
-    refuse(packet.reason_code in (0x9C, 0x9D), "the server has moved")
+    refuse(packet.reason_code in (0x9C, 0x9D), "the server refers the client to another server")
     packet.properties = with_property(packet.properties, "server_reference", "other.example")
 
 
-def _session_present(target: Target) -> None:
+def _session_present(target: PacketTarget) -> None:
     if target.connect is None or not target.connect.clean_start or target.packet.reason_code:
-        raise NotApplicableError("the client did not ask for a new session")
+        raise NotApplicableError("the client did not request a new session, or the server refused it")
     target.packet.session_present = True
 
 
@@ -131,34 +131,34 @@ CONNACK = (
           partial(_acknowledge_flag, bit),
           "3.1 V31-CONNACK-reserved-byte, 3.1.1 V311-CONNACK-reserved-bits, 5.0 MQTT-3.2.2-1", MALFORMED,
           field="acknowledge_flags") for bit in range(1, 8)),
-    row("connack:session-present-on-refusal", "CONNACK refuses and has Session Present 1.", _refuse_with_session,
+    row("connack:session-present-on-refusal", "A refusing CONNACK has Session Present 1.", _refuse_with_session,
         "3.1.1 MQTT-3.2.2-4, 5.0 MQTT-3.2.2-6", PROTOCOL_ERROR, LATER, field="session_present"),
     row("connack:server-reference-on-success",
-        "CONNACK has a Server Reference and a reason code that does not go with it.", _server_reference,
+        "CONNACK has a Server Reference, and its reason code is neither 0x9C nor 0x9D.", _server_reference,
         "5.0 V5-SERVER-REFERENCE-codes", ANY, ONLY_5, field="properties.server_reference"),
     row("connack:session-present-with-clean-start",
-        "CONNACK has Session Present 1 although the client asked for a new session.", _session_present,
+        "CONNACK has Session Present 1 although the client requested a new session.", _session_present,
         "3.1.1 MQTT-3.2.2-1, 5.0 MQTT-3.2.2-2", Reaction(Demand.CLOSE, (0x82,)), LATER, field="session_present"),
 )  # fmt: skip
-"""What a server must not answer to a CONNECT (5.0 3.2.2)."""
+"""Faulty answers of a server to CONNECT (5.0 3.2.2)."""
 
 
-def _flags(value: int, mask: int, target: Target) -> None:
+def _flags(value: int, mask: int, target: PacketTarget) -> None:
     target.packet.connect_flags = target.packet.derived_flags() & ~mask | value
 
 
-def _will_flags(value: int, mask: int, target: Target) -> None:
+def _will_flags(value: int, mask: int, target: PacketTarget) -> None:
     ensure_will(target.packet, target.version)
     _flags(value, mask, target)
 
 
-def _no_will_flags(value: int, target: Target) -> None:
+def _no_will_flags(value: int, target: PacketTarget) -> None:
     target.packet.will = None
     _flags(value, 0x3C, target)
 
 
-def _missing(field: str, bit: int, target: Target) -> None:
-    """Set a flag, and leave out everything from its field on."""
+def _missing(field: str, bit: int, target: PacketTarget) -> None:
+    """Set a flag, and omit its field and all later fields."""
     packet = target.packet
     if field == "will":
         packet.will = packet.user_name = packet.password = None
@@ -170,33 +170,33 @@ def _missing(field: str, bit: int, target: Target) -> None:
     packet.connect_flags = packet.derived_flags() | bit
 
 
-def _unannounced(field: str, bit: int, target: Target) -> None:
-    """Write a field without its flag."""
+def _unannounced(field: str, bit: int, target: PacketTarget) -> None:
+    """Write a field, and clear its flag."""
     packet = target.packet
     ensure(packet, "will.will_topic" if field == "will" else field, target.version)
     flags = packet.derived_flags() & ~bit
     packet.connect_flags = flags & ~0x38 if field == "will" else flags
 
 
-def _will_topic(text: str, target: Target) -> None:
+def _will_topic(text: str, target: PacketTarget) -> None:
     ensure_will(target.packet, target.version)
     target.packet.will.will_topic = text
 
 
-def _data_alone(target: Target) -> None:
+def _data_alone(target: PacketTarget) -> None:
     packet = target.packet
     block = without_properties(packet.properties, "authentication_method")
     packet.properties = with_property(block, "authentication_data", PROPERTY_VALUES["authentication_data"])
 
 
-def _will_payload_not_utf8(target: Target) -> None:
+def _will_payload_not_utf8(target: PacketTarget) -> None:
     ensure_will(target.packet, V5)
     will = target.packet.will
     will.will_payload = b"\xff\xfe\x80"
     will.properties = with_property(will.properties, "payload_format_indicator", 1)
 
 
-def _every_field(target: Target) -> None:
+def _every_field(target: PacketTarget) -> None:
     names = "user_name password will.will_topic"
     if target.version == V5:
         names += (
@@ -224,7 +224,7 @@ CONNECT = (
           ("other", "HTTP", "is HTTP"),
           ("long", "MQTT" * 1000, "has 4,000 bytes"),
       )),
-    # No sentence binds the client here: a level is a version, known to the server or not.
+    # No statement binds the client: a level is a version, which the server supports or not.
     *(row(f"connect:protocol-level-{level}", f"The protocol level of CONNECT is {level}, which no version has.",
           partial(_piece, "protocol_level", bytes((level,))), "", _UNSUPPORTED, field="protocol_level",
           calls_for="3.1.1 MQTT-3.1.2-2, 5.0 MQTT-3.1.2-2") for level in (0, 1, 2, 6, 127, 255)),
@@ -238,7 +238,7 @@ CONNECT = (
     row("connect:will-retain-without-will", "Will Retain is 1 and the Will Flag is 0.", partial(_no_will_flags, 0x20),
         "3.1.1 MQTT-3.1.2-11, 3.1.1 MQTT-3.1.2-15, 5.0 MQTT-3.1.2-13", MALFORMED, field="connect_flags"),
     *(row(f"connect:{field.replace('_', '-')}-missing",
-          f"The connect flags announce a {field.replace('_', ' ')} and the payload ends before it.",
+          f"The connect flags announce a {field.replace('_', ' ')}, but the payload ends before it.",
           partial(_missing, field, bit), statements, MALFORMED, field=field, legal=legal)
       for field, bit, statements, legal in (
           ("will", 0x04, "3.1.1 MQTT-3.1.2-9, 5.0 MQTT-3.1.2-9", ()),
@@ -246,10 +246,10 @@ CONNECT = (
           ("password", 0x40, "3.1.1 MQTT-3.1.2-21, 5.0 MQTT-3.1.2-19", (V3_1,)),
       )),
     *(row(f"connect:{field.replace('_', '-')}-unannounced",
-          f"The payload has a {field.replace('_', ' ')} and the connect flags do not announce it.",
+          f"The payload contains a {field.replace('_', ' ')} that the connect flags do not announce.",
           partial(_unannounced, field, bit), statements, MALFORMED if statements else ANY, field=field)
       for field, bit, statements in (
-          # A receiver cannot know which one is there where one string can be taken for another.
+          # A receiver may read one string as another: the field is ambiguous.
           ("will", 0x04, ""),
           ("user_name", 0x80, ""),
           ("password", 0x40, "3.1.1 MQTT-3.1.2-20, 5.0 MQTT-3.1.2-18"),
@@ -269,12 +269,12 @@ CONNECT = (
     row("connect:authentication-data-alone", "CONNECT has Authentication Data and no Authentication Method.",
         _data_alone, "5.0 V5-CONNECT-auth-data-alone", PROTOCOL_ERROR, ONLY_5,
         field="properties.authentication_data"),
-    # 3.1.3.2.3: a server may check the payload; it need not.
+    # 3.1.3.2.3: a server may check the payload, but does not have to.
     row("connect:will-payload-not-utf8",
-        "The Payload Format Indicator of the Will promises UTF-8 and the Will Payload is none.",
+        "The Payload Format Indicator of the Will declares UTF-8, but the Will Payload is not UTF-8.",
         _will_payload_not_utf8, "5.0 V5-WILL-payload-utf8", ANY, ONLY_5, field="will.will_payload"),
     row("connect:every-field",
-        "CONNECT has every field there is and every property that asks nothing of what follows.", _every_field,
+        "CONNECT has all optional fields, and all properties that demand nothing of later packets.", _every_field,
         legal=ALL_VERSIONS),
 )  # fmt: skip
-"""Protocol, flags and payload of CONNECT (5.0 3.1.2.3 to 3.1.2.9, 3.1.3)."""
+"""Mutations of the protocol, flags and payload of CONNECT (5.0 3.1.2.3 to 3.1.2.9, 3.1.3)."""

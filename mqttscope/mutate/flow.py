@@ -1,7 +1,7 @@
-"""What is mutated, and what comes out: a recorded connection, and the steps of a changed one.
+"""Recorded connections, and the steps of mutated ones.
 
-A `Flow` is one connection as a list of packets of both sides in the order of the recording.  A `MutatedFlow` is what
-one side of it does instead: bytes to send, answers to wait for, pauses, the end.  Nothing here does it; a player does.
+A `RecordedFlow` is the list of the packets of both sides, in the order of the recording.  A `MutatedFlow` is the list
+of steps of one side: bytes to send, answers to wait for, pauses, the end.  A player takes these steps.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ SIDES = (CLIENT, SERVER)
 
 
 @dataclass(slots=True)
-class Entry:
-    """One packet of a flow."""
+class RecordedPacket:
+    """One packet of a recorded flow."""
 
     from_client: bool
     packet: ControlPacket | Malformed
@@ -33,143 +33,142 @@ class Entry:
 
     @property
     def packet_type(self) -> PacketType | None:
-        """Type of a well-formed packet; ``None`` for a malformed one."""
+        """Type of the packet; ``None`` if it is malformed."""
         return None if isinstance(self.packet, Malformed) else self.packet.packet_type
 
 
 @dataclass(slots=True)
 class RecordedFlow:
-    """One connection."""
+    """One recorded connection."""
 
-    entries: list[Entry]
+    entries: list[RecordedPacket]
     version: ProtocolVersion
     capture_hash: str = ""
-    """Hash of the capture that it comes from, which is part of what makes a case known again."""
+    """Hash of the capture; part of the identity of a case."""
     connection: int = 0
     """Number of the connection in the capture."""
 
     def first(self, kind: type[ControlPacket], *, from_client: bool) -> Any:
-        """The first well-formed packet of a class from one side, ``None`` where there is none."""
-        for one in self.entries:
-            if one.from_client is from_client and isinstance(one.packet, kind):
-                return one.packet
+        """The first well-formed packet of a class from one side, or ``None``."""
+        for packet in self.entries:
+            if packet.from_client is from_client and isinstance(packet.packet, kind):
+                return packet.packet
         return None
 
     def places(self, sender: str, packet_type: PacketType | None = None) -> list[int]:
-        """Indexes of the well-formed packets of one side, of all types or of one."""
+        """Indexes of the well-formed packets of one side, of all types or one type."""
         return [
             index
-            for index, one in enumerate(self.entries)
-            if one.sender == sender
-            and one.packet_type is not None
-            and (packet_type is None or one.packet_type == packet_type)
+            for index, packet in enumerate(self.entries)
+            if packet.sender == sender
+            and packet.packet_type is not None
+            and (packet_type is None or packet.packet_type == packet_type)
         ]
 
 
 class Action(StrEnum):
-    """What a player does in a step."""
+    """Action of a player in one step."""
 
     SEND = "send"
     AWAIT = "await"
-    """Wait for what the other side sends here."""
+    """Wait for the packet that the other side sends at this point."""
     PAUSE = "pause"
-    """Do nothing for some time, reading included only where `STOP_READING` came before."""
+    """Send nothing for some time; continue to read, except after `STOP_READING`."""
     STOP_READING = "stop_reading"
     HALF_CLOSE = "half_close"
-    """End the sending direction (FIN) and continue reading."""
+    """Close the sending direction (FIN) and continue reading."""
     CLOSE = "close"
-    """End the connection in good order."""
+    """Close the connection normally."""
     RESET = "reset"
 
 
 @dataclass(slots=True, frozen=True)
-class Step:
-    """One thing that the mutating side does."""
+class FlowStep:
+    """One step of the mutating side."""
 
     action: Action
     data: bytes = b""
-    """``send``: the bytes.  ``await``: what came here in the recording, empty for what was not recorded."""
+    """``send``: the bytes to send.  ``await``: the recorded answer, or empty."""
     entry: int | None = None
-    """Index of the recorded packet that it stands for."""
+    """Index of the recorded packet that this step repeats or replaces."""
     nanoseconds: int = 0
     """Length of a pause."""
     awaits: PacketType | None = None
-    """Packet type to wait for; ``None`` where nothing has to come."""
+    """Packet type to wait for; ``None`` if no packet is required."""
     packet_identifier: int | None = None
-    """The identifier that the awaited packet has to have."""
+    """Packet Identifier of the awaited packet."""
     mutated: bool = False
-    """Whether the step is one of the mutation's."""
+    """Whether the mutation added or changed the step."""
 
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """One place where bytes differ from the recorded packet."""
+    """One difference from the bytes of the recorded packet."""
 
     entry: int | None
-    """Index of the recorded packet, ``None`` for bytes that are new."""
+    """Index of the recorded packet; ``None`` for an added packet."""
     field: str
-    """Path of what the mutation means to change."""
+    """Path of the field that the mutation changes."""
     offset: int
-    """Offset in the packet, in bytes."""
+    """Byte offset in the packet."""
     removed: bytes
     inserted: bytes
 
 
 @dataclass(slots=True)
 class MutatedFlow:
-    """What one side does in a case."""
+    """Steps of one side in a case."""
 
     mutation: str
     """Name of the mutation."""
     sender: str
-    """The side that does it: ``client`` or ``server``."""
+    """Side that takes the steps: ``client`` or ``server``."""
     version: ProtocolVersion
-    steps: list[Step] = field(default_factory=list)
+    steps: list[FlowStep] = field(default_factory=list)
     changes: tuple[Change, ...] = ()
 
     @property
     def at(self) -> int:
-        """Index of the first step of the mutation: everything before it is as recorded."""
-        return next((index for index, one in enumerate(self.steps) if one.mutated), len(self.steps))
+        """Index of the first mutated step; all earlier steps are as recorded."""
+        return next((index for index, step in enumerate(self.steps) if step.mutated), len(self.steps))
 
     @property
     def sent(self) -> bytes:
-        return b"".join(one.data for one in self.steps if one.action is Action.SEND)
+        return b"".join(step.data for step in self.steps if step.action is Action.SEND)
 
 
-def recorded_steps(flow: RecordedFlow, sender: str) -> list[Step]:
-    """The flow without a mutation, from one side's view."""
+def recorded_steps(flow: RecordedFlow, sender: str) -> list[FlowStep]:
+    """The steps of one side without a mutation."""
     steps = []
-    for index, one in enumerate(flow.entries):
-        if one.sender == sender:
-            steps.append(Step(Action.SEND, one.raw, index))
+    for index, packet in enumerate(flow.entries):
+        if packet.sender == sender:
+            steps.append(FlowStep(Action.SEND, packet.raw, index))
         else:
-            identifier = getattr(one.packet, "packet_identifier", None)
-            steps.append(Step(Action.AWAIT, one.raw, index, awaits=one.packet_type, packet_identifier=identifier))
+            number = getattr(packet.packet, "packet_identifier", None)
+            steps.append(FlowStep(Action.AWAIT, packet.raw, index, awaits=packet.packet_type, packet_identifier=number))
     return steps
 
 
 def differences(entry: int | None, path: str, before: bytes, after: bytes, body: int) -> tuple[Change, ...]:
-    """Where two forms of one packet differ: in the fixed header (its first ``body`` bytes before), and after it."""
-    start = _common(before, after)
+    """Differences between two forms of a packet; ``body`` is the length of the fixed header in ``before``."""
+    start = _common_length(before, after)
     if before == after:
         return ()
-    end = _common(before[start:][::-1], after[start:][::-1])
+    end = _common_length(before[start:][::-1], after[start:][::-1])
     whole = Change(entry, path, start, before[start : len(before) - end], after[start : len(after) - end])
     if start >= body or len(before) < body or len(whole.removed) <= body - start:
         return (whole,)
-    # A changed Remaining Length would make one change of everything up to the field.
-    head, rest = _header(after), before[body:]
+    # Header and body are compared separately: else one change would span from the Remaining Length to the field.
+    head, rest = _header_length(after), before[body:]
     instead = after[head:]
-    start = _common(rest, instead)
-    end = _common(rest[start:][::-1], instead[start:][::-1])
+    start = _common_length(rest, instead)
+    end = _common_length(rest[start:][::-1], instead[start:][::-1])
     inner = Change(entry, path, body + start, rest[start : len(rest) - end], instead[start : len(instead) - end])
     outer = differences(entry, "remaining_length", before[:body], after[:head], body)
     return (*outer, inner) if inner.removed or inner.inserted else outer
 
 
-def _common(left: bytes, right: bytes) -> int:
-    """Length of the common beginning."""
+def _common_length(left: bytes, right: bytes) -> int:
     limit = min(len(left), len(right))
     if left[:limit] == right[:limit]:
         return limit
@@ -183,8 +182,7 @@ def _common(left: bytes, right: bytes) -> int:
     return low
 
 
-def _header(raw: bytes) -> int:
-    """Length of a fixed header, as far as its bytes continue."""
+def _header_length(raw: bytes) -> int:
     at = 1
     while at < len(raw) and raw[at] & 0x80 and at < 5:
         at += 1

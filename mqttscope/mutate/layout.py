@@ -1,7 +1,7 @@
-"""A packet taken apart into the bytes of its fields, and put together again with those of one field changed.
+"""Packets split into the bytes of their fields, and joined again with the bytes of one field changed.
 
-Lengths are put right when the packet is joined, or left as they were, whichever a mutation wants: a string that lies
-about its length in a packet that does not is another thing than a Remaining Length that lies.
+A mutation chooses which lengths are corrected when the packet is joined: a wrong string length in a packet with a
+correct Remaining Length is a different fault from a wrong Remaining Length.
 """
 
 from __future__ import annotations
@@ -12,51 +12,51 @@ from dataclasses import dataclass
 from mqttscope.mqtt.codec import packet_end, trace
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.mutate.fields import Field
-from mqttscope.mutate.mutation import Target, refuse
+from mqttscope.mutate.fields import MutationField
+from mqttscope.mutate.mutation import PacketTarget, refuse
 from mqttscope.mutate.samples import ensure
 
 LENGTH = "property_length"
 LONGEST = 65_535
-"""Most bytes that a string or binary field can have (5.0 1.5.4, 1.5.6)."""
+"""Maximum number of bytes in a string or binary field (5.0 1.5.4, 1.5.6)."""
 
 
 @dataclass(slots=True)
-class Piece:
+class FieldBytes:
     """The bytes of one field."""
 
     field: str
     data: bytes
 
 
-class Layout:
-    """A packet as the pieces that its `trace` names."""
+class PacketLayout:
+    """A packet split into the fields that its `trace` names."""
 
     def __init__(self, raw: bytes, version: ProtocolVersion) -> None:
         body, end = packet_end(raw, 0, len(raw))
         if body <= 0 or end != len(raw):
-            raise ValueError("not exactly one packet")
+            raise ValueError("the bytes are not exactly one packet")
         self.first = raw[0]
         """Byte 1: packet type and flags."""
         self.remaining_length = raw[1:body]
-        """As it stood in the packet."""
-        spans = [one for one in trace(raw, version) if one.start >= body and one.end > one.start]
-        self.pieces = [Piece(one.field, raw[one.start : one.end]) for one in spans]
+        """The original bytes of the Remaining Length."""
+        spans = [span for span in trace(raw, version) if span.start >= body and span.end > span.start]
+        self.pieces = [FieldBytes(span.field, raw[span.start : span.end]) for span in spans]
 
     def index(self, path: str, *, last: bool = False) -> int:
-        """Place of the first piece of a field, or of the last one with its name; -1 where there is none."""
-        found = [index for index, one in enumerate(self.pieces) if one.field == path]
-        return (found[-1] if last else found[0]) if found else -1
+        """Index of the first or last piece with the name of a field, or -1."""
+        indexes = [index for index, piece in enumerate(self.pieces) if piece.field == path]
+        return (indexes[-1] if last else indexes[0]) if indexes else -1
 
-    def piece(self, path: str, *, last: bool = False) -> Piece:
-        """The piece of a field; `KeyError` where the packet has none."""
+    def piece(self, path: str, *, last: bool = False) -> FieldBytes:
+        """The piece of a field; raises `KeyError` if the packet lacks the field."""
         index = self.index(path, last=last)
         if index < 0:
             raise KeyError(path)
         return self.pieces[index]
 
     def block(self, index: int) -> str:
-        """The property block that a piece is in, by the path of its length; empty for one outside."""
+        """Path of the Property Length of the block that contains a piece; empty outside property blocks."""
         name = self.pieces[index].field
         for block in ("will.properties.", "properties."):
             if name.startswith(block) and name != block + LENGTH:
@@ -64,23 +64,23 @@ class Layout:
         return ""
 
     def right_property_lengths(self) -> None:
-        """Write the true length in front of each property block."""
+        """Correct the length in front of each property block."""
         sizes: dict[str, int] = {}
-        for index, one in enumerate(self.pieces):
+        for index, piece in enumerate(self.pieces):
             block = self.block(index)
             if block:
-                sizes[block] = sizes.get(block, 0) + len(one.data)
-        for one in self.pieces:
-            if one.field.endswith(LENGTH):
-                one.data = write_variable_byte_integer(sizes.get(one.field, 0))
+                sizes[block] = sizes.get(block, 0) + len(piece.data)
+        for piece in self.pieces:
+            if piece.field.endswith(LENGTH):
+                piece.data = write_variable_byte_integer(sizes.get(piece.field, 0))
 
     def body(self) -> bytes:
-        return b"".join(one.data for one in self.pieces)
+        return b"".join(piece.data for piece in self.pieces)
 
     def join(self, *, blocks: bool = True, remaining_length: bytes | None = None) -> bytes:
-        """The packet.
+        """The bytes of the packet.
 
-        ``blocks`` puts the lengths of property blocks right.  The Remaining Length is right unless its bytes are given.
+        ``blocks`` corrects the Property Lengths.  The Remaining Length is correct unless its bytes are given.
         """
         if blocks:
             self.right_property_lengths()
@@ -89,27 +89,27 @@ class Layout:
         return bytes((self.first,)) + length + body
 
 
-def layout_of(target: Target) -> Layout:
-    """The pieces of the packet to be mutated as it is now."""
-    return Layout(target.encoded(), target.version)
+def layout_of(target: PacketTarget) -> PacketLayout:
+    """The packet to be mutated in its current form, split into fields."""
+    return PacketLayout(target.encoded(), target.version)
 
 
-def prepared(target: Target, field: Field) -> tuple[Layout, int]:
-    """The packet with the field in it, taken apart, and the place of the field's first piece."""
+def prepared(target: PacketTarget, field: MutationField) -> tuple[PacketLayout, int]:
+    """The packet, given the field if it lacks it and split, and the index of the field's first piece."""
     ensure(target.packet, field.path, target.version)
     layout = layout_of(target)
     index = layout.index(field.path)
-    refuse(index < 0, f"the packet has no {field.name}")
+    refuse(index < 0, f"the packet does not have {field.name}")
     return layout, index
 
 
-def head_of(field: Field) -> int:
-    """Bytes of a piece that are not its value: the identifier of a property."""
+def head_of(field: MutationField) -> int:
+    """Number of bytes before the value: a property starts with its identifier."""
     return 0 if field.row is None else 1
 
 
-def with_value(target: Target, field: Field, make: Callable[[bytes], bytes]) -> bytes:
-    """The packet with other bytes as the field's value, all other lengths right."""
+def with_value(target: PacketTarget, field: MutationField, make: Callable[[bytes], bytes]) -> bytes:
+    """The packet with a field's value replaced, and all lengths around it correct."""
     layout, index = prepared(target, field)
     piece = layout.pieces[index]
     head = head_of(field)
@@ -117,31 +117,31 @@ def with_value(target: Target, field: Field, make: Callable[[bytes], bytes]) -> 
     return layout.join()
 
 
-def with_length(target: Target, field: Field, make: Callable[[int], int], part: int = 0) -> bytes:
-    """The packet where the two length bytes of a string or binary field lie, and nothing else does."""
+def with_length(target: PacketTarget, field: MutationField, make: Callable[[int], int], part: int = 0) -> bytes:
+    """The packet with a wrong length in front of a string or binary field; all other lengths are correct."""
 
-    def lie(value: bytes) -> bytes:
+    def replace_length(value: bytes) -> bytes:
         start = 2 + int.from_bytes(value[:2], "big") if part else 0
         true = int.from_bytes(value[start : start + 2], "big")
-        told = make(true)
-        refuse(not 0 <= told <= LONGEST or told == true, f"{field.name} cannot lie like that")
-        return value[:start] + told.to_bytes(2, "big") + value[start + 2 :]
+        wrong = make(true)
+        refuse(not 0 <= wrong <= LONGEST or wrong == true, f"{field.name} cannot have that wrong length")
+        return value[:start] + wrong.to_bytes(2, "big") + value[start + 2 :]
 
-    return with_value(target, field, lie)
+    return with_value(target, field, replace_length)
 
 
-def cut_at(target: Target, field: Field, *, inside: bool) -> bytes:
-    """The packet that ends before the field, or in it; the Remaining Length is that of what is left.
+def cut_at(target: PacketTarget, field: MutationField, *, inside: bool) -> bytes:
+    """The packet cut off before the field, or inside it, with a Remaining Length that matches the cut.
 
-    Inside a property block its length too is that of what is left of it.
+    A cut inside a property block shortens the Property Length as well.
     """
     layout, index = prepared(target, field)
     data = layout.pieces[index].data
-    refuse(inside and len(data) < 2, f"one cannot cut inside of {field.name}")
+    refuse(inside and len(data) < 2, f"{field.name} is too short to be cut inside")
     if layout.block(index) and inside:
-        # The block ends in the field, and what follows the block stays.
+        # The block ends in the field; the fields after the block stay.
         block = layout.block(index).removesuffix("property_length")
-        behind = [one for one in layout.pieces[index + 1 :] if not one.field.startswith(block)]
+        behind = [piece for piece in layout.pieces[index + 1 :] if not piece.field.startswith(block)]
         layout.pieces[index].data = data[: max(1, len(data) - 1)]
         layout.pieces[index + 1 :] = behind
         return layout.join()
@@ -152,11 +152,11 @@ def cut_at(target: Target, field: Field, *, inside: bool) -> bytes:
     return layout.join(blocks=False)
 
 
-def break_off(target: Target, field: Field, *, inside: bool) -> bytes:
-    """The packet whose bytes end before the field, or in it, and whose lengths are all still those of the whole."""
+def break_off(target: PacketTarget, field: MutationField, *, inside: bool) -> bytes:
+    """The packet cut off before the field, or inside it, with all lengths unchanged."""
     layout, index = prepared(target, field)
     data = layout.pieces[index].data
-    refuse(inside and len(data) < 2, f"one cannot break off inside of {field.name}")
+    refuse(inside and len(data) < 2, f"{field.name} is too short to be cut inside")
     del layout.pieces[index + 1 :]
     layout.pieces[index].data = data[:-1] if inside else b""
     return layout.join(blocks=False, remaining_length=layout.remaining_length)

@@ -1,11 +1,11 @@
-"""What a mutation is: a name, what it needs, what it breaks, what the specification demands of the receiver.
+"""Mutations: their names, requirements, broken statements, and the reaction demanded of the receiver.
 
-Names are stable.  Before the colon stands the path of the field (``publish.topic_name``), the packet (``publish``) or
-``flow``; after it what is done.  The same spelling is used for JSON keys, filters and the linter's fields.
+Names are stable.  Before the colon is the path of the field (``publish.topic_name``), the packet (``publish``) or
+``flow``; after it, the change.  Fields are spelled as in JSON keys, filters and the linter.
 
-Where a mutation has a choice, `Chance` makes it, the same everywhere.  The state of `random` belongs to the process,
-and how it makes numbers of bits has changed between versions of Python; a case that was found last month has to be the
-same bytes today.  So choices come from SHA-256 in counter mode: block ``n`` is the digest of the key and ``n``.
+Every random choice of a mutation comes from `Chance`, so that a case found last month has the same bytes today.  The
+state of `random` belongs to the process, and its way from bits to numbers has changed between versions of Python.
+`Chance` uses SHA-256 in counter mode instead: block ``n`` is the digest of the key and ``n``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Connack, Connect, Disconnect
-from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, RecordedFlow, Step
+from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, FlowStep, RecordedFlow
 
 T = TypeVar("T")
 
@@ -34,18 +34,18 @@ LATER = (V3_1_1, V5)
 BEFORE_5 = (V3_1, V3_1_1)
 ONLY_5 = (V5,)
 DOMAIN = "mqttscope mutate 1"
-"""Stands first in every key; the number changes when the same key has to give other choices."""
+"""First part of every key; a higher number makes all keys give other choices."""
 
 
 class Chance:
-    """Choices that follow from a key and from nothing else."""
+    """Random choices determined by a key alone."""
 
     __slots__ = ("_block", "_key", "_left")
 
     def __init__(self, *key: str | int) -> None:
-        # Length before text, so that ("ab", "c") and ("a", "bc") are different keys.
-        parts = [DOMAIN, *(str(one) for one in key)]
-        text = b"".join(len(one.encode()).to_bytes(4, "big") + one.encode() for one in parts)
+        # Each text is preceded by its length: ("ab", "c") and ("a", "bc") are different keys.
+        parts = [DOMAIN, *(str(part) for part in key)]
+        text = b"".join(len(part.encode()).to_bytes(4, "big") + part.encode() for part in parts)
         self._key = hashlib.sha256(text).digest()
         self._block = 0
         self._left = b""
@@ -63,11 +63,11 @@ class Chance:
         return whole[:count]
 
     def below(self, end: int) -> int:
-        """A number from 0 to ``end - 1``, each as likely as any other."""
+        """A number from 0 to ``end - 1``, all equally likely."""
         if end < 1:
             raise ValueError(f"there is no number from 0 to {end - 1}")
         size = max(1, ((end - 1).bit_length() + 7) // 8)
-        # Numbers above the last full multiple would make the small remainders likelier.
+        # Numbers from the last full multiple of ``end`` on would make small results more likely.
         limit = (1 << 8 * size) // end * end
         while True:
             number = int.from_bytes(self.octets(size), "big")
@@ -79,61 +79,61 @@ class Chance:
 
     def shuffled(self, values: Sequence[T]) -> list[T]:
         """The values in another order (Fisher-Yates)."""
-        made = list(values)
-        for last in range(len(made) - 1, 0, -1):
+        result = list(values)
+        for last in range(len(result) - 1, 0, -1):
             other = self.below(last + 1)
-            made[last], made[other] = made[other], made[last]
-        return made
+            result[last], result[other] = result[other], result[last]
+        return result
 
 
 class MutationKind(StrEnum):
-    """What a mutation works on."""
+    """Part of the traffic that a mutation changes."""
 
     WIRE = "wire"
     """The bytes of one field, by its data type."""
     PACKET = "packet"
-    """What one packet says."""
+    """The meaning of one packet."""
     FLOW = "flow"
-    """The order, number and time of packets."""
+    """The order, number and timing of packets."""
     RANDOM = "random"
-    """Bytes, without any knowledge of them."""
+    """Random bytes, chosen without regard to their meaning."""
 
 
-class Verdict(StrEnum):
-    """What the specification says about the mutated flow."""
+class FlowVerdict(StrEnum):
+    """Whether the specification allows the mutated flow."""
 
     VIOLATION = "violation"
-    """It breaks a statement."""
+    """The mutation breaks a statement."""
     DISCOURAGED = "discouraged"
-    """It breaks a statement that says "should"; a receiver may accept it or not."""
+    """The mutation breaks a "should" statement; a receiver may accept it or refuse it."""
     LEGAL = "legal"
-    """It is as the specification has it."""
+    """The specification allows the mutation."""
     OPEN = "open"
-    """What it breaks, if anything, depends on what follows, or the version has no statement about it."""
+    """Whether the mutation breaks a statement depends on what follows, or the version has no statement about it."""
 
 
 class Demand(StrEnum):
-    """What the receiver has to do."""
+    """Reaction demanded of the receiver."""
 
     CLOSE = "close"
-    """Close the connection, in 5.0 with a reason code before it if it likes (5.0 4.13, 3.1.1 4.8)."""
+    """Close the connection; in 5.0 the receiver may first send a reason code (5.0 4.13, 3.1.1 4.8)."""
     REFUSE = "refuse"
-    """Close the connection, or continue and refuse with a reason code in the answer."""
+    """Close the connection, or continue and refuse the request with a reason code."""
     ACCEPT = "accept"
-    """Continue as if nothing were special."""
+    """Continue normally."""
     ANY = "any"
-    """Whatever it likes, but it stays alive."""
+    """Any reaction, as long as the receiver keeps running."""
 
 
 @dataclass(slots=True, frozen=True)
 class Reaction:
-    """What the specification demands of the receiver."""
+    """Reaction that the specification demands of the receiver."""
 
     demand: Demand
     reason_codes: tuple[int, ...] = ()
-    """Reason codes of 5.0 that fit, the best one first; empty where there is none or any will do."""
+    """Reason codes of 5.0 that fit, the best one first; empty if no code or any code fits."""
     within_keep_alive: bool = False
-    """The close is due one and a half Keep Alive after the last packet (5.0 3.1.2.10)."""
+    """Whether the close is due 1.5 times the Keep Alive after the last packet (5.0 3.1.2.10)."""
 
 
 ANY = Reaction(Demand.ANY)
@@ -143,28 +143,28 @@ PROTOCOL_ERROR = Reaction(Demand.CLOSE, (0x82, 0x81))
 
 
 class NotApplicableError(MqttscopeError):
-    """The flow lacks what the mutation needs."""
+    """The mutation cannot be applied to the flow; the message gives the reason."""
 
 
 def refuse(condition: object, why: str) -> None:
-    """Raise `NotApplicableError` if a condition is true."""
+    """Raise `NotApplicableError` with the reason if the condition is true."""
     if condition:
         raise NotApplicableError(why)
 
 
 @dataclass(slots=True)
-class Target:
-    """One packet to be mutated, in its flow."""
+class PacketTarget:
+    """One packet of a flow, to be mutated."""
 
     packet: Any
-    """A copy, to be changed at will."""
+    """A copy that the mutation may change."""
     raw: bytes
-    """Its bytes."""
+    """The recorded bytes of the packet."""
     version: ProtocolVersion
     sender: str
     flow: RecordedFlow
     index: int
-    """Of the entry in the flow."""
+    """Index of the packet in the flow."""
     chance: Chance
 
     def encoded(self) -> bytes:
@@ -172,109 +172,109 @@ class Target:
 
     @property
     def connect(self) -> Connect | None:
-        found: Connect | None = self.flow.first(Connect, from_client=True)
-        return found
+        connect: Connect | None = self.flow.first(Connect, from_client=True)
+        return connect
 
     @property
     def connack(self) -> Connack | None:
-        found: Connack | None = self.flow.first(Connack, from_client=False)
-        return found
+        connack: Connack | None = self.flow.first(Connack, from_client=False)
+        return connack
 
     def limit(self, name: str, default: int) -> int:
-        """A limit that the other side announced in CONNACK or CONNECT, by the name of its property (5.0 3.2.2.3)."""
-        told = self.connack if self.sender == CLIENT else self.connect
-        value = None if told is None or told.properties is None else getattr(told.properties, name)
+        """A limit that the receiver announced in CONNACK or CONNECT, by property name (5.0 3.2.2.3)."""
+        packet = self.connack if self.sender == CLIENT else self.connect
+        value = None if packet is None or packet.properties is None else getattr(packet.properties, name)
         return default if value is None else int(value)
 
 
 @dataclass(slots=True)
 class FlowTarget:
-    """A flow to be mutated, from the view of one side."""
+    """A flow to be mutated, as seen by the sender."""
 
     flow: RecordedFlow
     sender: str
     chance: Chance
-    steps: list[Step]
-    """What that side did."""
+    steps: list[FlowStep]
+    """Recorded steps of the sender."""
 
     @property
     def version(self) -> ProtocolVersion:
         return self.flow.version
 
     def limit(self, name: str, default: int) -> int:
-        return Target(None, b"", self.version, self.sender, self.flow, 0, self.chance).limit(name, default)
+        return PacketTarget(None, b"", self.version, self.sender, self.flow, 0, self.chance).limit(name, default)
 
 
-PacketChange = Callable[[Target], bytes | None]
+PacketChange = Callable[[PacketTarget], bytes | None]
 """Returns the bytes of the mutated packet, or ``None`` after changing attributes of ``target.packet``."""
-FlowChange = Callable[[FlowTarget], list[Step]]
+FlowChange = Callable[[FlowTarget], list[FlowStep]]
 
 
 @dataclass(slots=True, frozen=True)
 class Mutation:
-    """One named change."""
+    """One named change to a packet or flow."""
 
     name: str
     kind: MutationKind
     description: str
     """One sentence."""
     change_packet: PacketChange | None = None
-    """Bytes to send in place of a packet."""
+    """Makes the bytes that replace a packet."""
     change_flow: FlowChange | None = None
-    """Steps to take in place of those recorded."""
+    """Makes the steps that replace the recorded ones."""
     packet_type: PacketType | None = None
-    """Type of the packet that it needs; ``None`` for any."""
+    """Type of the packets that can be mutated; ``None`` for any."""
     field: str = ""
-    """Path in the packet, as the linter spells it without indexes."""
+    """Path of the field in the packet, as the linter spells it, without indexes."""
     versions: tuple[ProtocolVersion, ...] = ALL_VERSIONS
     senders: tuple[str, ...] = (CLIENT,)
-    """Who can send it: mutations of the client test brokers, those of the server test devices."""
+    """Sides that can send it: mutations by the client test brokers, mutations by the server test devices."""
     statements: tuple[str, ...] = ()
-    """What it breaks, each with its version: ``5.0 MQTT-3.3.1-4``."""
+    """Statements that the mutation breaks, each with its version: ``5.0 MQTT-3.3.1-4``."""
     sender_statements: dict[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
-    """More of them, for one side only."""
+    """Further broken statements that bind only one side, by side."""
     discouraged: bool = False
-    """Whether the statements say "should"."""
+    """Whether the broken statements are "should" statements."""
     legal_in: tuple[ProtocolVersion, ...] = ()
-    """Versions in which it is as the specification has it."""
+    """Versions that allow the mutation."""
     reaction: Reaction = ANY
-    """What the statements demand of the receiver, in 5.0."""
+    """Reaction that the statements demand of the receiver in 5.0."""
     calls_for: tuple[str, ...] = ()
-    """Statements that bind the receiver where none binds the sender, or that say more than the general ones."""
+    """Statements that bind the receiver if no statement binds the sender, or that are stricter than the general one."""
     later: bool = False
-    """Whether the violation shows only in the packets after the mutated one, or by time."""
+    """Whether the violation is visible only in later packets or after some time."""
 
     def broken(self, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
-        """The statements that it breaks in a version."""
+        """The statements that the mutation breaks in a version."""
         mark = version.text + " "
         both = (*self.statements, *self.sender_statements.get(sender, ()))
-        return tuple(one for one in both if one.startswith(mark))
+        return tuple(statement for statement in both if statement.startswith(mark))
 
-    def verdict(self, version: ProtocolVersion, sender: str = CLIENT) -> Verdict:
-        """What the specification says about it in a version."""
+    def verdict(self, version: ProtocolVersion, sender: str = CLIENT) -> FlowVerdict:
+        """Whether a version of the specification allows the mutation."""
         if version in self.legal_in:
-            return Verdict.LEGAL
+            return FlowVerdict.LEGAL
         if not self.broken(version, sender):
-            return Verdict.OPEN
-        return Verdict.DISCOURAGED if self.discouraged else Verdict.VIOLATION
+            return FlowVerdict.OPEN
+        return FlowVerdict.DISCOURAGED if self.discouraged else FlowVerdict.VIOLATION
 
     def reaction_in(self, version: ProtocolVersion, sender: str = CLIENT) -> Reaction:
-        """What the receiver has to do in a version."""
+        """Reaction that a version demands of the receiver."""
         verdict = self.verdict(version, sender)
-        if verdict is Verdict.LEGAL:
+        if verdict is FlowVerdict.LEGAL:
             return ACCEPT if self.reaction.demand is not Demand.ANY else ANY
-        called = any(one.startswith(version.text + " ") for one in self.calls_for)
-        if verdict is not Verdict.VIOLATION and not (verdict is Verdict.OPEN and called):
+        called = any(statement.startswith(version.text + " ") for statement in self.calls_for)
+        if verdict is not FlowVerdict.VIOLATION and not (verdict is FlowVerdict.OPEN and called):
             return ANY
         if version == V5:
             return self.reaction
-        # 3.1.1 4.8 has a receiver close whatever it is; 3.1 says "should" at best.
+        # 3.1.1 4.8 demands a close for every violation; 3.1 has "should" at best.
         demand = self.reaction.demand if version == V3_1_1 else Demand.ANY
         return Reaction(demand, within_keep_alive=self.reaction.within_keep_alive)
 
     def demanded_by(self, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
-        """The statements that demand the reaction: one of which a receiver breaks that does not show it."""
-        own = tuple(one for one in self.calls_for if one.startswith(version.text + " "))
+        """The statements that demand the reaction; a receiver that reacts otherwise breaks one of them."""
+        own = tuple(statement for statement in self.calls_for if statement.startswith(version.text + " "))
         closes = self.reaction_in(version, sender).demand in (Demand.CLOSE, Demand.REFUSE)
         general = _CLOSES.get((version, sender))
         return (*own, *((general,) if closes and general is not None and not own else ()))
@@ -286,14 +286,14 @@ _CLOSES = {
     (V5, CLIENT): "5.0 MQTT-4.13.1-1",
     (V5, SERVER): "5.0 V5-ERROR-client-closes",
 }
-"""The general statement that has the receiver of an error close, by version and sender of the error."""
+"""The general statement that demands a close after an error, by version and sender of the error."""
 
 
-def target(flow: RecordedFlow, index: int, chance: Chance) -> Target:
-    """The packet at an index of the flow, as a mutation gets it."""
+def target_at(flow: RecordedFlow, index: int, chance: Chance) -> PacketTarget:
+    """The packet at an index of the flow, copied for a mutation to change."""
     entry = flow.entries[index]
-    made = copy.deepcopy(entry.packet)
-    return Target(made, entry.raw, flow.version, entry.sender, flow, index, chance)
+    packet = copy.deepcopy(entry.packet)
+    return PacketTarget(packet, entry.raw, flow.version, entry.sender, flow, index, chance)
 
 
 _CLIENT_ONLY = {PacketType.CONNECT, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE, PacketType.PINGREQ}
@@ -301,7 +301,7 @@ _SERVER_ONLY = {PacketType.CONNACK, PacketType.SUBACK, PacketType.UNSUBACK, Pack
 
 
 def senders_of(packet_type: PacketType) -> tuple[str, ...]:
-    """Who sends a packet type (5.0 2.1.2); DISCONNECT of a server exists in 5.0 only."""
+    """Sides that send a packet type (5.0 2.1.2); servers send DISCONNECT in 5.0 only."""
     if packet_type in _CLIENT_ONLY:
         return (CLIENT,)
     return (SERVER,) if packet_type in _SERVER_ONLY else (CLIENT, SERVER)
@@ -323,12 +323,12 @@ def row(
     discouraged: bool = False,
     later: bool = False,
 ) -> Mutation:
-    """A mutation, as the tables of the areas declare it.
+    """A mutation, declared as one row of a table.
 
     The name gives the packet type (``publish``; ``flow`` and ``random`` are not packet types) and the field, unless
-    ``field`` names another one.  Without ``senders`` those of the packet type send it, and the client of a flow.
-    ``statements`` is a list with commas: ``"5.0 MQTT-3.3.4-7, server 3.1.1 MQTT-2.3.1-4"``, with the side if a
-    statement binds one side only.  Statements and ``legal`` of other versions than ``versions`` are left out.
+    ``field`` names another one.  ``senders`` defaults to the senders of the packet type, and to the client for a flow.
+    ``statements`` is a list with commas: ``"5.0 MQTT-3.3.4-7, server 3.1.1 MQTT-2.3.1-4"``; a side before the version
+    means that the statement binds that side only.  Statements and ``legal`` are limited to ``versions``.
     """
     target_name, _, path = name.partition(":")[0].partition(".")
     is_flow = target_name == MutationKind.FLOW
@@ -359,16 +359,16 @@ def row(
 
 @cache
 def cited(statements: str, versions: tuple[ProtocolVersion, ...], side: str = "") -> tuple[str, ...]:
-    """The statements of these versions in a list with commas, of both sides or of one."""
+    """The statements of these versions in a list with commas: without a side, or with the given side."""
     prefix = f"{side} " if side else ""
     listed = (text.removeprefix(prefix) for text in statements.split(", ") if text.startswith(prefix))
     return tuple(text for text in listed if any(text.startswith(f"{version.text} ") for version in versions))
 
 
 def attributes(**values: Any) -> PacketChange:
-    """A change that sets attributes of the packet."""
+    """A change that sets attributes of the packet to these values."""
 
-    def change(target: Target) -> None:
+    def change(target: PacketTarget) -> None:
         for name, value in values.items():
             setattr(target.packet, name, value)
 
@@ -376,7 +376,7 @@ def attributes(**values: Any) -> PacketChange:
 
 
 def exists_in(packet: ControlPacket | type[ControlPacket], version: ProtocolVersion, sender: str) -> bool:
-    """Whether a side sends this packet type in a version."""
+    """Whether the sender may send this packet type in a version."""
     kind = packet.packet_type
     if kind == PacketType.AUTH and version != V5:
         return False

@@ -1,4 +1,4 @@
-"""Mutations of property blocks (5.0 2.2.2): their properties, places, repetitions, and lengths."""
+"""Mutations of property blocks (5.0 2.2.2): unknown, misplaced and repeated properties, and lengths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, USER_PROPERTY, Properties, Property
 from mqttscope.mqtt.wire import MAX_VARIABLE_BYTE_INTEGER, write_variable_byte_integer
 from mqttscope.mutate.fields import blocks, repeated_property
-from mqttscope.mutate.layout import LENGTH, Layout, Piece, layout_of
+from mqttscope.mutate.layout import LENGTH, FieldBytes, PacketLayout, layout_of
 from mqttscope.mutate.mutation import (
     ACCEPT,
     ANY,
@@ -19,16 +19,16 @@ from mqttscope.mutate.mutation import (
     Mutation,
     MutationKind,
     NotApplicableError,
+    PacketTarget,
     Reaction,
-    Target,
     row,
 )
 from mqttscope.mutate.samples import PROPERTY_VALUES, ensure_block, set_block, with_property
 
 _ONLY_BINDS_THE_WILL = ("payload_format_indicator", "message_expiry_interval")
-"""In PUBLISH no sentence of the standard says that these must not repeat."""
+"""Properties that must not be repeated in a Will; in PUBLISH the standard does not forbid it."""
 _OPTIONAL = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP, PacketType.DISCONNECT)
-"""An acknowledgement may end before its properties, so there nothing is missing."""
+"""Packets that may end before their properties, so that a missing block is legal."""
 
 
 def property_mutations() -> Iterator[Mutation]:
@@ -54,30 +54,30 @@ def _of_block(kind: PacketType, prefix: str) -> Iterator[Mutation]:
     is_last = kind == PacketType.CONNACK
     is_optional = kind in _OPTIONAL
     yield from (
-        *(row(f"{block}:{slug}", f"{kind.name} has a property with the identifier 0x{identifier:02x}, which no "
-              "property has.", partial(_add, prefix, identifier, b"\x01"), "5.0 V5-PROP-unknown", MALFORMED, ONLY_5)
+        *(row(f"{block}:{slug}", f"{kind.name} has a property with the unknown identifier 0x{identifier:02x}.",
+              partial(_add, prefix, identifier, b"\x01"), "5.0 V5-PROP-unknown", MALFORMED, ONLY_5)
           for slug, identifier in (("unknown-00", 0), ("unknown-7f", 0x7F), ("unknown-two-bytes", 0x80))),
         row(f"{block}:missing", f"{owner} has no Property Length.", partial(_remove_length, prefix),
             "5.0 MQTT-2.2.2-1" if is_last else "", MALFORMED if is_last or is_optional else ANY, ONLY_5,
             legal=ONLY_5 if is_optional else ()),
-        # User Properties may come as often as there is room (5.0 2.2.2.2).
-        row(f"{block}.user_property:thousand", f"{owner} has 1,000 User Properties more.", partial(_thousand, prefix),
+        # The number of User Properties is not limited (5.0 2.2.2.2).
+        row(f"{block}.user_property:thousand", f"{owner} has 1,000 more User Properties.", partial(_thousand, prefix),
             "", ACCEPT, ONLY_5, legal=ONLY_5 if kind != PacketType.AUTH else ()),
-        # A property identifier is a Variable Byte Integer, so it too has a shortest form (5.0 2.2.2.2).
-        row(f"{block}:identifier-not-minimal", f"The identifier of a property of {owner} takes two bytes.",
+        # A property identifier is a Variable Byte Integer, so its encoding must be the shortest one (5.0 2.2.2.2).
+        row(f"{block}:identifier-not-minimal", f"A property identifier of {owner} is encoded in two bytes.",
             partial(_lengthen_identifier, prefix), "5.0 MQTT-1.5.5-1", MALFORMED, ONLY_5, kind=MutationKind.WIRE),
     )  # fmt: skip
 
 
-def _append(target: Target, prefix: str, *added: tuple[int, object]) -> None:
+def _append(target: PacketTarget, prefix: str, *added: tuple[int, object]) -> None:
     set_block(target.packet, prefix, Properties.of((*ensure_block(target.packet, prefix).items, *added)))
 
 
-def _add(prefix: str, identifier: int, value: object, target: Target) -> None:
+def _add(prefix: str, identifier: int, value: object, target: PacketTarget) -> None:
     _append(target, prefix, (identifier, value))
 
 
-def _thousand(prefix: str, target: Target) -> None:
+def _thousand(prefix: str, target: PacketTarget) -> None:
     _append(target, prefix, *((USER_PROPERTY, (f"name{number}", "value")) for number in range(1000)))
 
 
@@ -95,7 +95,7 @@ def _not_allowed(kind: PacketType, prefix: str, declared: Property) -> Mutation:
 def _repeated(kind: PacketType, prefix: str, declared: Property) -> Mutation:
     statements = repeated_property(kind, bool(prefix))
     if declared.name in LISTS and kind == PacketType.PUBLISH:
-        # Several are what a server sends for several subscriptions; a client sends none.
+        # A server sends one per matching subscription; a client must not send any.
         statements = "client 5.0 MQTT-3.3.4-6"
     if kind == PacketType.DISCONNECT and declared.name == "session_expiry_interval":
         statements += ", server 5.0 MQTT-3.14.2-2"
@@ -110,13 +110,13 @@ def _repeated(kind: PacketType, prefix: str, declared: Property) -> Mutation:
     )
 
 
-def _repeat(prefix: str, declared: Property, target: Target) -> None:
+def _repeat(prefix: str, declared: Property, target: PacketTarget) -> None:
     block = ensure_block(target.packet, prefix)
     value = block.first(declared.identifier)
     if value is None:
         value = PROPERTY_VALUES[declared.name]
         if declared.name == "topic_alias" and not target.limit("topic_alias_maximum", 0):
-            raise NotApplicableError("the receiver takes no Topic Alias")
+            raise NotApplicableError("the receiver accepts no Topic Alias")
         block = with_property(block, declared.name, value)
         if declared.name == "authentication_data" and block.authentication_method is None:
             block = with_property(block, "authentication_method", PROPERTY_VALUES["authentication_method"])
@@ -124,8 +124,8 @@ def _repeat(prefix: str, declared: Property, target: Target) -> None:
     _append(target, prefix, (declared.identifier, value))
 
 
-def _taken_apart(target: Target, prefix: str) -> tuple[Layout, Piece, int]:
-    """The packet with a property in its block, the length of the block, and that length."""
+def _taken_apart(target: PacketTarget, prefix: str) -> tuple[PacketLayout, FieldBytes, int]:
+    """The split packet with at least one property in the block, the piece of the Property Length, and its value."""
     block = ensure_block(target.packet, prefix)
     if not block:
         set_block(target.packet, prefix, with_property(block, "user_property", PROPERTY_VALUES["user_property"]))
@@ -136,7 +136,7 @@ def _taken_apart(target: Target, prefix: str) -> tuple[Layout, Piece, int]:
     return layout, layout.piece(name), size
 
 
-def _lie(prefix: str, length_of: Callable[[int], bytes], target: Target) -> bytes:
+def _lie(prefix: str, length_of: Callable[[int], bytes], target: PacketTarget) -> bytes:
     layout, piece, size = _taken_apart(target, prefix)
     if prefix and layout.index("properties.property_length") >= 0:
         layout.right_property_lengths()
@@ -151,18 +151,19 @@ def _longer(size: int) -> bytes:
 
 _WRONG_TYPE = "5.0 V5-PROP-wrong-type"
 _LENGTHS: tuple[tuple[str, str, Callable[[int], bytes], str], ...] = (
-    ("plus-one", "is one more than it has bytes", lambda size: write_variable_byte_integer(size + 1), ""),
-    ("minus-one", "ends inside its last property", lambda size: write_variable_byte_integer(size - 1), _WRONG_TYPE),
-    ("zero", "is 0 and there are properties", lambda _: b"\0", ""),
-    ("overrun", "is more than the packet has bytes",
+    ("plus-one", "is one more than the size of the block", lambda size: write_variable_byte_integer(size + 1), ""),
+    ("minus-one", "is one less than the size of the block",
+     lambda size: write_variable_byte_integer(size - 1), _WRONG_TYPE),
+    ("zero", "is 0 although properties follow", lambda _: b"\0", ""),
+    ("overrun", "reaches past the end of the packet",
      lambda _: write_variable_byte_integer(MAX_VARIABLE_BYTE_INTEGER), _WRONG_TYPE),
-    ("not-minimal", "takes one byte more than it needs", _longer, "5.0 MQTT-1.5.5-1"),
-    ("five-bytes", "runs past four bytes", lambda _: b"\x80\x80\x80\x80\x01", "5.0 V5-VBI-four-bytes"),
+    ("not-minimal", "is encoded in one byte more than needed", _longer, "5.0 MQTT-1.5.5-1"),
+    ("five-bytes", "is encoded in five bytes", lambda _: b"\x80\x80\x80\x80\x01", "5.0 V5-VBI-four-bytes"),
 )  # fmt: skip
-"""Property Lengths that lie or are written wrongly (5.0 2.2.2.1)."""
+"""Property Lengths with wrong values or encodings (5.0 2.2.2.1)."""
 
 
-def _remove_length(prefix: str, target: Target) -> bytes:
+def _remove_length(prefix: str, target: PacketTarget) -> bytes:
     owner = target.packet.will if prefix else target.packet
     if owner is not None and owner.properties is not None:
         set_block(target.packet, prefix, Properties())
@@ -173,7 +174,7 @@ def _remove_length(prefix: str, target: Target) -> bytes:
     return layout.join(blocks=False)
 
 
-def _lengthen_identifier(prefix: str, target: Target) -> bytes:
+def _lengthen_identifier(prefix: str, target: PacketTarget) -> bytes:
     layout, length, _ = _taken_apart(target, prefix)
     piece = next(piece for index, piece in enumerate(layout.pieces) if layout.block(index) == length.field)
     piece.data = bytes((piece.data[0] | 0x80, 0)) + piece.data[1:]

@@ -24,8 +24,8 @@ from mqttscope.mutate.mutation import (
     Demand,
     Mutation,
     PacketChange,
+    PacketTarget,
     Reaction,
-    Target,
     attributes,
     refuse,
     row,
@@ -34,7 +34,7 @@ from mqttscope.mutate.samples import TOPIC, ensure, with_property, without_prope
 
 _TOPIC_INVALID = Reaction(Demand.CLOSE, (0x90, 0x82, 0x81))
 _REFUSED = Reaction(Demand.REFUSE, (0x8F, 0x81, 0x82))
-"""A filter that is wrong: a close, or 0x8F in the acknowledgement (5.0 3.9.3)."""
+"""Reaction to an invalid Topic Filter: a close, or 0x8F in the acknowledgement (5.0 3.9.3)."""
 _HASH = "3.1 V31-FILTER-wildcards, 3.1.1 MQTT-4.7.1-2, 5.0 MQTT-4.7.1-1"
 _PLUS = "3.1 V31-FILTER-wildcards, 3.1.1 MQTT-4.7.1-3, 5.0 MQTT-4.7.1-2"
 BAD_FILTERS: dict[str, tuple[str, str]] = {
@@ -65,40 +65,40 @@ GOOD_FILTERS: dict[str, str] = {
 }
 
 
-def _qos_3(target: Target) -> bytes:
-    # The layout stays that of the packet: a receiver that reads the bits one by one looks for an identifier.
+def _qos_3(target: PacketTarget) -> bytes:
+    # The layout of the packet is unchanged: a receiver that tests single QoS bits expects a Packet Identifier.
     data = target.encoded()
     return bytes((data[0] | 6,)) + data[1:]
 
 
-def _dup_on_first(qos: int, target: Target) -> None:
+def _dup_on_first(qos: int, target: PacketTarget) -> None:
     packet = target.packet
-    refuse(packet.qos != qos or packet.dup, f"the packet is no first PUBLISH with QoS {qos}")
+    refuse(packet.qos != qos or packet.dup, f"the packet is not the first transmission of a PUBLISH with QoS {qos}")
     packet.dup = True
 
 
-def _without_identifier(target: Target) -> bytes:
+def _without_identifier(target: PacketTarget) -> bytes:
     target.packet.qos, target.packet.packet_identifier = 1, None
     return encode(target.packet, target.version)
 
 
-def _identifier_at_qos_0(target: Target) -> bytes:
+def _identifier_at_qos_0(target: PacketTarget) -> bytes:
     packet = target.packet
     packet.qos, packet.dup, packet.packet_identifier = 1, False, 0x0102
     data = encode(packet, target.version)
     return bytes((data[0] & ~6,)) + data[1:]
 
 
-def _property(name: str, value: Any, target: Target) -> None:
+def _property(name: str, value: Any, target: PacketTarget) -> None:
     target.packet.properties = with_property(target.packet.properties, name, value)
 
 
-def _payload_not_utf8(target: Target) -> None:
+def _payload_not_utf8(target: PacketTarget) -> None:
     _property("payload_format_indicator", 1, target)
     target.packet.payload = b"\xff\xfe\x80"
 
 
-def _every_property(target: Target) -> None:
+def _every_property(target: PacketTarget) -> None:
     packet = target.packet
     for name in ("message_expiry_interval", "content_type", "response_topic", "correlation_data", "user_property"):
         ensure(packet, f"properties.{name}", V5)
@@ -106,28 +106,28 @@ def _every_property(target: Target) -> None:
         _property("payload_format_indicator", 0, target)
 
 
-def _topic_alias(alias_of: Callable[[int], int], target: Target) -> None:
+def _topic_alias(alias_of: Callable[[int], int], target: PacketTarget) -> None:
     alias = alias_of(target.limit("topic_alias_maximum", 0))
-    refuse(not 0 < alias <= 0xFFFF, "the limit leaves no such Topic Alias")
+    refuse(not 0 < alias <= 0xFFFF, "the Topic Alias Maximum allows no such Topic Alias")
     target.packet.topic_name = target.packet.topic_name or TOPIC
     _property("topic_alias", alias, target)
 
 
-def _qos_above_maximum(target: Target) -> None:
+def _qos_above_maximum(target: PacketTarget) -> None:
     limit = target.limit("maximum_qos", 2)
-    refuse(limit >= 2 or target.sender == SERVER, "the receiver takes every QoS")
+    refuse(limit >= 2 or target.sender == SERVER, "the receiver accepts every QoS")
     target.packet.qos = limit + 1
     target.packet.packet_identifier = target.packet.packet_identifier or 0xFFFE
 
 
-def _retain_not_available(target: Target) -> None:
-    refuse(target.limit("retain_available", 1), "the server takes retained messages")
+def _retain_not_available(target: PacketTarget) -> None:
+    refuse(target.limit("retain_available", 1), "the server accepts retained messages")
     target.packet.retain = True
 
 
-def _larger_than_maximum(target: Target) -> None:
+def _larger_than_maximum(target: PacketTarget) -> None:
     limit = target.limit("maximum_packet_size", 0)
-    refuse(not 0 < limit <= 4_000_000, "the receiver announced no Maximum Packet Size within reach")
+    refuse(not 0 < limit <= 4_000_000, "the receiver announced no Maximum Packet Size of at most 4,000,000 bytes")
     target.packet.payload = bytes(limit)
     target.packet.properties = without_properties(target.packet.properties, "payload_format_indicator")
 
@@ -144,9 +144,9 @@ PUBLISH = (
         attributes(dup=True, qos=0, packet_identifier=None),
         "3.1.1 MQTT-3.3.1-2, 3.1.1 MQTT-4.3.1-1, 5.0 MQTT-3.3.1-2, 5.0 MQTT-4.3.1-1", MALFORMED,
         field="dup", legal=(V3_1,)),
-    # DUP says nothing that a receiver could rely on, so it takes the message.
+    # A receiver cannot rely on DUP, so it may accept the message.
     *(row(f"publish:dup-on-first-transmission-qos-{qos}",
-          f"DUP is set in a PUBLISH with QoS {qos} that is sent for the first time.", partial(_dup_on_first, qos),
+          f"DUP is set in the first transmission of a PUBLISH with QoS {qos}.", partial(_dup_on_first, qos),
           f"3.1 V31-PUBLISH-dup-on-resend, 3.1.1 MQTT-4.3.{qos + 1}-1, 5.0 MQTT-4.3.{qos + 1}-2", ANY, field="dup")
       for qos in (1, 2)),
     *(row(f"publish.topic_name:wildcard-{slug}", f"The Topic Name is {text}, with a wildcard.",
@@ -163,13 +163,13 @@ PUBLISH = (
           ("many-levels", "/" * 10_000, "has 10,001 empty levels", ACCEPT),
           ("spaces", "a b/c d", "has spaces", ACCEPT),
           ("supplementary-characters", "\U0001f600/\U0010fffd", "has characters above U+FFFF", ACCEPT),
-          # Servers keep $ topics to themselves (5.0 4.7.2).
-          ("shared-prefix", "$share/group/a", "looks like the filter of a Shared Subscription", ANY),
+          # Servers may reserve topics that begin with $ (5.0 4.7.2).
+          ("shared-prefix", "$share/group/a", "has the form of a Shared Subscription's Topic Filter", ANY),
       )),
-    row("publish:identifier-missing", "PUBLISH has QoS 1 and no Packet Identifier: what follows is read as one.",
+    row("publish:identifier-missing", "PUBLISH has QoS 1 and no Packet Identifier, so the next bytes are read as one.",
         _without_identifier, field="packet_identifier"),
     row("publish:identifier-with-qos-0",
-        "PUBLISH has QoS 0 and a Packet Identifier: it is read as properties or payload.", _identifier_at_qos_0,
+        "PUBLISH has QoS 0 and a Packet Identifier, which is read as properties or payload.", _identifier_at_qos_0,
         field="packet_identifier"),
     row("publish:subscription-identifier-from-client", "A client's PUBLISH has a Subscription Identifier.",
         partial(_property, "subscription_identifier", 7), "5.0 MQTT-3.3.4-6", PROTOCOL_ERROR, ONLY_5, (CLIENT,),
@@ -177,10 +177,10 @@ PUBLISH = (
     *(row(f"publish.properties.response_topic:wildcard-{slug}", f"The Response Topic is {text}, with a wildcard.",
           partial(_property, "response_topic", text), "5.0 MQTT-3.3.2-14", _TOPIC_INVALID, ONLY_5)
       for slug, text in (("hash", "a/#"), ("plus", "a/+"))),
-    # 3.3.2.3.2: a receiver may check the payload; one that does answers with 0x99.
-    row("publish:payload-not-utf8", "The Payload Format Indicator promises UTF-8 and the payload is none.",
+    # 3.3.2.3.2: a receiver may check the payload, and then answers with 0x99.
+    row("publish:payload-not-utf8", "The Payload Format Indicator declares UTF-8, but the payload is not UTF-8.",
         _payload_not_utf8, "5.0 V5-PUBLISH-payload-utf8", ANY, ONLY_5, field="payload"),
-    row("publish:every-property", "PUBLISH has every property that asks nothing of other packets.", _every_property,
+    row("publish:every-property", "PUBLISH has all properties that do not depend on other packets.", _every_property,
         "", ACCEPT, ONLY_5, field="properties", legal=ONLY_5),
     *(row(f"publish.topic_alias:{slug}", f"The Topic Alias is {words}.", partial(_topic_alias, alias_of),
           _ABOVE_MAXIMUM, _ALIAS_INVALID, ONLY_5, field="properties.topic_alias")
@@ -195,16 +195,16 @@ PUBLISH = (
     row("publish.qos:above-maximum", "The QoS is above the Maximum QoS of CONNACK.", _qos_above_maximum,
         "5.0 MQTT-3.2.2-11", Reaction(Demand.CLOSE, (0x9B,)), ONLY_5, (CLIENT,)),
     row("publish.retain:not-available",
-        "RETAIN is set although CONNACK said that retained messages are not available.", _retain_not_available,
+        "RETAIN is set although CONNACK announced that retained messages are not available.", _retain_not_available,
         "5.0 MQTT-3.2.2-14", Reaction(Demand.CLOSE, (0x9A,)), ONLY_5, (CLIENT,)),
     row("publish:maximum-packet-size-exceeded", "PUBLISH is larger than the receiver's Maximum Packet Size.",
         _larger_than_maximum, "client 5.0 MQTT-3.2.2-15, server 5.0 MQTT-3.1.2-24", Reaction(Demand.CLOSE, (0x95,)),
         ONLY_5, field="payload"),
 )  # fmt: skip
-"""Flags, topic, identifier, properties and limits of PUBLISH (5.0 3.3, 3.2.2.3, 3.1.2.11)."""
+"""Mutations of the flags, topic, identifier, properties and limits of PUBLISH (5.0 3.3, 3.2.2.3, 3.1.2.11)."""
 
 
-def _set_filter(text: str, target: Target) -> None:
+def _set_filter(text: str, target: PacketTarget) -> None:
     packet = target.packet
     if packet.packet_type == PacketType.SUBSCRIBE:
         ensure(packet, "subscriptions[0]", target.version)
@@ -230,11 +230,11 @@ FILTERS = (
       for slug, text in GOOD_FILTERS.items()),
     *(_filter(_SUBSCRIBED, slug, *bad, versions=ONLY_5) for slug, bad in BAD_SHARES.items()),
 )  # fmt: skip
-"""Topic Filters, good and bad."""
+"""Mutations with valid and invalid Topic Filters."""
 
 
 def _options(**values: Any) -> PacketChange:
-    def change(target: Target) -> None:
+    def change(target: PacketTarget) -> None:
         ensure(target.packet, "subscriptions[0]", target.version)
         for name, value in values.items():
             setattr(target.packet.subscriptions[0], name, value)
@@ -242,7 +242,7 @@ def _options(**values: Any) -> PacketChange:
     return change
 
 
-def _wildcard_forest(target: Target) -> None:
+def _wildcard_forest(target: PacketTarget) -> None:
     letters = "abcdefgh"
     target.packet.subscriptions = [
         Subscription(f"{'/'.join('+' if number >> bit & 1 else letters[bit] for bit in range(8))}/#", 0)
@@ -250,26 +250,26 @@ def _wildcard_forest(target: Target) -> None:
     ]
 
 
-def _same_twice(target: Target) -> None:
+def _same_twice(target: PacketTarget) -> None:
     ensure(target.packet, "subscriptions[0]", target.version)
     first = target.packet.subscriptions[0]
     target.packet.subscriptions = [first, Subscription(first.topic_filter, first.maximum_qos, first.no_local)]
 
 
-def _thousand(target: Target) -> None:
+def _thousand(target: PacketTarget) -> None:
     target.packet.subscriptions = [Subscription(f"mqttscope/{number}", number % 3) for number in range(1000)]
 
 
-def _unavailable(name: str, text: str, target: Target) -> None:
-    refuse(target.limit(name, 1), "the server has it")
+def _unavailable(name: str, text: str, target: PacketTarget) -> None:
+    refuse(target.limit(name, 1), "the server does not announce it as unavailable")
     if text:
         _set_filter(text, target)
     else:
         _property("subscription_identifier", 7, target)
 
 
-def _share(target: Target) -> None:
-    refuse(not target.limit("shared_subscription_available", 1), "the server has no Shared Subscriptions")
+def _share(target: PacketTarget) -> None:
+    refuse(not target.limit("shared_subscription_available", 1), "the server does not support Shared Subscriptions")
     _set_filter("$share/group/mqttscope/mutate", target)
     target.packet.properties = without_properties(target.packet.properties or Properties(), "subscription_identifier")
 
@@ -280,10 +280,10 @@ SUBSCRIBE = (
         field="subscriptions"),
     row("unsubscribe:empty", "UNSUBSCRIBE has no Topic Filter.", attributes(topic_filters=[]),
         "3.1.1 MQTT-3.10.3-2, 5.0 MQTT-3.10.3-2", PROTOCOL_ERROR, field="topic_filters"),
-    row("subscribe.subscriptions.maximum_qos:3", "A subscription asks for QoS 3.", _options(maximum_qos=3),
+    row("subscribe.subscriptions.maximum_qos:3", "A subscription requests QoS 3.", _options(maximum_qos=3),
         "3.1 V31-SUBSCRIBE-qos, 3.1.1 MQTT-3.8.3-4, 5.0 V5-SUBSCRIBE-qos-3", PROTOCOL_ERROR),
-    # 3.1 has them reserved for later and says no more: neither that they must be 0 nor that they are taken.
-    *(row(f"subscribe.subscriptions.reserved:bit-{bit}", f"Bit {bit} of the options of a subscription is set.",
+    # 3.1 only calls these bits reserved: it neither demands 0 nor has a receiver accept other values.
+    *(row(f"subscribe.subscriptions.reserved:bit-{bit}", f"The reserved bit {bit} of the subscription options is set.",
           _options(reserved=1 << bit), "3.1.1 MQTT-3.8.3-4, 5.0 MQTT-3.8.3-5", MALFORMED,
           ALL_VERSIONS if bit > 5 else BEFORE_5) for bit in range(2, 8)),
     row("subscribe.subscriptions.retain_handling:3", "The Retain Handling of a subscription is 3.",
@@ -298,15 +298,15 @@ SUBSCRIBE = (
     *(row(f"subscribe.subscriptions:{slug}", f"SUBSCRIBE has {words}.", change, "", ACCEPT, legal=ALL_VERSIONS)
       for slug, change, words in (
           ("wildcard-forest", _wildcard_forest,
-           "256 Topic Filters of eight levels with every choice of wildcards"),
+           "256 Topic Filters of eight levels with every combination of wildcards"),
           ("same-twice", _same_twice, "the same Topic Filter twice"),
           ("thousand", _thousand, "1,000 Topic Filters"),
       )),
     row("unsubscribe.topic_filters:never-subscribed",
-        "UNSUBSCRIBE names a Topic Filter that was never subscribed to; it is acknowledged all the same.",
+        "UNSUBSCRIBE has a Topic Filter without a subscription, and must still be acknowledged.",
         attributes(topic_filters=["mqttscope/never/subscribed"]), "", ACCEPT, legal=ALL_VERSIONS),
-    # What CONNACK announced as not available (5.0 3.2.2.3.11 to 13).
-    *(row(f"subscribe:{slug}-unavailable", f"SUBSCRIBE uses what CONNACK announced with {name} 0.",
+    # Features that CONNACK announced as not available (5.0 3.2.2.3.11 to 13).
+    *(row(f"subscribe:{slug}-unavailable", f"SUBSCRIBE uses a feature that CONNACK declared unavailable ({name} 0).",
           partial(_unavailable, name, text), f"5.0 V5-SUBSCRIBE-{statement}-unavailable",
           Reaction(Demand.REFUSE, (code, 0x82)), ONLY_5, field="subscriptions")
       for slug, name, text, code, statement in (
@@ -314,7 +314,7 @@ SUBSCRIBE = (
           ("shared", "shared_subscription_available", "$share/g/a", 0x9E, "shared"),
           ("identifier", "subscription_identifier_available", "", 0xA1, "id"),
       )),
-    row("subscribe:shared", "SUBSCRIBE asks for a Shared Subscription.", _share, "", ACCEPT, ONLY_5,
+    row("subscribe:shared", "SUBSCRIBE requests a Shared Subscription.", _share, "", ACCEPT, ONLY_5,
         field="subscriptions", legal=ONLY_5),
 )  # fmt: skip
-"""Lists and options of SUBSCRIBE and UNSUBSCRIBE, and what the server does not have (5.0 3.8.3, 3.10.3)."""
+"""Mutations of lists and options of SUBSCRIBE and UNSUBSCRIBE, and unavailable features (5.0 3.8.3, 3.10.3)."""

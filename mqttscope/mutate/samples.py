@@ -1,4 +1,4 @@
-"""Good values for what a recorded packet lacks, so that a field can be mutated that the recording does not use."""
+"""Valid sample packets and property values, for fields that a recorded packet lacks."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ PROPERTY_VALUES: dict[str, Any] = {
     "subscription_identifier_available": 1,
     "shared_subscription_available": 1,
 }
-"""A good value of each property (5.0 table 2-4)."""
+"""A valid value of each property (5.0 table 2-4)."""
 
 
 def sample(packet_type: PacketType, version: ProtocolVersion, packet_identifier: int = 1) -> ControlPacket:
-    """A good packet of a type."""
+    """A valid packet of a type."""
     block = Properties() if version == V5 else None
     if packet_type == PacketType.CONNECT:
         connect = packets.Connect(protocol_level=version.value, keep_alive=60, client_identifier="mqttscope")
@@ -65,14 +65,14 @@ def sample(packet_type: PacketType, version: ProtocolVersion, packet_identifier:
     if packet_type == PacketType.UNSUBACK:
         codes = [0] if version == V5 else None
         return packets.Unsuback(packet_identifier=packet_identifier, reason_codes=codes, properties=block)
-    made = PACKETS[packet_type]()
-    if hasattr(made, "packet_identifier"):
-        made.packet_identifier = packet_identifier
-    return made
+    packet = PACKETS[packet_type]()
+    if hasattr(packet, "packet_identifier"):
+        packet.packet_identifier = packet_identifier
+    return packet
 
 
 def with_property(block: Properties | None, name: str, value: Any) -> Properties:
-    """The block with a property set: in the place of the one it has, else at the end."""
+    """The block with a property replaced, or appended if the block lacks it."""
     number = BY_NAME[name].identifier
     items = [] if block is None else list(block.items)
     for index, (identifier, _) in enumerate(items):
@@ -91,7 +91,7 @@ def set_block(packet: Any, prefix: str, block: Properties) -> None:
 
 
 def ensure_block(packet: Any, prefix: str) -> Properties:
-    """The property block of a 5.0 packet, made if it is not there: with it the reason code that stands before it."""
+    """The property block of a 5.0 packet; a missing block is created, with the reason code in front of it."""
     owner = packet
     if prefix:
         ensure_will(packet, V5)
@@ -111,7 +111,7 @@ def ensure_will(packet: packets.Connect, version: ProtocolVersion) -> None:
 
 
 def ensure(packet: Any, path: str, version: ProtocolVersion) -> None:
-    """Give a packet the field of a path, with a good value, unless it has it."""
+    """Give the packet a field with a valid value, unless it has the field."""
     prefix = "will." if path.startswith("will.") else ""
     inner = path.removeprefix(prefix)
     if inner.startswith("properties."):
@@ -128,7 +128,7 @@ def ensure(packet: Any, path: str, version: ProtocolVersion) -> None:
     elif path == "user_name" and packet.user_name is None:
         packet.user_name = "user"
     elif path == "password" and packet.password is None:
-        # Before 5.0 there is no password without a user name (3.1.1 MQTT-3.1.2-22).
+        # Before 5.0 a password needs a user name (3.1.1 MQTT-3.1.2-22).
         packet.user_name = "user" if packet.user_name is None else packet.user_name
         packet.password = b"password"
     elif path == "packet_identifier" and packet.packet_identifier is None:

@@ -1,6 +1,6 @@
-"""Mutations of values by their data type: strings, numbers, Binary Data (5.0 1.5, 3.1.1 1.5).
+"""Mutations of values by data type: strings, numbers, Binary Data (5.0 1.5, 3.1.1 1.5).
 
-Some are legal: packets whose lengths are where a Variable Byte Integer gets one byte more (5.0 1.5.5, 3.1.1 2.2.3).
+Some are legal: lengths at which the encoding of a Variable Byte Integer grows by a byte (5.0 1.5.5, 3.1.1 2.2.3).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from mqttscope.mutate.mutation import (
     MutationKind,
     NotApplicableError,
     PacketChange,
+    PacketTarget,
     Reaction,
-    Target,
     refuse,
     row,
 )
@@ -46,30 +46,30 @@ ILL_FORMED = {
     "utf8-surrogate-low": (b"\xed\xb0\x80", "an encoded low surrogate (U+DC00)"),
     "utf8-surrogate-pair": (b"\xed\xa0\xbd\xed\xb8\x80", "a supplementary character as an encoded surrogate pair"),
     "utf8-above-10ffff": (b"\xf4\x90\x80\x80", "a code point above U+10FFFF"),
-    "utf8-five-bytes": (b"\xf8\x88\x80\x80\x80", "a sequence of five bytes, which UTF-8 had once"),
-    "utf8-continuation": (b"\x80", "a continuation byte without a beginning"),
-    "utf8-never-valid": (b"\xff", "the byte FF, which UTF-8 never has"),
-    "utf8-truncated": (b"\xe2\x82", "a sequence that the end of the string cuts off"),
-    "utf8-interrupted": (b"\xe2\x82a", "a sequence that another character cuts off"),
+    "utf8-five-bytes": (b"\xf8\x88\x80\x80\x80", "a five-byte sequence, which only old UTF-8 allowed"),
+    "utf8-continuation": (b"\x80", "a continuation byte without a lead byte"),
+    "utf8-never-valid": (b"\xff", "the byte FF, which never occurs in UTF-8"),
+    "utf8-truncated": (b"\xe2\x82", "a sequence cut off by the end of the string"),
+    "utf8-interrupted": (b"\xe2\x82a", "a sequence cut off by another character"),
 }
-"""What is put at the end of a string to make it no UTF-8 (RFC 3629)."""
+"""Endings of a string that are not valid UTF-8 (RFC 3629), and their descriptions."""
 CONTROL = {
     "control-character": ("\x01", "the control character U+0001"),
     "line-end": ("\n", "a line end (U+000A)"),
     "c1-control-character": ("\x85", "the control character U+0085"),
 }
 NON_CHARACTERS = {
-    "non-character": ("\uffff", "the code point U+FFFF, which is no character"),
-    "non-character-fdd0": ("\ufdd0", "the code point U+FDD0, which is no character"),
+    "non-character": ("\uffff", "the code point U+FFFF, which is not a character"),
+    "non-character-fdd0": ("\ufdd0", "the code point U+FDD0, which is not a character"),
 }
 _CONTEXT_STRINGS = ("authentication_method", "response_information")
-"""Strings that mean something only with other packets around them: other values of them are never simply legal."""
+"""Strings that depend on other packets, so that another value is not always legal."""
 _MAY_REFUSE = ("client_identifier", "user_name", "authentication_method")
-"""Strings that a server may not like for reasons of its own."""
+"""Strings that a server may refuse for its own reasons."""
 _REFUSE_TOPIC = Reaction(Demand.REFUSE, (0x81, 0x90, 0x8F))
 _WIDTHS = {wire.U8.name: 1, wire.U16.name: 2, wire.U32.name: 4, wire.VARIABLE_BYTE_INTEGER.name: 0}
 VARIABLE_BYTE_INTEGER_BOUNDARIES = (127, 128, 16_383, 16_384, 2_097_151, 2_097_152)
-"""The greatest values of one to three bytes, and the least of two to four (5.0 table 1-1)."""
+"""The greatest values of one to three bytes, and the smallest values of two to four (5.0 table 1-1)."""
 _CONTEXT_NUMBERS = (
     "topic_alias",
     "authentication_data",
@@ -77,14 +77,14 @@ _CONTEXT_NUMBERS = (
     "server_keep_alive",
     "maximum_packet_size",
 )
-"""Numbers whose other values are legal only with other packets that fit them."""
+"""Numbers that depend on other packets, so that another value is not always legal."""
 _ASKS = (PacketType.PUBLISH, PacketType.SUBSCRIBE, PacketType.UNSUBSCRIBE)
 _EMPTY_PAIR = 5
-"""Bytes of a User Property with neither name nor value: its identifier and two lengths."""
+"""Size of a User Property with empty name and value: the identifier and two lengths."""
 
 
-def _strings() -> Iterator[tuple[fields.Field, int, str]]:
-    """Every string field; of a pair both parts: field, part, and what is added to the name for it."""
+def _strings() -> Iterator[tuple[fields.MutationField, int, str]]:
+    """Every string field, or both parts of a pair: field, part, and name suffix of the part."""
     for field in fields.all_fields():
         if field.wire == wire.UTF8_PAIR.name:
             yield field, 0, ".name"
@@ -93,8 +93,8 @@ def _strings() -> Iterator[tuple[fields.Field, int, str]]:
             yield field, 0, ""
 
 
-def _edit(field: fields.Field, part: int, edit: Callable[[bytes], bytes], target: Target) -> bytes:
-    """Change the bytes of a string, its own length right."""
+def _edit(field: fields.MutationField, part: int, edit: Callable[[bytes], bytes], target: PacketTarget) -> bytes:
+    """Change the bytes of a string, and correct its length."""
 
     def instead(value: bytes) -> bytes:
         start = 2 + int.from_bytes(value[:2], "big") if part else 0
@@ -105,16 +105,16 @@ def _edit(field: fields.Field, part: int, edit: Callable[[bytes], bytes], target
     return with_value(target, field, instead)
 
 
-def _end_with(field: fields.Field, part: int, end: bytes, target: Target) -> bytes:
+def _end_with(field: fields.MutationField, part: int, end: bytes, target: PacketTarget) -> bytes:
     if field.name == "publish.topic_name":
-        # With a Topic Alias alone there would be nothing but the end.
+        # A PUBLISH that relies on a Topic Alias has an empty Topic Name.
         target.packet.topic_name = target.packet.topic_name or TOPIC
     _without_wildcards(field, target)
     return _edit(field, part, lambda text: text[: LONGEST - len(end)] + end, target)
 
 
-def _without_wildcards(field: fields.Field, target: Target) -> None:
-    """Give a packet a filter that something may follow."""
+def _without_wildcards(field: fields.MutationField, target: PacketTarget) -> None:
+    """Give a SUBSCRIBE or UNSUBSCRIBE a Topic Filter that stays valid when text is appended."""
     if "filter" in field.path:
         ensure(target.packet, field.path, target.version)
         if field.path.startswith("topic_filters"):
@@ -144,9 +144,9 @@ def string_mutations() -> Iterator[Mutation]:
         if name == "connect.client_identifier":
             legal, statements = LATER, "3.1 V31-CONNECT-client-id-length"
         reaction = ANY if field.path.endswith(_MAY_REFUSE) else ACCEPT
-        words = "ends with U+FEFF, a character that receivers have to keep"
+        words = "ends with U+FEFF, which receivers must keep"
         yield string_row("byte-order-mark", words, partial(end_with, b"\xef\xbb\xbf"), "", reaction, legal=legal)
-        words = f"has 65,535 bytes, the most there can be{' (32,767 in MQTT 3.1)' if name in _SHORT_TOPICS else ''}"
+        words = f"has 65,535 bytes, the maximum{' (32,767 in MQTT 3.1)' if name in _SHORT_TOPICS else ''}"
         change = partial(_longest, field, part)
         yield string_row("maximum-length", words, change, statements, reaction, legal=legal)
         if name in fields.TOPICS:
@@ -158,38 +158,38 @@ def string_mutations() -> Iterator[Mutation]:
 
 
 _SHORT_TOPICS = ("publish.topic_name", "connect.will.will_topic")
-"""Topics that end at 32,767 characters in 3.1."""
+"""Topics limited to 32,767 characters in 3.1."""
 
 
-def _longest(field: fields.Field, part: int, target: Target) -> bytes:
+def _longest(field: fields.MutationField, part: int, target: PacketTarget) -> bytes:
     longest = 32_767 if field.name in _SHORT_TOPICS and target.version == V3_1 else LONGEST
     _without_wildcards(field, target)
     return _edit(field, part, lambda text: text + b"x" * (longest - len(text)), target)
 
 
-def _empty(field: fields.Field, part: int, target: Target) -> bytes:
+def _empty(field: fields.MutationField, part: int, target: PacketTarget) -> bytes:
     packet = target.packet
     if field.name == "publish.topic_name":
         if target.version == V5 and packet.properties and packet.properties.topic_alias is not None:
             raise NotApplicableError("a PUBLISH with a Topic Alias may have an empty Topic Name")
     elif field.name == "connect.client_identifier":
-        # Without its own identifier a client of 3.1.1 must not ask to keep its session (MQTT-3.1.3-7).
+        # In 3.1.1 a client without a Client Identifier must request a clean session (MQTT-3.1.3-7).
         packet.clean_start = True
     return _edit(field, part, lambda _: b"", target)
 
 
-def _value(field: fields.Field, data: bytes) -> PacketChange:
+def _value(field: fields.MutationField, data: bytes) -> PacketChange:
     return lambda target: with_value(target, field, lambda _: data)
 
 
-def _number(field: fields.Field, value: int) -> PacketChange:
+def _number(field: fields.MutationField, value: int) -> PacketChange:
     width = _WIDTHS[field.wire]
     return _value(field, value.to_bytes(width, "big") if width else wire.write_variable_byte_integer(value))
 
 
-def _contextual(field: fields.Field) -> bool:
+def _contextual(field: fields.MutationField) -> bool:
     if field.path.endswith("payload_format_indicator"):
-        return True  # 1 wants a payload that is UTF-8
+        return True  # the value 1 demands a UTF-8 payload
     if field.path.endswith("subscription_identifier"):
         return field.packet_type == PacketType.PUBLISH
     return field.path.endswith(_CONTEXT_NUMBERS) or (
@@ -198,7 +198,7 @@ def _contextual(field: fields.Field) -> bool:
 
 
 def number_mutations() -> Iterator[Mutation]:
-    """Least, greatest and forbidden values of every number; identifiers are a matter of their own."""
+    """Smallest, greatest and forbidden values of every number; Packet Identifiers have other rules."""
     for field in fields.all_fields():
         if field.wire not in _WIDTHS or field.path == "protocol_level":
             continue
@@ -213,7 +213,7 @@ def number_mutations() -> Iterator[Mutation]:
         if forbidden > 0:
             values["two"] = 2
         if width > 1:
-            # The first value that is negative where a receiver reads it as signed.
+            # The smallest value that a receiver with signed integers would read as negative.
             values["sign-bit"] = 1 << 8 * width - 1
         if not width:
             values |= {f"boundary-{value}": value for value in VARIABLE_BYTE_INTEGER_BOUNDARIES}
@@ -231,10 +231,10 @@ def number_mutations() -> Iterator[Mutation]:
 
 
 _LONG_FORMS = (
-    ("not-minimal", b"\x81\x00", "is written in one byte more than it needs", "5.0 MQTT-1.5.5-1"),
-    ("five-bytes", b"\x80\x80\x80\x80\x01", "is written in five bytes", "5.0 V5-VBI-four-bytes"),
+    ("not-minimal", b"\x81\x00", "is encoded in one byte more than needed", "5.0 MQTT-1.5.5-1"),
+    ("five-bytes", b"\x80\x80\x80\x80\x01", "is encoded in five bytes", "5.0 V5-VBI-four-bytes"),
 )
-"""Forms of a Variable Byte Integer that are too long."""
+"""Encodings of a Variable Byte Integer that are too long."""
 _IDENTIFIERS = {
     PacketType.PUBLISH: "3.1 V31-MSGID-nonzero, 3.1.1 MQTT-2.3.1-1, 3.1 V31-PUBLISH-msgid-nonzero",
     PacketType.SUBSCRIBE: "3.1 V31-MSGID-nonzero, 3.1.1 MQTT-2.3.1-1",
@@ -243,31 +243,31 @@ _IDENTIFIERS = {
     PacketType.UNSUBACK: "3.1.1 MQTT-2.3.1-7, 5.0 MQTT-2.2.1-6",
     PacketType.PUBCOMP: "5.0 MQTT-2.2.1-5",
 }
-"""Statements about wrong identifiers; of other packet types those about PUBACK, PUBREC and PUBREL."""
+"""Statements about wrong identifiers; other packet types use the statements about PUBACK, PUBREC and PUBREL."""
 
 
-def _identifiers(field: fields.Field) -> Iterator[Mutation]:
-    """Packet Identifier 0 (5.0 2.2.1), and the greatest."""
+def _identifiers(field: fields.MutationField) -> Iterator[Mutation]:
+    """Packet Identifiers 0 (5.0 2.2.1) and 65,535."""
     statements = _IDENTIFIERS.get(field.packet_type, "3.1.1 MQTT-2.3.1-6, 5.0 MQTT-2.2.1-5")
     zero, greatest = _number(field, 0), partial(_greatest, field)
     if field.packet_type in _ASKS:
         statements += ", client 5.0 MQTT-2.2.1-3, server 5.0 MQTT-2.2.1-4"
-        yield fields.field_row(field, "zero", "is 0, which is no identifier", zero, statements, PROTOCOL_ERROR)
+        yield fields.field_row(field, "zero", "is 0, which is not a valid identifier", zero, statements, PROTOCOL_ERROR)
         yield fields.field_row(field, "maximum", "is 65,535, the greatest", greatest, "", ACCEPT, legal=ALL_VERSIONS)
     else:
-        yield fields.field_row(field, "zero", "is 0, which is no identifier", zero, statements)
-        words = "is 65,535, which belongs to nothing that waits for an answer"
+        yield fields.field_row(field, "zero", "is 0, which is not a valid identifier", zero, statements)
+        words = "is 65,535, which no packet waiting for an answer uses"
         yield fields.field_row(field, "maximum", words, greatest, statements)
 
 
-def _greatest(field: fields.Field, target: Target) -> bytes:
+def _greatest(field: fields.MutationField, target: PacketTarget) -> bytes:
     if target.sender == SERVER and getattr(target.packet, "qos", 1) == 0:
-        raise NotApplicableError("with QoS 1 it might be above what the client was granted")
+        raise NotApplicableError("with QoS 1 it might exceed the QoS that was granted to the client")
     return with_value(target, field, lambda _: b"\xff\xff")
 
 
 def binary_mutations() -> Iterator[Mutation]:
-    """Binary Data and the payload: anything is allowed in them."""
+    """Values of Binary Data and of the payload, which may contain any bytes."""
     for field in fields.all_fields():
         if field.wire not in (wire.BINARY.name, wire.REST.name):
             continue
@@ -275,7 +275,7 @@ def binary_mutations() -> Iterator[Mutation]:
         longest = 262_144 if rest else LONGEST
         rows = {
             "empty": (b"", "is empty"),
-            "any-bytes": (bytes(range(256)), "has every byte there is"),
+            "any-bytes": (bytes(range(256)), "contains all 256 byte values"),
             "large" if rest else "maximum-length": (b"\0" * longest, f"has {longest:,} bytes"),
         }
         legal = () if field.path.endswith("authentication_data") else ALL_VERSIONS
@@ -287,56 +287,55 @@ def binary_mutations() -> Iterator[Mutation]:
             yield fields.field_row(field, slug, words, change, "", reaction, legal=legal)
 
 
-def _binary(field: fields.Field, value: bytes, target: Target) -> bytes:
+def _binary(field: fields.MutationField, value: bytes, target: PacketTarget) -> bytes:
     if field.in_will and target.packet.will is not None and target.version == V5:
         _unmark(target.packet.will)
     return with_value(target, field, lambda _: value)
 
 
-def _payload(payload: bytes, target: Target) -> None:
+def _payload(payload: bytes, target: PacketTarget) -> None:
     _unmark(target.packet)
     target.packet.payload = payload
 
 
 def _unmark(owner: Any) -> None:
-    """Take back the promise that the payload is UTF-8 (5.0 3.3.2.3.2)."""
+    """Remove the Payload Format Indicator, which may declare the payload as UTF-8 (5.0 3.3.2.3.2)."""
     owner.properties = without_properties(owner.properties, "payload_format_indicator")
 
 
 def boundary_mutations() -> Iterator[Mutation]:
-    """PUBLISH with a Remaining Length at each boundary, and property blocks up to that of three bytes."""
+    """PUBLISH with a Remaining Length at each boundary, and property blocks at the boundaries up to three bytes."""
     wire_row = partial(row, kind=MutationKind.WIRE)
     for length in VARIABLE_BYTE_INTEGER_BOUNDARIES:
         name = f"publish.remaining_length:boundary-{length}"
-        words = f"The payload fills PUBLISH up to a Remaining Length of {length:,}."
+        words = f"The payload extends PUBLISH to a Remaining Length of {length:,}."
         yield wire_row(name, words, partial(_fill, length), "", ACCEPT, legal=ALL_VERSIONS)
     for kind, _, prefix in fields.blocks():
         where = f"{'Will ' if prefix else ''}properties of {kind.name}"
         legal = ONLY_5 if kind != PacketType.AUTH else ()
         for length in VARIABLE_BYTE_INTEGER_BOUNDARIES[:4]:
             name = f"{kind.name.lower()}.{prefix}properties.{LENGTH}:boundary-{length}"
-            words = f"A User Property fills the {where} up to {length:,} bytes."
+            words = f"A User Property extends the {where} to {length:,} bytes."
             yield wire_row(name, words, partial(_pad, prefix, length), "", ACCEPT, ONLY_5, legal=legal)
 
 
-def _fill(length: int, target: Target) -> None:
+def _fill(length: int, target: PacketTarget) -> None:
     packet = target.packet
     _unmark(packet)
     packet.payload = b""
     room = length - len(layout_of(target).body())
-    refuse(room < 0, f"the packet is longer than {length:,} bytes without its payload")
+    refuse(room < 0, f"the packet without its payload is longer than {length:,} bytes")
     packet.payload = bytes(room)
 
 
-def _pad(prefix: str, length: int, target: Target) -> None:
+def _pad(prefix: str, length: int, target: PacketTarget) -> None:
     block = ensure_block(target.packet, prefix)
     room = length - _size(target, prefix) - _EMPTY_PAIR
-    refuse(not 0 <= room <= LONGEST, f"no User Property fills the properties up to {length:,} bytes")
+    refuse(not 0 <= room <= LONGEST, f"one User Property cannot extend the properties to {length:,} bytes")
     set_block(target.packet, prefix, Properties.of([*block.items, (USER_PROPERTY, ("", "x" * room))]))
 
 
-def _size(target: Target, prefix: str) -> int:
-    """Bytes of a property block without its length."""
+def _size(target: PacketTarget, prefix: str) -> int:
     layout = layout_of(target)
     name = f"{prefix}properties.{LENGTH}"
-    return sum(len(one.data) for index, one in enumerate(layout.pieces) if layout.block(index) == name)
+    return sum(len(piece.data) for index, piece in enumerate(layout.pieces) if layout.block(index) == name)

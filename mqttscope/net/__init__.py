@@ -8,9 +8,9 @@ flow       the pair of endpoints of one TCP connection
 stream     the ordered bytes of one direction of a flow
 =========  ==========================================================================================
 
-``headers`` walks a frame down to its segment, with ``links`` for what comes before IP; ``fragments`` puts IP fragments
-together.  ``flows`` keeps the table of connections with ``flow_identity``, which says to which of them a segment
-belongs (by ``tcp_clock`` and ``tap_views``) and what a SYN or RST does to it, and ``flow_expiry``, which says how long
-they are kept; ``reassembly`` orders one direction.  ``websocket`` unwraps streams, after ``http_upgrade``;
-``tls_hello`` names what is encrypted.
+``headers`` walks a frame down to its segment, with ``links`` for the headers before IP; ``fragments`` reassembles IP
+fragments.  ``flows`` is the table of connections.  ``flow_identity`` assigns segments to connections (with
+``tcp_clock`` and ``tap_views``) and applies SYN and RST; ``flow_expiry`` decides how long connections are kept;
+``reassembly`` orders the bytes of one direction.  ``websocket`` unwraps streams, after ``http_upgrade``;
+``tls_hello`` describes encrypted streams.
 """

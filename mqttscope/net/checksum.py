@@ -1,11 +1,11 @@
-"""Whether the checksum of a TCP segment is right (RFC 9293 section 3.1), as far as a captured frame proves it.
+"""Whether the checksum of a TCP segment is right (RFC 9293 section 3.1), as far as a captured frame can prove it.
 
 2**16 is 1 modulo 2**16 - 1, so the ones' complement sum of 16-bit words is the remainder of the bytes as one number.
 In plain IP datagrams the addresses, which the sum covers, are right before the TCP header.
 
 Frames are captured before the sender's network interface has computed the checksum, or after software has joined
-segments.  Then the field holds what Linux calls CHECKSUM_PARTIAL, the sum of the pseudo-header, which other systems
-write without the length; or 0.  An interface that joins segments (LRO) leaves the checksum of the first.
+segments.  Then the field contains the sum of the pseudo-header (Linux: CHECKSUM_PARTIAL), on other systems without
+the length; or 0.  An interface that joins segments (LRO) leaves the checksum of the first one.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from __future__ import annotations
 from typing import Final
 
 UNJUDGED: Final = 0
-"""The frame proves nothing, or holds no checksum."""
+"""The frame proves nothing, or has no checksum."""
 RIGHT: Final = 1
 WRONG: Final = 2
 """Neither right nor left to a network interface."""
 
 MAX_LENGTH: Final = 1_480
-"""Longest TCP segment that is judged, header included: what Ethernet carries.  Longer ones may have been joined."""
+"""Longest TCP segment that is checked, header included: the limit of Ethernet.  Longer ones may have been joined."""
 _TCP: Final = 6
 _number: Final = int.from_bytes
 _LONG: Final = 512
-"""Bytes from which on it is quicker to add both halves of a number before the division."""
+"""Length in bytes above which it is faster to add both halves of a number before the division."""
 _HALF: Final = 16 * 360
 _LOW: Final = (1 << _HALF) - 1
 
 
 def judge_checksum(data: bytes, addresses: int, start: int, end: int) -> int:
-    """Judge the segment from ``start`` to ``end`` in ``data``, with the source and destination address before it."""
+    """Check the segment at ``data[start:end]``; source and destination address are before it."""
     length = end - start
     if length > MAX_LENGTH:
         return UNJUDGED
@@ -45,6 +45,6 @@ def judge_checksum(data: bytes, addresses: int, start: int, end: int) -> int:
 
 
 def is_left_to_interface(field: int, addresses: int, length: int) -> bool:
-    """Whether a checksum field holds the sum of the pseudo-header alone, with or without the length of the segment."""
+    """Whether a checksum field is the sum of the pseudo-header alone, with or without the length of the segment."""
     beyond = addresses + _TCP - field
     return not beyond % 0xFFFF or not (beyond + length) % 0xFFFF

@@ -1,14 +1,14 @@
-"""Segments with a wrong checksum: which were damaged on the way, and which only look so.
+"""Segments with a wrong checksum: damaged on the way, or captured with a wrong checksum only.
 
-A receiver discards a damaged segment (RFC 9293 section 3.1), and its sender sends the bytes again.  Tools that write or
-edit captures leave wrong checksums too, and all of these segments were received.  So a wrong checksum proves damage
-only if it is the exception in its direction and the receiver behaves accordingly.  Until that is clear, a segment waits
-beside its flow (`Flow.damaged`), and neither begins, continues, ends nor resets anything:
+A receiver discards a damaged segment (RFC 9293 section 3.1), and its sender sends the bytes again.  But tools that
+write or edit captures also leave wrong checksums, on segments that were received.  So a wrong checksum proves damage
+only if it is an exception in its direction and the receiver behaves accordingly.  Until this is clear, a segment waits
+in `Flow.damaged`, and does not begin, continue, end or reset anything:
 
-- A valid copy of its bytes comes: it was damaged.
-- The other side acknowledges it, and no valid copy was captured: it is used, as are all further ones of its direction
-  if that has no right checksum.
-- `UNPROVEN` different ones come, and neither direction has shown a right checksum: a tool has made the capture.
+- A valid copy of its bytes arrives: the segment was damaged.
+- The other side acknowledges it, and no valid copy was captured: it is used, and so are all further segments of its
+  direction if none of them had a right checksum.
+- `UNPROVEN` different segments arrive, and neither direction has shown a right checksum: a tool made the capture.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment, advance, distance
 from mqttscope.net.tap_views import halves
 
 MAX_DAMAGED_SEGMENTS: Final = 64
-"""Maximum number of segments of a flow that wait."""
+"""Maximum number of waiting segments of a flow."""
 MAX_DAMAGED_BYTES: Final = 256 * 1024
 DAMAGED_WAIT_NS: Final = 120_000_000_000
-"""Maximum time for which a segment waits for its valid copy: the longest retransmission time-out of Linux."""
+"""Maximum waiting time for a valid copy of a segment: the longest retransmission time-out of Linux."""
 UNPROVEN: Final = 3
-"""Minimum number of different segments without any right checksum that are used although nothing acknowledges them."""
+"""Number of different segments that are used without an acknowledgment if no right checksum was seen."""
 
 
 def due_ns(flow: Flow) -> int:
-    """Capture time at which the segments that wait are decided."""
+    """Capture time at which the waiting segments are decided."""
     return flow.damaged[0].timestamp_ns + DAMAGED_WAIT_NS if flow.damaged else NEVER
 
 
-def unproven(flow: Flow) -> list[Segment]:
-    """Those for which neither their direction nor the other one, whose acknowledgments decide, has a right checksum."""
+def unproven_segments(flow: Flow) -> list[Segment]:
+    """Waiting segments if neither their direction nor the other one has shown a right checksum."""
     loose = [(segment, *halves(flow, segment)) for segment in flow.damaged]
     return [segment for segment, half, peer in loose if half.checksums == UNJUDGED and peer.checksums != RIGHT]
 
 
-def different(segments: list[Segment]) -> int:
-    """How many segments are no copies of others: several taps show the same damage."""
+def count_different(segments: list[Segment]) -> int:
+    """Number of different segments, without the copies of other taps."""
     return len({(plain_key(seg.key), seg.sequence, seg.options, seg.flags, seg.payload) for seg in segments})
 
 
@@ -52,8 +52,8 @@ def is_too_much(segments: list[Segment]) -> bool:
     return len(segments) > MAX_DAMAGED_SEGMENTS or sum(len(segment.payload) for segment in segments) > MAX_DAMAGED_BYTES
 
 
-def replaced(flow: Flow) -> list[Segment]:
-    """Those whose valid copies have come."""
+def replaced_segments(flow: Flow) -> list[Segment]:
+    """Waiting segments with a valid copy that has arrived."""
     return [segment for segment in flow.damaged if _is_replaced(flow, segment)]
 
 
@@ -70,9 +70,9 @@ def _is_replaced(flow: Flow, segment: Segment) -> bool:
     return half.buffer.covers(max(start, half.offset), end)
 
 
-def accepted(flow: Flow, answer: Segment) -> list[Segment]:
-    """What is used because a segment acknowledges it, before that one."""
-    return to_be_used(flow, [segment for segment in flow.damaged if _acknowledges(answer, segment)])
+def accepted_segments(flow: Flow, answer: Segment) -> list[Segment]:
+    """The segments to use because ``answer`` acknowledges them; they come before it."""
+    return segments_to_use(flow, [segment for segment in flow.damaged if _acknowledges(answer, segment)])
 
 
 def _acknowledges(answer: Segment, segment: Segment) -> bool:
@@ -82,7 +82,7 @@ def _acknowledges(answer: Segment, segment: Segment) -> bool:
     return bool(length) and 0 <= distance(segment.sequence + length, answer.acknowledgment) <= START_WINDOW
 
 
-def take(flow: Flow, segments: list[Segment]) -> list[Segment]:
+def remove_waiting(flow: Flow, segments: list[Segment]) -> list[Segment]:
     numbers = {id(segment) for segment in segments}
     flow.damaged = [segment for segment in flow.damaged if id(segment) not in numbers]
     return segments
@@ -90,15 +90,15 @@ def take(flow: Flow, segments: list[Segment]) -> list[Segment]:
 
 def drop(flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
     """Count and report segments that were damaged."""
-    for segment in take(flow, segments):
+    for segment in remove_waiting(flow, segments):
         half = halves(flow, segment)[0]
         half.damaged_segments += 1
         if segment.payload:
             _report(flow, half, segment, events).discarded(len(segment.payload), "damaged")
 
 
-def used(flow: Flow, segment: Segment, events: list[FlowEvent]) -> Segment:
-    """A segment as it is used.  If checksums are right otherwise, its bytes are in doubt, and its clock is ignored."""
+def usable_form(flow: Flow, segment: Segment, events: list[FlowEvent]) -> Segment:
+    """The form of a segment to use: among right checksums, its bytes are in doubt and its time stamp is removed."""
     half = halves(flow, segment)[0]
     if half.checksums != RIGHT:
         half.checksums = WRONG
@@ -108,27 +108,27 @@ def used(flow: Flow, segment: Segment, events: list[FlowEvent]) -> Segment:
     return replace(segment, flags=segment.flags & (FIN | ACK), options=b"", checksum=UNJUDGED)
 
 
-def to_be_used(flow: Flow, segments: list[Segment]) -> list[Segment]:
-    """These segments, with all that wait of a direction which has shown no right checksum."""
+def segments_to_use(flow: Flow, segments: list[Segment]) -> list[Segment]:
+    """These segments, and all other waiting segments of their directions without a right checksum."""
     whole = [id(half) for half, _ in (halves(flow, segment) for segment in segments) if half.checksums != RIGHT]
     numbers = {id(segment) for segment in segments}
     return [segment for segment in flow.damaged if id(segment) in numbers or id(halves(flow, segment)[0]) in whole]
 
 
-def last_to_be_used(flow: Flow) -> list[Segment]:
-    """What is used of the segments that wait when nothing more comes."""
-    loose = unproven(flow)
-    # A single one, or two without anything in common, may be of another connection: damage to a port leads here.
+def final_segments_to_use(flow: Flow) -> list[Segment]:
+    """The waiting segments to use if nothing more arrives."""
+    loose = unproven_segments(flow)
+    # A single one, or two unrelated ones, may belong to another connection: a damaged port number leads here.
     last = loose if any(_belong_together(*pair) for pair in combinations(loose, 2)) else []
     for segment in flow.damaged:
         half = halves(flow, segment)[0]
         if segment.payload and half.checksums == RIGHT and half.overlaps and not half.damaged_segments:
-            last.append(segment)  # others were accepted, and none was damaged: a tool has changed them
-    return to_be_used(flow, last + unanswered(flow))
+            last.append(segment)  # others were accepted, none was damaged: a tool changed them
+    return segments_to_use(flow, last + unanswered_segments(flow))
 
 
-def unanswered(flow: Flow, now: int = NEVER) -> list[Segment]:
-    """What is used in the place of gaps that are due, if nobody was captured who could acknowledge it."""
+def unanswered_segments(flow: Flow, now: int = NEVER) -> list[Segment]:
+    """The segments to use instead of gaps that are due, if the side that acknowledges them was never captured."""
     return [
         segment
         for segment in flow.damaged
@@ -138,7 +138,7 @@ def unanswered(flow: Flow, now: int = NEVER) -> list[Segment]:
 
 
 def _belong_together(first: Segment, second: Segment) -> bool:
-    """Whether a segment acknowledges one of the other side, or brings the data after that of its own side."""
+    """Whether the second segment acknowledges the first, or continues its data."""
     follows = first.payload and second.payload and advance(first.sequence, len(first.payload)) == second.sequence
     return _acknowledges(second, first) or (plain_key(first.key) == plain_key(second.key) and bool(follows))
 

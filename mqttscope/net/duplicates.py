@@ -1,13 +1,13 @@
-"""Frames that more than one tap has captured: each is read once, and the losses of each tap are counted.
+"""Frames that several taps have captured: each is read once, and the losses of each tap are counted.
 
-A *tap* is a place where frames are captured: a capture, an interface, a VLAN; if these are equal, another pair of
-link-layer addresses or another TTL, as on both sides of a router.  Taps of one connection show equal segments.
-`Deduplication.take` passes a segment as often as the tap that showed it most often.  So another tap fills what one tap
-lost, and what was sent twice passes twice.  Frames without TCP pass.
+A *tap* is a place where frames are captured: a capture, an interface, a VLAN; if these are equal, also a pair of
+link-layer addresses and a TTL, as on both sides of a router.  Taps of one connection show equal segments.
+`Deduplication.take` passes a segment as often as the tap that showed it most often.  So another tap fills the losses
+of one tap, and a repeated segment passes twice.  Frames without TCP pass.
 
-Equal segments have the same endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification of
+Equal segments have equal endpoints, numbers, flags, window, time stamp (RFC 7323), payload, and identification of
 IP (RFC 791); the rest may change on the way.  A sender that repeats a segment mostly changes identification or time
-stamp; otherwise the same tap shows the segment again.  A tap that captures each frame twice, such as a mirror port of
+stamp; otherwise the tap shows an equal segment again.  A tap that captures each frame twice, such as a mirror port of
 both directions, does so sooner than any sender.
 """
 
@@ -27,11 +27,11 @@ from mqttscope.net.tap_views import COPY_NS, TAP_NS
 from mqttscope.net.tcp_clock import time_stamp
 
 WINDOW_NS: Final = 1_000_000_000
-"""Maximum time between copies: shorter than the first time-out after which TCP sends again (RFC 6298)."""
+"""Maximum time between copies: shorter than the first retransmission time-out of TCP (RFC 6298)."""
 MAX_RECENT: Final = 500_000
-"""Maximum number of segments that are remembered to recognise their copies."""
+"""Maximum number of segments remembered to recognise their copies."""
 MAX_DIRECTIONS: Final = 200_000
-"""Maximum number of directions of flows whose taps are remembered."""
+"""Maximum number of directions with remembered taps."""
 MAX_PLACES: Final = 16
 """Maximum number of capture points in one direction of a flow; frames of further points count for the last one."""
 
@@ -44,7 +44,7 @@ _TAG: Final = 0x1000
 
 T = TypeVar("T")
 Identity = tuple[bytes, int, int, int, int, int, int, int, int]
-"""What two copies of a segment have in common."""
+"""The values that all copies of a segment share."""
 
 
 class _TapName(NamedTuple):
@@ -55,33 +55,33 @@ class _TapName(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Tap:
-    """Counters of a tap, over the connections that other taps have shown too."""
+    """Counters of a tap, over the connections that other taps have shown as well."""
 
     capture: str
     interface: int
-    """Number of the interface: of the pcapng section, or of the host where the link layer names it (SLL2)."""
+    """Number of the interface: in its pcapng section, or on the host if the link layer contains it (SLL2)."""
     encapsulation: bytes
-    """Tags and tunnels, as direction keys have them (`net.segment.direction_key`)."""
+    """Tags and tunnels, as in direction keys (`net.segment.direction_key`)."""
     place: int
-    """Number from 0 among otherwise equal taps, in the order in which frames pass them."""
+    """Number from 0 among otherwise equal taps, in the order of the path of the frames."""
     frames: int = 0
     """Captured frames with TCP."""
     copies: int = 0
-    """Frames that were left out, because this tap or another one had shown them before."""
+    """Frames that were dropped, because this or another tap had shown them before."""
     only: int = 0
-    """Frames that no other tap has."""
+    """Frames that no other tap has shown."""
     missed: int = 0
-    """Frames this tap missed between its first and last frame of a direction, and other taps have."""
+    """Frames of other taps that this tap missed between its first and last frame of a direction."""
 
     @property
     def vlans(self) -> list[int]:
         """VLAN identifiers around the frames, the outer one first."""
         words = (int.from_bytes(self.encapsulation[at : at + 2], "big") for at in range(0, len(self.encapsulation), 2))
-        return list(takewhile(lambda word: word < _TAG, words))  # then a tunnel, whose identifier may look like a tag
+        return list(takewhile(lambda word: word < _TAG, words))  # then a tunnel identifier, which may look like a tag
 
 
 @dataclass(slots=True, eq=False)
-class _Span:
+class _InterfaceTimes:
     """Times of the first and the last frame of an interface."""
 
     first_ns: int
@@ -89,60 +89,60 @@ class _Span:
 
 
 @dataclass(slots=True, eq=False)
-class _View:
+class _TapView:
     """One direction of a flow as one tap shows it."""
 
     name: _TapName
-    span: _Span
+    span: _InterfaceTimes
     last_ns: int
-    places: list[_Place] = field(default_factory=list)
+    places: list[_CapturePoint] = field(default_factory=list)
     only: int = 0
     missed: int = 0
     shared: bool = False
     """Another view has shown a segment of this view."""
-    later: dict[_View | None, int] = field(default_factory=dict)
-    """Segments missing since the last frame, by the only view that has them; missed if another frame follows."""
+    later: dict[_TapView | None, int] = field(default_factory=dict)
+    """Segments missing since the last frame, by the only view that showed them; missed if another frame follows."""
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _CapturePoint:
     """Frames of one view with the same link-layer addresses and TTL; another tap if both show the same segment."""
 
     number: int
     addresses: bytes
     hops: int
-    view: _View
+    view: _TapView
     frames: int = 0
     copies: int = 0
 
 
 @dataclass(slots=True, eq=False)
-class _Direction:
+class _FlowDirection:
     """One direction of a flow."""
 
     key: bytes
     order: dict[bytes, int]
     """Pairs of link-layer addresses of both directions, numbered as they appeared."""
-    views: list[_View] = field(default_factory=list)
-    places: dict[tuple[_TapName, bytes, int], _Place] = field(default_factory=dict)
+    views: list[_TapView] = field(default_factory=list)
+    places: dict[tuple[_TapName, bytes, int], _CapturePoint] = field(default_factory=dict)
     identification: int = 0
     """Identification of the latest new segment."""
     same_identification: bool = False
-    """Different segments had the same identification, which proves nothing then."""
+    """Different segments had the same identification, so it proves nothing."""
 
 
 @dataclass(slots=True, eq=False)
-class _Recent:
-    """A segment whose copies may follow."""
+class _RecentSegment:
+    """A segment that may be followed by copies."""
 
     identity: Identity
-    direction: _Direction
+    direction: _FlowDirection
     timestamp_ns: int
     passed: int = 0
     """Number of times that it was read."""
-    shown: dict[_View, int] = field(default_factory=dict)
+    shown: dict[_TapView, int] = field(default_factory=dict)
     """Number of times that each view has shown it."""
-    places: dict[_View, _Place] = field(default_factory=dict)
+    places: dict[_TapView, _CapturePoint] = field(default_factory=dict)
 
 
 class Deduplication:
@@ -152,36 +152,36 @@ class Deduplication:
         self.frames = 0
         """Frames with TCP so far."""
         self.copies = 0
-        """Frames that were left out."""
+        """Dropped frames."""
         self.forgotten = 0
-        """Segments and directions that were forgotten early, at a limit."""
-        self._recent: dict[Identity, _Recent] = {}
-        self._queue: deque[_Recent] = deque()
-        self._directions: dict[bytes, _Direction] = {}
-        self._spans: dict[tuple[str, int], _Span] = {}
+        """Segments and directions dropped early, at a limit."""
+        self._recent: dict[Identity, _RecentSegment] = {}
+        self._queue: deque[_RecentSegment] = deque()
+        self._directions: dict[bytes, _FlowDirection] = {}
+        self._spans: dict[tuple[str, int], _InterfaceTimes] = {}
         self._taps: dict[tuple[str, int, bytes, int], Tap] = {}
         self._same: dict[bytes, bytes] = {}
-        """Encapsulations of equal segments, each with the one that replaces it."""
+        """Encapsulations of equal segments, each with its replacement."""
 
     def unique(self, frames: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
-        """The frames that are no copies, and all notices."""
+        """The frames that are not copies, and all notices."""
         for frame in frames:
             if type(frame) is not Frame or self.take(frame):
                 yield frame
 
     def under_one_key(self, items: Iterable[T]) -> Iterator[T]:
-        """Pass everything on; segments that several taps show with different tags get the tags, and the key, of one."""
+        """Pass items on; segments that several taps show with different tags get the tags and key of one tap."""
         same = self._same
         for item in items:
             if same and isinstance(item, Segment):
                 plain = plain_key(item.key)
-                one = same.get(item.key[len(plain) : -1])
-                if one is not None:
-                    item.key = direction_key(plain[:-4], plain[-4:], one)
+                shared_tags = same.get(item.key[len(plain) : -1])
+                if shared_tags is not None:
+                    item.key = direction_key(plain[:-4], plain[-4:], shared_tags)
             yield item
 
     def take(self, frame: Frame) -> bool:
-        """Whether to read a frame, which is not a copy."""
+        """Whether to read a frame: it is not a copy."""
         piece = segment_of(frame)
         if isinstance(piece, NotSegment):
             return True
@@ -203,7 +203,7 @@ class Deduplication:
             if identification:
                 direction.same_identification |= identification == direction.identification
                 direction.identification = identification
-            recent = self._recent[identity] = _Recent(identity, direction, now)
+            recent = self._recent[identity] = _RecentSegment(identity, direction, now)
             self._queue.append(recent)
         if recent.places.setdefault(place.view, place) is not place:
             _tell_apart(direction, recent, place)
@@ -228,7 +228,7 @@ class Deduplication:
         return False
 
     def taps(self) -> list[Tap]:
-        """The taps that have shown the same connections, in the order of their first frames; call it at the end."""
+        """The taps of connections that several taps show, in the order of their first frames; call it at the end."""
         while self._queue:
             self._settle(self._queue.popleft())
         for direction in self._directions.values():
@@ -237,26 +237,26 @@ class Deduplication:
         began = {where: at for at, where in enumerate(self._spans)}
         return [self._taps[key] for key in sorted(self._taps, key=lambda key: (began[key[:2]], *key[2:]))]
 
-    def _unite(self, one: bytes, other: bytes) -> None:
-        """Two taps show the same, maybe under different tags."""
-        first, second = self._same.get(one, one), self._same.get(other, other)
+    def _unite(self, encapsulation: bytes, other: bytes) -> None:
+        """Note that two encapsulations carry equal segments."""
+        first, second = self._same.get(encapsulation, encapsulation), self._same.get(other, other)
         if first != second:
             self._same.update({known: first for known, root in self._same.items() if root == second})
             self._same[second] = first
 
-    def _direction(self, key: bytes) -> _Direction:
+    def _direction(self, key: bytes) -> _FlowDirection:
         known = self._directions.get(key)
         if known is None:
             if len(self._directions) >= MAX_DIRECTIONS:
                 self.forgotten += 1
                 self._sum_up(self._directions.pop(next(iter(self._directions))))
-            # The key of a datagram in fragments has no ports, and none for the other direction.
+            # The key of a fragmented datagram has no ports, and so no key of the other direction.
             other = self._directions.get(reverse_key(key)) if len(key) in (12, 36) else None
-            known = self._directions[key] = _Direction(key, {} if other is None else other.order)
+            known = self._directions[key] = _FlowDirection(key, {} if other is None else other.order)
         return known
 
-    def _settle(self, recent: _Recent) -> None:
-        """Count which views have not shown a segment: no more copies are expected."""
+    def _settle(self, recent: _RecentSegment) -> None:
+        """Count the views that have not shown a segment, once no more copies are expected."""
         views = recent.direction.views
         if self._recent.get(recent.identity) is not recent:
             return  # counted before
@@ -269,7 +269,7 @@ class Deduplication:
             if lacks <= 0 or recent.timestamp_ns < view.span.first_ns:
                 continue
             view.later[alone] = view.later.get(alone, 0) + lacks
-            # What one view alone has shown counts once, however many others lack it.
+            # A segment of one view alone counts once, however many other views lack it.
             alone = None
         for view in views:
             if view.later and recent.timestamp_ns <= min(view.last_ns + WINDOW_NS, view.span.last_ns):
@@ -279,13 +279,13 @@ class Deduplication:
                         only.only += lost
                 view.later.clear()
 
-    def _place(self, direction: _Direction, frame: Frame, piece: Segment | Fragment, hops: int) -> _Place:
-        """Where a frame of a direction was captured."""
+    def _place(self, direction: _FlowDirection, frame: Frame, piece: Segment | Fragment, hops: int) -> _CapturePoint:
+        """The capture point of a frame of a direction."""
         data, interface = frame.data, frame.interface
         addresses = b""
         if frame.link_type == _ETHERNET:
-            one, other = data[:6], data[6:12]
-            addresses = one + other if one < other else other + one  # the same in both directions
+            destination, source = data[:6], data[6:12]
+            addresses = destination + source if destination < source else source + destination  # for both directions
         elif frame.link_type == _COOKED:
             addresses = data[:2] + data[6:14]
         elif frame.link_type == _COOKED_2:
@@ -293,7 +293,7 @@ class Deduplication:
         encapsulation = piece.encapsulation if isinstance(piece, Fragment) else piece.key[len(direction.key) : -1]
         span = self._spans.get((frame.capture, interface))
         if span is None:
-            span = self._spans[frame.capture, interface] = _Span(frame.timestamp_ns, frame.timestamp_ns)
+            span = self._spans[frame.capture, interface] = _InterfaceTimes(frame.timestamp_ns, frame.timestamp_ns)
         span.last_ns = max(span.last_ns, frame.timestamp_ns)
         name = _TapName(frame.capture, interface, encapsulation)
         where = name, addresses, hops
@@ -304,17 +304,17 @@ class Deduplication:
             return next(reversed(direction.places.values()))
         direction.order.setdefault(addresses, len(direction.order))
         view = next((view for view in direction.views if view.name == name), None) or _new_view(direction, name, span)
-        place = direction.places[where] = _Place(len(direction.places), addresses, hops, view)
+        place = direction.places[where] = _CapturePoint(len(direction.places), addresses, hops, view)
         view.places.append(place)
         return place
 
-    def _sum_up(self, direction: _Direction) -> None:
-        """Add what the views of a direction have shown to their taps."""
+    def _sum_up(self, direction: _FlowDirection) -> None:
+        """Add the counts of the views of a direction to their taps."""
         # The side that opened a connection mostly has the higher port.
         source, destination = ports(direction.key) if len(direction.key) in (12, 36) else (0, 0)
 
-        def distance(view: _View) -> tuple[int, int]:
-            """How far a view is from the client; the TTL is higher where a view is nearer to the sender."""
+        def distance(view: _TapView) -> tuple[int, int]:
+            """Order of a view by its distance from the client; the TTL is higher nearer to the sender."""
             first = view.places[0]
             return direction.order[first.addresses], -first.hops if source >= destination else first.hops
 
@@ -329,14 +329,14 @@ class Deduplication:
             tap.missed += view.missed
 
 
-def _new_view(direction: _Direction, name: _TapName, span: _Span) -> _View:
-    view = _View(name, span, span.last_ns)
+def _new_view(direction: _FlowDirection, name: _TapName, span: _InterfaceTimes) -> _TapView:
+    view = _TapView(name, span, span.last_ns)
     direction.views.append(view)
     return view
 
 
-def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
-    """Split a view that has shown one segment in two places: the later place belongs to another tap."""
+def _tell_apart(direction: _FlowDirection, recent: _RecentSegment, place: _CapturePoint) -> None:
+    """Split a view that has shown one segment at two capture points: the later point belongs to another tap."""
     view = place.view
     other = recent.places[view]
     later = place if place.number > other.number else other
@@ -352,7 +352,7 @@ def _tell_apart(direction: _Direction, recent: _Recent, place: _Place) -> None:
 
 
 def identify(piece: Segment | Fragment, identification: int) -> Identity:
-    """What all copies of a segment or of an IP fragment share; ``identification`` is that of IP, 0 without one."""
+    """The values that all copies of a segment or IP fragment share; ``identification``: of IP, 0 without one."""
     if isinstance(piece, Fragment):
         datagram, length = piece.key.removesuffix(piece.encapsulation), len(piece.data) + piece.missing
         return datagram, piece.offset, int(piece.more), piece.protocol, 0, length, hash(piece.data), 0, 0

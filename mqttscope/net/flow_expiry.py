@@ -1,14 +1,14 @@
-"""Connections that are remembered, and for how long: holes that wait, limits, idleness, eviction.
+"""Lifetime of connections: waiting for holes, limits, idle time-outs, eviction.
 
 A hole is lost at once when the buffer is full or the flow ends.  Otherwise it is lost only if there is a reason to
-believe that the bytes will not come:
+assume that the bytes will not come:
 
-- The peer acknowledged them, and either much data waits after the hole or ``PROVEN_WAIT_NS`` passed: far more than any
-  reordering between the queues of a capturing host, and short enough for a live view.
-- The peer was never captured, so that such a proof cannot come.
+- The peer acknowledged them, and either much data waits after the hole or ``PROVEN_WAIT_NS`` passed: far longer than
+  any reordering between the queues of a capturing host, and short enough for a live view.
+- The peer was never captured, so that there can be no such proof.
 
-The first segment after time-outs, of any flow, reports all of them at their own times, one after the other.  So what
-happens to a flow, and when, does not depend on other traffic.
+The first segment after time-outs, of any flow, reports all of them at their own times, in order.  So the events of a
+flow and their times do not depend on other traffic.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from operator import attrgetter
 from typing import Final
 
 from mqttscope.budget import Budget
-from mqttscope.net.damage import drop, last_to_be_used, unanswered
+from mqttscope.net.damage import drop, final_segments_to_use, unanswered_segments
 from mqttscope.net.damage import due_ns as damaged_due_ns
 from mqttscope.net.flow import Entry, Flow, FlowAlarm, FlowClosed, FlowEvent, FlowReport
-from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream, Pieces
+from mqttscope.net.reassembly import ASSUMED, HELD, NEVER, OPEN, RESET, HalfStream, ReassemblyBuffer
 from mqttscope.net.segment import Segment, plain_key, reverse_key
 from mqttscope.net.tap_views import VIEW_NS
 
@@ -31,29 +31,29 @@ _SECOND: Final = 1_000_000_000
 MAX_FLOWS: Final = 100_000
 MAX_BUFFERED_BYTES: Final = 4 * 1024 * 1024
 MAX_BUFFERED_SEGMENTS: Final = 32_768
-"""Both per direction; a 64 KiB burst in 3-byte segments and out of order still fits."""
+"""Buffer limits per direction; a 64 KiB burst in 3-byte segments and out of order still fits."""
 IDLE_TIMEOUT_NS: Final = 3 * 3600 * _SECOND
-"""Linux probes a silent connection after 2 h, and gives it up 11 min later."""
+"""Linux probes a silent connection after 2 h, and gives up 11 min later."""
 LINGER_NS: Final = 125 * _SECOND
-"""Time for which a closed flow is remembered after its last segment; Linux sends again after 120 s at most."""
+"""Time for which a closed flow is remembered after its last segment; Linux waits at most 120 s to retransmit."""
 REMEMBERED_BYTES: Final = 1_024
-"""Last bytes of each direction of a closed flow that are remembered, to compare late segments with them."""
+"""Bytes at the end of each direction of a closed flow that are remembered, to compare late segments."""
 PROVEN_WAIT_NS: Final = _SECOND // 4
 ONE_SIDED_WAIT_NS: Final = 5 * _SECOND
 ONE_SIDED_BUFFERED_BYTES: Final = 256 * 1024
 HELD_WAIT_NS: Final = _SECOND // 5
 _SPARE_DUES: Final = 1_024
-"""Maximum number of outdated time-outs in the heap, beyond as many as are up to date."""
+"""Maximum number of outdated time-outs in the heap, beyond the number of valid ones."""
 
-_NO_PIECES: Final = Pieces()
-"""Shared by all directions that have ended with an empty buffer, which no segment reaches."""
+_NO_PIECES: Final = ReassemblyBuffer()
+"""Shared by all ended directions with an empty buffer; no segment changes it."""
 
 _Place = tuple[int, int, str]
 
 
 @dataclass(kw_only=True, eq=False)
 class FlowRegister:
-    """The flows that are remembered, bounded in number, time and memory; ``FlowTable`` gives them their segments.
+    """The remembered flows, bounded in number, time and memory; ``FlowTable`` passes segments to them.
 
     Each change of an open flow ends with ``_settle`` for both directions, ``_account`` and ``_conclude``, or with
     ``_end``.  These keep the sums, and the capture times at which a flow or the whole register is due.
@@ -64,54 +64,67 @@ class FlowRegister:
     max_buffered_bytes: int = field(default_factory=lambda: MAX_BUFFERED_BYTES)
     max_buffered_segments: int = field(default_factory=lambda: MAX_BUFFERED_SEGMENTS)
     budget: Budget = field(default_factory=Budget)
-    """Of all flows together, and of those who read them."""
+    """Memory budget of all flows together, and of their readers."""
     verify_checksums: bool = True
-    """Whether segments with a wrong checksum wait until it is clear whether they were damaged (`damage`)."""
+    """Whether segments with a wrong checksum wait until their damage is proved or disproved (`damage`)."""
 
     def __post_init__(self) -> None:
         self.max_flows = max(1, self.max_flows)
         self.flows: dict[bytes, Flow] = {}
         """Open flows, and flows that closed recently, by ``Flow.key``."""
         self.buffered_bytes = 0
-        """In all flows now."""
+        """Bytes in the buffers of all flows."""
         self.opened_flows = self.evicted_flows = self.idle_flows = 0
         self.copies: dict[str, Flow] = {}
-        """A flow of which each capture has a segment that was captured before, of a connection if there is one."""
+        """For each capture, a flow with a segment that was captured before; if possible one with a ``context``."""
         self.late_copies = 0
-        """Second captures of segments with data, of ended flows with a ``context``."""
+        """Copies of segments of ended flows with a ``context``."""
         self.total_limit_hits = 0
         self._index: dict[bytes, Entry] = {}
         self._plain: dict[bytes, bytes] = {}
-        """Last flow of each pair of endpoints with any tags: direction key by direction key without tags."""
+        """Latest flow of each pair of endpoints, whatever its tags: direction key by direction key without tags."""
         self._closed: dict[bytes, None] = {}
         self._dues: list[tuple[int, bytes]] = []
-        """Time-outs of flows, as a heap; those that differ from `_queued` are outdated."""
+        """Time-outs of flows, as a heap; entries that differ from `_queued` are outdated."""
         self._queued: dict[bytes, int] = {}
         """Earliest time-out of each open flow."""
         self._longest_idle: list[tuple[int, bytes]] = []
         self._endings: list[tuple[int, bytes]] = []
-        """Times at which closed flows are forgotten, as a heap; flows that are gone are passed over."""
-        self._next_sweep_ns = NEVER
+        """Times at which closed flows are forgotten, as a heap; entries of flows that are gone are skipped."""
+        self.next_sweep_ns = NEVER
+        """Capture time from which on a segment of any flow must wait for `_sweep`."""
 
     @property
     def next_due_ns(self) -> int | None:
         """Capture time of the next time-out of a flow, ``None`` without one."""
         return self._dues[0][0] if self._dues else None
 
-    @property
-    def next_look_ns(self) -> int:
-        """Capture time from which on a segment of any flow has to wait for `_sweep`."""
-        return self._next_sweep_ns
-
     def next_to_time_out(self) -> list[Flow]:
-        """The flows that time out at `next_due_ns`."""
+        """The flows that time out first, at `next_due_ns`."""
         due = self._pop_due()
         for entry in due:
             heappush(self._dues, entry)
         return [self.flows[key] for due_ns, key in due if self._queued.get(key) == due_ns]
 
+    def due_keys(self, now: int) -> list[bytes]:
+        """Keys of flows with a time-out up to a capture time."""
+        dues, places, keys = self._dues, [0], []
+        for place in places:
+            if place < len(dues) and dues[place][0] <= now:
+                keys.append(dues[place][1])
+                places += (2 * place + 1, 2 * place + 2)
+        return keys
+
+    def hold(self, flow: Flow) -> None:
+        """Let an open flow that another reader follows have alarms; its segments must not come here."""
+        self._register(flow)
+
+    def release(self, flow: Flow) -> None:
+        """Forget a flow that another reader follows."""
+        self._forget(flow)
+
     def _pop_due(self) -> list[tuple[int, bytes]]:
-        """Take all that is due at the same time as the first out of the heap."""
+        """Remove the first time-out, and all others at this time, from the heap."""
         due = [heappop(self._dues)] if self._dues else []
         while self._dues and self._dues[0][0] == due[0][0]:
             due.append(heappop(self._dues))
@@ -144,7 +157,7 @@ class FlowRegister:
         self._buffer(-flow.initiator.buffer.size - flow.responder.buffer.size)
 
     def _buffer(self, size: int) -> None:
-        """Count bytes that are kept from now on, or, if negative, no more."""
+        """Add to the count of buffered bytes; negative to subtract."""
         self.buffered_bytes += size
         self.budget.take(size)
 
@@ -203,14 +216,14 @@ class FlowRegister:
                 half.buffer = _NO_PIECES
         self._queued.pop(flow.key, None)
         self._forget_later(flow)
-        if flow.kept:
-            self._queue(flow, flow.kept_until_ns)
+        if flow.undecided:
+            self._queue(flow, flow.undecided_until_ns)
         events.append(FlowClosed(flow, how, *place))
 
     def _forget_later(self, flow: Flow) -> None:
         self._closed[flow.key] = None
         heappush(self._endings, (flow.check_ns, flow.key))
-        self._next_sweep_ns = min(self._next_sweep_ns, flow.check_ns)
+        self.next_sweep_ns = min(self.next_sweep_ns, flow.check_ns)
 
     def _end(self, flow: Flow, how: str, place: _Place, events: list[FlowEvent]) -> None:
         """Close a flow that has an open direction, and give up its holes."""
@@ -231,12 +244,12 @@ class FlowRegister:
             flow.past.clear()
         deadline = min(flow.initiator.deadline_ns, flow.responder.deadline_ns)
         idle_ns = flow.last_timestamp_ns + self.idle_timeout_ns + 1
-        flow.check_ns = min(deadline, idle_ns, flow.kept_until_ns, flow.alarm_ns, damaged_due_ns(flow))
-        flow.clear = flow.initiator.clear and flow.responder.clear and not flow.kept and not flow.damaged
+        flow.check_ns = min(deadline, idle_ns, flow.undecided_until_ns, flow.alarm_ns, damaged_due_ns(flow))
+        flow.clear = flow.initiator.clear and flow.responder.clear and not flow.undecided and not flow.damaged
         self._queue(flow, flow.check_ns)
 
     def alarm(self, flow: Flow, due_ns: int) -> None:
-        """Report a `FlowAlarm` at this capture time if the flow is open then; each flow has its earliest one alone."""
+        """Schedule a `FlowAlarm` for an open flow; each flow has only its earliest alarm."""
         if due_ns < flow.alarm_ns and not flow.closed:
             flow.alarm_ns = due_ns
             flow.check_ns = min(flow.check_ns, due_ns)
@@ -251,16 +264,16 @@ class FlowRegister:
             if len(self._dues) > 2 * len(self._queued) + _SPARE_DUES:
                 self._dues = [(due_ns, key) for key, due_ns in self._queued.items()]
                 heapify(self._dues)
-            self._next_sweep_ns = min(self._next_sweep_ns, due_ns)
+            self.next_sweep_ns = min(self.next_sweep_ns, due_ns)
 
     def _decide(self, flow: Flow, events: list[FlowEvent]) -> None:
-        """Decide about the segments that are kept of a flow, without more evidence."""
+        """Decide about the undecided segments of a flow without more evidence."""
         raise NotImplementedError
 
     def _decide_damaged(self, flow: Flow, events: list[FlowEvent]) -> None:
-        """Decide about the segments with a wrong checksum, without more evidence."""
+        """Decide about segments with a wrong checksum without more evidence."""
         if flow.damaged:
-            self._use_damaged(flow, last_to_be_used(flow), events)
+            self._use_damaged(flow, final_segments_to_use(flow), events)
             drop(flow, flow.damaged, events)
 
     def _use_damaged(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
@@ -268,9 +281,9 @@ class FlowRegister:
         raise NotImplementedError
 
     def _expire(self, flow: Flow, now: int, events: list[FlowEvent]) -> None:
-        """Give up the holes of a flow whose deadline has come."""
-        self._use_damaged(flow, unanswered(flow, now), events)
-        # The frame is the flow's own last one, so that the result does not depend on which other flow moved the time.
+        """Give up the holes of a flow that are due."""
+        self._use_damaged(flow, unanswered_segments(flow, now), events)
+        # The flow's own last frame, so that the result does not depend on the flow that moved the time.
         place = last_place(flow)
         before = flow.initiator.buffer.size + flow.responder.buffer.size
         for _, half, peer, from_initiator in (self._index[flow.key], self._index[reverse_key(flow.key)]):
@@ -286,7 +299,7 @@ class FlowRegister:
         self._conclude(flow, place, events)
 
     def _sweep(self, now: int, events: list[FlowEvent]) -> None:
-        """Run all time-outs up to a capture time, and forget the flows that closed long enough ago."""
+        """Run all time-outs up to a capture time, and forget flows that closed long enough ago."""
         while (due_ns := self.next_due_ns) is not None and due_ns <= now:
             self._time_out(due_ns, events)
         # Not in the order in which they closed: capture times may go back.
@@ -300,14 +313,14 @@ class FlowRegister:
                 self._forget(flow)
             else:
                 heappush(self._endings, (forget_ns(flow) + 1, key))
-        self._next_sweep_ns = min(heap[0][0] if heap else NEVER for heap in (self._endings, self._dues))
+        self.next_sweep_ns = min(heap[0][0] if heap else NEVER for heap in (self._endings, self._dues))
 
     def _time_out(self, due_ns: int, events: list[FlowEvent]) -> None:
-        """Run the time-outs of this very time."""
+        """Run the time-outs of exactly this time."""
         keys = dict.fromkeys(key for _, key in self._pop_due() if self._queued.get(key) == due_ns)
         for flow in sorted((self.flows[key] for key in keys), key=attrgetter("last_frame")):
             del self._queued[flow.key]
-            if flow.kept_until_ns <= due_ns:
+            if flow.undecided_until_ns <= due_ns:
                 self._decide(flow, events)
             if damaged_due_ns(flow) <= due_ns:
                 self._decide_damaged(flow, events)
@@ -324,7 +337,7 @@ class FlowRegister:
                 self._expire(flow, due_ns, events)
 
     def _make_room(self, events: list[FlowEvent]) -> None:
-        """Forget the flow that closed first, or evict the one that is idle longest."""
+        """Forget the flow that closed first, or evict the flow that is idle longest."""
         if self._closed:
             closed = self.flows[next(iter(self._closed))]
             self._decide(closed, events)
@@ -334,7 +347,7 @@ class FlowRegister:
         last_timestamp_ns = 0
         while flow is None or flow.last_timestamp_ns != last_timestamp_ns:
             if not self._longest_idle:
-                # An eighth of the table at a time: flows that get segments meanwhile are passed over.
+                # An eighth of the table at a time; flows with segments since then are skipped.
                 count = max(1, len(self.flows) // 8)
                 ages = ((flow.last_timestamp_ns, key) for key, flow in self.flows.items())
                 self._longest_idle = nsmallest(count, ages)[::-1]
@@ -346,10 +359,10 @@ class FlowRegister:
 
 
 def forget_ns(flow: Flow) -> int:
-    """Until which capture time a closed flow is remembered."""
+    """Capture time until which a closed flow is remembered."""
     return max(flow.closed_ns, flow.last_timestamp_ns) + LINGER_NS
 
 
 def last_place(flow: Flow) -> _Place:
-    """Number, capture time and capture of a flow's last frame: the place of events that no segment causes."""
+    """Number, capture time and capture of a flow's last frame: the frame of events without a segment."""
     return flow.last_frame, flow.last_timestamp_ns, flow.last_capture

@@ -1,8 +1,8 @@
-"""The table of TCP connections: takes segments in capture order, says what they did to the streams.
+"""The table of TCP connections: takes segments in capture order, and returns the events of their streams.
 
-In-order segments of a connection in which nothing is missing take the fast path, ``FlowTable.take_in_order``; all else
-goes through ``_feed_slowly``.  Decisions about one flow depend on its own segments and their capture times alone,
-not on the traffic around it, as long as no limit of the table is hit: the flows of a capture can be fed apart.
+In-order segments of a connection without holes take the fast path, ``FlowTable.take_in_order``; all others go
+through ``_feed_slowly``.  Decisions about one flow depend on its own segments and their capture times alone, not on
+other traffic, until a limit of the table is hit: so the flows of a capture can be processed separately.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 from mqttscope.net import damage
 from mqttscope.net.checksum import RIGHT, UNJUDGED, WRONG
-from mqttscope.net.flow import NOT_BEGUN, Entry, Flow, FlowEvent, FlowOpened, FlowReport, StreamData, Verdict
+from mqttscope.net.flow import NOT_BEGUN, Entry, Flow, FlowEvent, FlowMatch, FlowOpened, FlowReport, StreamData
 from mqttscope.net.flow_expiry import LINGER_NS, FlowRegister, forget_ns, last_place
 from mqttscope.net.flow_identity import (
     LATE_NS,
@@ -35,61 +35,61 @@ from mqttscope.net.tap_views import (
     VIEW_NS,
     belongs,
     differs,
-    echoes,
     halves,
     in_order,
     is_copy,
     is_replay,
     is_view,
-    past,
+    repeated_flow,
     repeats,
+    viewable_flows,
 )
 from mqttscope.net.tcp_clock import NO_STAMP, time_stamp
 
 EARLY_NS: Final = 200_000_000
-"""Frames come out of order by no more than this, also between two interfaces with buffers of their own."""
+"""Maximum disorder of frames, even between two interfaces with buffers of their own."""
 MAX_VIEWS: Final = 8
-"""Maximum number of other tags or tunnels in which one flow is recognised."""
-MAX_KEPT_SEGMENTS: Final = 64
-"""Segments of a flow that are kept while it is not clear which connection they belong to."""
-MAX_KEPT_BYTES: Final = 256 * 1024
+"""Maximum number of other tags or tunnels for one flow."""
+MAX_UNDECIDED_SEGMENTS: Final = 64
+"""Maximum number of undecided segments of a flow."""
+MAX_UNDECIDED_BYTES: Final = 256 * 1024
 YOUNG_NS: Final = 1_000_000_000
-"""So long after its first segment a flow that was joined in the middle may have had bytes under way."""
+"""Time after the first segment for which a flow that was joined in the middle may have bytes under way."""
 
 _VIEW_BEGINNING: Final = 2
-"""Minimum number of repeated segments with data or SYN that show a second view if a SYN is among them."""
+"""Minimum number of repeated segments with data or SYN that prove a second view, if a SYN is among them."""
 _LITTLE_BEHIND: Final = (1 << 32) - START_WINDOW
 
 _NOTHING: Final[tuple[FlowEvent, ...]] = ()
 
 Ending = tuple[int, int, int]
-"""By what flows end in order where the capture does: in which round, when they were opened, and with which frame."""
+"""Sort key for flows that end with the capture: round, opening time and first frame."""
 
 
 class FlowTable(FlowRegister):
-    """All connections of a capture, bounded in number, time and memory by the limits of ``FlowRegister``."""
+    """All connections of a capture, within the limits of ``FlowRegister``."""
 
     def feed(self, segment: Segment) -> Sequence[FlowEvent]:
-        """Take the next segment of the capture; return what it did, in order, which often is nothing."""
+        """Take the next segment of the capture; returns its events, in order, often none."""
         entry = self.take_in_order(segment)
         if entry is None:
             return self._feed_slowly(segment)
-        return (delivered(entry, segment),) if segment.payload else _NOTHING
+        return (delivery(entry, segment),) if segment.payload else _NOTHING
 
     def take_in_order(self, segment: Segment) -> Entry | None:
-        """Take a segment that does nothing but continue, if at all, where its direction stands; return whose it is.
+        """Take a segment in order, or an empty segment that was overtaken; returns its flow.
 
-        ``None`` for any other: then nothing was taken, and `feed` has to.  All that such a segment does to the flow is
-        that its payload is `delivered`.
+        ``None`` for any other segment: then nothing changed, and the caller uses `feed`.  The only event of the segment
+        is the delivery of its payload (`delivery`).
         """
         entry = self._index.get(segment.key)
         if entry is None or segment.missing or (segment.checksum == WRONG and self.verify_checksums):
             return None
-        taken = self.continues(
+        continues_flow = self.continues(
             entry, segment.sequence, segment.acknowledgment, segment.flags, segment.window, segment.payload,
             segment.options, segment.frame, segment.timestamp_ns, segment.capture,
         )  # fmt: skip
-        return entry if taken else None
+        return entry if continues_flow else None
 
     def continues(
         self,
@@ -104,8 +104,8 @@ class FlowTable(FlowRegister):
         timestamp_ns: int,
         capture: str,
     ) -> bool:
-        """`take_in_order` of a segment of a known flow, captured whole, by its values."""
-        if timestamp_ns >= self._next_sweep_ns:
+        """`take_in_order` for a segment of a known flow without cut bytes, by its values."""
+        if timestamp_ns >= self.next_sweep_ns:
             return False
         flow, half, peer, _ = entry
         if (
@@ -117,7 +117,7 @@ class FlowTable(FlowRegister):
         ):
             return False
         if sequence != half.sequence:
-            # An empty segment that was overtaken says nothing but its acknowledgment; one byte back it is a probe.
+            # The only news of an empty segment that was overtaken is its acknowledgment; one byte back, it is a probe.
             behind = (half.sequence - sequence) & 0xFFFFFFFF
             if payload or behind == 1 or behind > START_WINDOW:
                 return False
@@ -151,26 +151,26 @@ class FlowTable(FlowRegister):
         return True
 
     def entry(self, key: bytes) -> Entry | None:
-        """The flow that a direction key belongs to, as the segments of this direction see it."""
+        """The flow of a direction key, from the side of this direction."""
         return self._index.get(key)
 
     def advance(self, now: int) -> Sequence[FlowEvent]:
-        """Let capture time pass without a segment: give up holes that are due, end flows that went idle."""
+        """Let capture time pass without a segment: give up holes that are due, and end idle flows."""
         events: list[FlowEvent] = []
-        if now >= self._next_sweep_ns:
+        if now >= self.next_sweep_ns:
             self._sweep(now, events)
         return events
 
     def close(self) -> Sequence[FlowEvent]:
-        """The capture has ended: deliver or give up what waits, close all flows and forget them, the oldest first."""
+        """End the capture: deliver or give up waiting bytes, close all flows and forget them, the oldest first."""
         return [event for _, events in self.closing() for event in events]
 
     def closing(self) -> list[tuple[Ending, list[FlowEvent]]]:
-        """What `close` does, flow by flow in this order, each with its place among the ends of all flows."""
+        """The events of `close`, flow by flow, each with its sort key among the ends of all flows."""
         ended: list[tuple[Ending, list[FlowEvent]]] = []
         turn = 0
         while self.flows:
-            # Where what was kept of a flow begins another one, that one comes in the next round.
+            # A connection that begins with undecided segments of a flow ends in the next round.
             for flow in sorted(self.flows.values(), key=attrgetter("opened_ns", "first_frame")):
                 events: list[FlowEvent] = []
                 self._decide(flow, events)
@@ -182,11 +182,11 @@ class FlowTable(FlowRegister):
         self._longest_idle.clear()
         self._dues.clear()
         self._endings.clear()
-        self._next_sweep_ns = NEVER
+        self.next_sweep_ns = NEVER
         return ended
 
     def adopt(self, flow: Flow) -> None:
-        """Continue with a flow that another table remembered; one with the same endpoints is forgotten."""
+        """Continue a flow that another table remembered; a flow with the same endpoints is forgotten."""
         known = self._index.get(flow.key)
         if known is not None:
             self._forget(known[0])
@@ -196,18 +196,18 @@ class FlowTable(FlowRegister):
             self._forget_later(flow)
         else:
             self._refresh(flow)
-        if flow.kept:
-            self._watch_kept(flow)
+        if flow.undecided:
+            self._watch_undecided(flow)
 
     def _feed_slowly(self, segment: Segment) -> Sequence[FlowEvent]:
         events: list[FlowEvent] = []
-        if segment.timestamp_ns >= self._next_sweep_ns:
+        if segment.timestamp_ns >= self.next_sweep_ns:
             self._sweep(segment.timestamp_ns, events)
         if segment.checksum == WRONG and self.verify_checksums and self._set_aside(segment, events):
             return events
         entry = self._index.get(segment.key) or self._known(segment)
         if entry is not None and entry[0].damaged:
-            self._use_damaged(entry[0], damage.accepted(entry[0], segment), events)
+            self._use_damaged(entry[0], damage.accepted_segments(entry[0], segment), events)
         self._route(segment, events)
         entry = self._index.get(segment.key) or self._known(segment)
         if entry is not None:
@@ -215,7 +215,7 @@ class FlowTable(FlowRegister):
             if segment.checksum == RIGHT:
                 half.checksums = RIGHT
             if flow.damaged:
-                damage.drop(flow, damage.replaced(flow), events)
+                damage.drop(flow, damage.replaced_segments(flow), events)
                 if not flow.closed:
                     self._refresh(flow)
         return events
@@ -225,7 +225,7 @@ class FlowTable(FlowRegister):
         return self._index.get(segment.key) or self._index.get(self._plain.get(plain_key(segment.key), b""))
 
     def _set_aside(self, segment: Segment, events: list[FlowEvent]) -> bool:
-        """Have a segment with a wrong checksum wait; ``False`` if it is to be used as captured."""
+        """Let a segment with a wrong checksum wait; ``False`` if it is used as captured."""
         entry = self._known(segment)
         if entry is None:
             if segment.flags & RST:
@@ -237,10 +237,10 @@ class FlowTable(FlowRegister):
         if checksums == WRONG or (flow.closed and checksums == UNJUDGED):
             return False
         flow.damaged.append(segment)
-        loose = damage.unproven(flow)
-        if damage.different(loose) >= damage.UNPROVEN:
-            self._use_damaged(flow, damage.to_be_used(flow, loose), events)
-        damage.drop(flow, flow.damaged if flow.closed else damage.replaced(flow), events)
+        loose = damage.unproven_segments(flow)
+        if damage.count_different(loose) >= damage.UNPROVEN:
+            self._use_damaged(flow, damage.segments_to_use(flow, loose), events)
+        damage.drop(flow, flow.damaged if flow.closed else damage.replaced_segments(flow), events)
         while damage.is_too_much(flow.damaged):
             damage.drop(flow, flow.damaged[:1], events)
         if not flow.closed:
@@ -248,12 +248,12 @@ class FlowTable(FlowRegister):
         return True
 
     def _use_damaged(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
-        for segment in damage.take(flow, segments):
-            self._use_damaged(flow, damage.accepted(flow, segment), events)
-            self._route(damage.used(flow, segment, events), events)
+        for segment in damage.remove_waiting(flow, segments):
+            self._use_damaged(flow, damage.accepted_segments(flow, segment), events)
+            self._route(damage.usable_form(flow, segment, events), events)
 
     def _route(self, segment: Segment, events: list[FlowEvent]) -> None:
-        """Find out which connection a segment belongs to, and give it to that one."""
+        """Find the connection of a segment, and pass the segment to it."""
         entry = self._index.get(segment.key) or self._second_view(segment)
         if entry is not None and entry[0].closed and segment.timestamp_ns > forget_ns(entry[0]):
             self._decide(entry[0], events)
@@ -267,20 +267,20 @@ class FlowTable(FlowRegister):
             flow, half, peer, _ = entry
             if flow.past and self._repeats_past(entry, segment, events):
                 return
-            verdict = weigh(flow, half, peer, segment) if flow.kept else judge(flow, half, peer, segment)
-            if flow.kept and verdict in (Verdict.NEW, Verdict.SAME):
-                if verdict is Verdict.SAME:
-                    self._give_back(flow, self._take_kept(flow), events)
-                elif flow.doubt is Verdict.RESUMED:
+            verdict = weigh(flow, half, peer, segment) if flow.undecided else judge(flow, half, peer, segment)
+            if flow.undecided and verdict in (FlowMatch.NEW, FlowMatch.SAME):
+                if verdict is FlowMatch.SAME:
+                    self._give_back(flow, self._take_undecided(flow), events)
+                elif flow.doubt is FlowMatch.RESUMED:
                     self._resume(flow, events)
                 else:
                     self._divide(flow, events)
                 self._route(segment, events)
                 return
-            if verdict is Verdict.NEW:
+            if verdict is FlowMatch.NEW:
                 before = self._replace(flow, segment, events)
                 entry = None
-            elif verdict not in (Verdict.SAME, Verdict.BESIDE):
+            elif verdict not in (FlowMatch.SAME, FlowMatch.BESIDE):
                 self._keep(flow, verdict, segment, events)
                 return
         if entry is None and segment.flags & RST:
@@ -288,58 +288,62 @@ class FlowTable(FlowRegister):
         self._apply(segment, entry, events, before)
 
     def _repeats_past(self, entry: Entry | None, segment: Segment, events: list[FlowEvent]) -> bool:
-        """Whether a segment repeats one of a connection before; then it is counted, unless it fills a gap of that."""
+        """Whether a segment repeats an earlier connection; if so, it is counted, or fills a gap of that connection."""
         if entry is None or not entry[0].past:
             return False
         flow, half, peer, _ = entry
         here = segment.key in (flow.key, reverse_key(flow.key))
         if (here and is_syn(segment)) or belongs(half, peer, segment):
             return False
-        ended = echoes(flow, segment)
+        ended = repeated_flow(flow, segment)
         if ended is None:
             return False
         if segment.flags & RST and ended.closed != "reset":
-            half.empty_segments += 1  # nothing reset that connection before: it answers what the other side still sent
+            half.empty_segments += 1  # not a repetition: it answers late segments of the other side
         else:
             self._repeat(ended, flow, half, segment, events)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place_of(segment)
         return True
 
     def _repeat(self, ended: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> None:
-        """Count a segment of a connection before ``flow``, or report what of it fills a gap that was given up."""
+        """Count a segment of a connection before ``flow``, or report the bytes that fill a gap that was given up."""
         own = halves(ended, segment)[0]
         report = FlowReport(ended, own is ended.initiator, place_of(segment), events)
         if not own.take_late(own.locate(segment.sequence), segment.payload, report):
             self._count_copy(flow, half, segment.capture)
 
     def _count_copy(self, flow: Flow, half: HalfStream, capture: str) -> None:
-        """Count a segment that was captured twice; apart where the flow is over and its connection was summed up."""
-        known = self.copies.get(capture)
-        if known is None or known.context is None:
-            self.copies[capture] = flow
+        """Count a segment that was captured twice; separately if the flow ended and its totals were reported."""
+        self.note_copy(flow, capture)
         if not flow.closed:
             half.copied_segments += 1
         elif flow.context is not None:
             self.late_copies += 1
 
-    def _divide(self, flow: Flow, events: list[FlowEvent]) -> None:
-        """Kept segments are another connection, or those from the last beginning among them on."""
-        kept = self._take_kept(flow)
-        at = last_beginning(kept) if flow.doubt is Verdict.AGAIN else 0
-        self._give_back(flow, kept[:at], events)
-        self._begin_with(flow, kept[at:], events)
+    def note_copy(self, flow: Flow, capture: str) -> None:
+        """Remember a flow with a segment that was captured twice."""
+        known = self.copies.get(capture)
+        if known is None or known.context is None:
+            self.copies[capture] = flow
 
-    def _begin_with(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
-        """Segments that were kept are those of another connection, which began with them."""
-        before = self._replace(flow, kept[0], events)
-        self._apply(kept[0], None, events, before)
-        for segment in kept[1:]:
+    def _divide(self, flow: Flow, events: list[FlowEvent]) -> None:
+        """Undecided segments are another connection, from the last beginning among them on."""
+        segments = self._take_undecided(flow)
+        at = last_beginning(segments) if flow.doubt is FlowMatch.AGAIN else 0
+        self._give_back(flow, segments[:at], events)
+        self._begin_with(flow, segments[at:], events)
+
+    def _begin_with(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
+        """Begin another connection with segments that were undecided."""
+        before = self._replace(flow, segments[0], events)
+        self._apply(segments[0], None, events, before)
+        for segment in segments[1:]:
             self._route(segment, events)
 
     def _apply(
         self, segment: Segment, entry: Entry | None, events: list[FlowEvent], earlier: Sequence[Flow] = ()
     ) -> None:
-        """Give a segment to its connection, ``None`` for one that is not known yet and has ``earlier`` ones."""
+        """Pass a segment to its connection; ``entry`` is ``None`` for a new one, which has ``earlier`` connections."""
         now = segment.timestamp_ns
         place = place_of(segment)
         if entry is None:
@@ -380,7 +384,7 @@ class FlowTable(FlowRegister):
         self._conclude(flow, place, events)
 
     def _take_late(self, flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, report: FlowReport) -> None:
-        """Take a segment of a flow that is over, and report data that no stream has."""
+        """Take a segment of an ended flow, and report data that is not part of a stream."""
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = report.place
         if segment.flags & (ACK | RST) == ACK:
             peer.acknowledge(segment.acknowledgment, report)
@@ -403,81 +407,81 @@ class FlowTable(FlowRegister):
         new = min(length, max(0, start + length - half.offset)) or length
         report.discarded(new, "after_reset" if flow.closed == "reset" else "after_close")
 
-    def _keep(self, flow: Flow, doubt: Verdict, segment: Segment, events: list[FlowEvent]) -> None:
-        """Keep a segment until others say what it belongs to."""
-        size = sum(len(one.payload) for one in flow.kept) + len(segment.payload)
-        if flow.kept and (len(flow.kept) >= MAX_KEPT_SEGMENTS or size > MAX_KEPT_BYTES):
+    def _keep(self, flow: Flow, doubt: FlowMatch, segment: Segment, events: list[FlowEvent]) -> None:
+        """Keep a segment until later ones decide where it belongs."""
+        size = sum(len(undecided.payload) for undecided in flow.undecided) + len(segment.payload)
+        if flow.undecided and (len(flow.undecided) >= MAX_UNDECIDED_SEGMENTS or size > MAX_UNDECIDED_BYTES):
             self._decide(flow, events)
             self._route(segment, events)
             return
-        if not flow.kept:
+        if not flow.undecided:
             apart_ns = LINGER_NS if segment.flags & SYN else COPY_NS
-            waits = {Verdict.AGAIN: VIEW_NS, Verdict.APART: apart_ns, Verdict.EARLY: EARLY_NS}
+            waits = {FlowMatch.AGAIN: VIEW_NS, FlowMatch.APART: apart_ns, FlowMatch.EARLY: EARLY_NS}
             until = segment.timestamp_ns + waits.get(doubt, LINGER_NS)
             if segment.capture != flow.last_capture:
                 until = max(until, flow.last_timestamp_ns)
-            flow.doubt, flow.kept_until_ns = doubt, until
+            flow.doubt, flow.undecided_until_ns = doubt, until
             flow.clear = False
-        flow.kept.append(segment)
-        self._watch_kept(flow)
+        flow.undecided.append(segment)
+        self._watch_undecided(flow)
 
-    def _watch_kept(self, flow: Flow) -> None:
+    def _watch_undecided(self, flow: Flow) -> None:
         if flow.closed:
-            self._queue(flow, flow.kept_until_ns)
+            self._queue(flow, flow.undecided_until_ns)
         else:
             self._refresh(flow)
 
-    def _take_kept(self, flow: Flow) -> list[Segment]:
-        kept, flow.kept, flow.kept_until_ns = flow.kept, [], NEVER
-        return kept
+    def _take_undecided(self, flow: Flow) -> list[Segment]:
+        segments, flow.undecided, flow.undecided_until_ns = flow.undecided, [], NEVER
+        return segments
 
-    def _give_back(self, flow: Flow, kept: list[Segment], events: list[FlowEvent]) -> None:
-        """The segments that were kept belong to the flow after all, or to nothing."""
-        again = flow.doubt is Verdict.AGAIN
-        if again and any(map(is_syn, kept)):
+    def _give_back(self, flow: Flow, segments: list[Segment], events: list[FlowEvent]) -> None:
+        """Treat undecided segments as the flow's own, or as strays."""
+        again = flow.doubt is FlowMatch.AGAIN
+        if again and any(map(is_syn, segments)):
             # A SYN-ACK comes again if its acknowledgment was lost; no client repeats its SYN after that.
-            flow.handshake_again += sum(bool(segment.payload or segment.flags & SYN) for segment in kept)
-        tagged = any(segment.key in flow.views for segment in kept)
-        if again and kept and (tagged or flow.handshake_again >= _VIEW_BEGINNING or is_replay(flow, kept)):
+            flow.handshake_again += sum(bool(segment.payload or segment.flags & SYN) for segment in segments)
+        tagged = any(segment.key in flow.views for segment in segments)
+        if again and segments and (tagged or flow.handshake_again >= _VIEW_BEGINNING or is_replay(flow, segments)):
             flow.doubled = True
-        for segment in kept:
+        for segment in segments:
             entry = self._index[segment.key]
-            ended = echoes(flow, segment) if again and not repeats(flow, segment) else None
+            ended = repeated_flow(flow, segment) if again and not repeats(flow, segment) else None
             if ended is not None:
                 self._repeat(ended, flow, entry[1], segment, events)
-            elif flow.doubt is not Verdict.APART:
+            elif flow.doubt is not FlowMatch.APART:
                 self._apply(segment, entry, events)
             elif segment.payload or segment.missing:
                 length = len(segment.payload) + segment.missing
                 FlowReport(flow, entry[3], place_of(segment), events).discarded(length, "out_of_window")
-        flow.doubt = Verdict.SAME
+        flow.doubt = FlowMatch.SAME
         if not flow.closed:
             self._refresh(flow)
 
     def _decide(self, flow: Flow, events: list[FlowEvent]) -> None:
-        """Nothing more says what the segments belong to that were kept of a flow."""
-        if not flow.kept:
+        """Decide about the undecided segments of a flow: no more evidence comes."""
+        if not flow.undecided:
             return
         # A second view would have shown the rest by now.
-        full = len(flow.kept) >= MAX_KEPT_SEGMENTS
-        begins = flow.doubt is Verdict.AGAIN and not full and in_order(flow.kept) and begins_in_silence(flow)
-        kept = self._take_kept(flow)
+        full = len(flow.undecided) >= MAX_UNDECIDED_SEGMENTS
+        begins = flow.doubt is FlowMatch.AGAIN and not full and in_order(flow.undecided) and begins_in_silence(flow)
+        segments = self._take_undecided(flow)
         if begins:
-            self._begin_with(flow, kept, events)
+            self._begin_with(flow, segments, events)
         else:
-            self._give_back(flow, kept, events)
+            self._give_back(flow, segments, events)
 
     def _replace(self, flow: Flow, segment: Segment, events: list[FlowEvent]) -> list[Flow]:
-        """End a flow because a segment begins another connection between its endpoints; return what was before that."""
+        """End a flow because a segment begins another connection; returns the connections before that one."""
         if not flow.closed:
             self._end(flow, "port_reused", place_of(segment), events)
         self._forget(flow)
-        return past(flow, segment.timestamp_ns)
+        return viewable_flows(flow, segment.timestamp_ns)
 
     def _resume(self, flow: Flow, events: list[FlowEvent]) -> None:
-        """Both sides have ignored a reset: the connection continues where it stood, as a flow of its own."""
-        kept = self._take_kept(flow)
-        first = kept[0]
+        """Continue a connection after a reset that both sides ignored, as a flow of its own."""
+        segments = self._take_undecided(flow)
+        first = segments[0]
         self._forget(flow)
         frame, now, capture = place = place_of(first)
         new = Flow(flow.key, flow.initiator_known, now, frame, capture, now, frame, capture, context=flow.context)
@@ -486,11 +490,11 @@ class FlowTable(FlowRegister):
         self.opened_flows += 1
         events.append(FlowOpened(new, *place))
         self._refresh(new)
-        for segment in kept:
+        for segment in segments:
             self._route(segment, events)
 
     def _second_view(self, segment: Segment) -> Entry | None:
-        """The flow that a segment with other tags belongs to: a mirror port shows the same segments in two places."""
+        """The flow of a segment with other tags: a mirror port shows a segment at two places."""
         known = self._plain.get(plain_key(segment.key))
         entry = None if known is None else self._index.get(known)
         if entry is None:
@@ -523,13 +527,13 @@ class FlowTable(FlowRegister):
         return self._index[key]
 
     def _learn_roles(self, entry: Entry, segment: Segment) -> Entry:
-        """A SYN or SYN-ACK after the first segment says who the initiator is; correct the roles while that is safe."""
+        """Correct the roles by a SYN or SYN-ACK after the first segment, while no events were reported."""
         flow, half, peer, from_initiator = entry
         if flow.initiator_known or flow.closed:
             return entry
         if from_initiator == (not segment.flags & ACK):
             flow.initiator_known = True
-        elif not half.told and not peer.told:
+        elif not half.has_events and not peer.has_events:
             buffered = self.buffered_bytes, self.budget.used
             self._forget(flow)
             flow.key = reverse_key(flow.key)
@@ -541,7 +545,7 @@ class FlowTable(FlowRegister):
 
 
 def _continued(half: HalfStream) -> HalfStream:
-    """One direction of a flow that continues after a reset: its numbers continue, its stream and counters begin."""
+    """One direction of a flow that continues after a reset: its numbers continue, its stream and counters restart."""
     return HalfStream(
         OPEN if half.state is RESET else half.state,
         half.sequence,
@@ -556,20 +560,20 @@ def place_of(segment: Segment) -> tuple[int, int, str]:
     return segment.frame, segment.timestamp_ns, segment.capture
 
 
-def acknowledged(entry: Entry, acknowledgment: int) -> int:
-    """How far a segment that `FlowTable.take_in_order` took acknowledges the peer's stream."""
+def acknowledged_offset(entry: Entry, acknowledgment: int) -> int:
+    """Stream offset that a segment acknowledges, after `FlowTable.take_in_order` took it."""
     peer = entry[2]
-    # After the segment the peer's stream stands where it stood before.
+    # The segment has not changed the offset of the peer's stream.
     beyond = (acknowledgment - peer.sequence) & 0xFFFFFFFF
     return peer.offset + beyond - (0x100000000 if beyond >= 0x80000000 else 0)
 
 
-def delivered(entry: Entry, segment: Segment) -> StreamData:
-    """What a segment with a payload did that `FlowTable.take_in_order` took."""
+def delivery(entry: Entry, segment: Segment) -> StreamData:
+    """The event of a segment with a payload that `FlowTable.take_in_order` took."""
     flow, half, peer, from_initiator = entry
     payload = segment.payload
     offset = half.offset - len(payload)
-    received = acknowledged(entry, segment.acknowledgment)
+    received = acknowledged_offset(entry, segment.acknowledgment)
     return StreamData(
         flow, from_initiator, payload, offset, segment.frame, segment.timestamp_ns, segment.capture, received,
         peer.offset,
@@ -577,16 +581,17 @@ def delivered(entry: Entry, segment: Segment) -> StreamData:
 
 
 def _take(entry: Entry, segment: Segment, report: FlowReport, peer_report: FlowReport) -> None:
-    """Apply a segment that is no reset to an open flow."""
+    """Apply a segment without RST to an open flow."""
     flow, half, peer, _ = entry
     flags = segment.flags
     sequence = segment.sequence
     payload = segment.payload
     missing = segment.missing
-    # Where the capture has the handshake no bytes were under way when it began: what is missing since is lost.
+    # If the handshake was captured, no bytes were under way at the beginning: bytes missing since then are lost.
     young = not (flow.syn_seen or flow.syn_ack_seen) and segment.timestamp_ns - flow.opened_ns <= YOUNG_NS
     if not segment.window:
         half.zero_windows += 1
+        report.window_closed()
     if not payload and not missing and not flags & SYN and is_stray(half, peer, segment):
         half.empty_segments += 1
         return
@@ -612,5 +617,5 @@ def _take(entry: Entry, segment: Segment, report: FlowReport, peer_report: FlowR
     else:
         half.receive_empty(sequence, young, report)
     if flags & FIN and not (flow.syn_seen and peer.state is UNSEEN and not half.offset and not payload):
-        # Nobody ends a connection that was not answered: that FIN is one of the connection before.
+        # Nobody ends an unanswered connection: this FIN belongs to the connection before.
         half.finish(advance(sequence, len(payload) + missing), report)

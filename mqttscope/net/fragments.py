@@ -1,4 +1,4 @@
-"""IP fragments back to the segments they were cut from (RFC 791 section 3.2, RFC 8200 section 4.5)."""
+"""Reassembles IP fragments into segments (RFC 791 section 3.2, RFC 8200 section 4.5)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from mqttscope.net.headers import transport
 from mqttscope.net.segment import Fragment, NotSegment, Segment
 
 MAX_DATAGRAMS: Final = 4096
-"""Maximum number of incomplete datagrams in a table by default."""
+"""Default maximum number of incomplete datagrams in a table."""
 MAX_BYTES: Final = 16 * 1024 * 1024
-"""Maximum bytes in a table by default, with ``FRAGMENT_OVERHEAD`` for each datagram, range and piece."""
+"""Default maximum of bytes in a table, with ``FRAGMENT_OVERHEAD`` for each datagram, range and piece."""
 TIMEOUT_NS: Final = 60_000_000_000
-"""Timeout of a datagram by default, from its first fragment in the capture (RFC 8200 section 4.5)."""
+"""Default timeout of a datagram after its first captured fragment (RFC 8200 section 4.5)."""
 FRAGMENT_OVERHEAD: Final = 128
-"""Bytes counted for a datagram, a range or a piece beside its content; empty fragments would be free without it."""
+"""Bytes counted for each datagram, range and piece in addition to its content; so empty fragments are not free."""
 MAX_NESTED: Final = 4
 """Maximum number of datagrams that one fragment completes, each a fragment of the next."""
 MAX_LENGTH: Final = 65535
@@ -40,14 +40,14 @@ class Datagram:
     capture: str = ""
     """Capture of the fragment that arrived first."""
     protocol: int = -1
-    """Protocol of the fragment at offset 0, or -1 before that one."""
+    """Protocol of the fragment at offset 0, or -1 before it arrives."""
     total: int = -1
-    """Length of the payload, or -1 before the last fragment."""
+    """Length of the payload, or -1 before the last fragment arrives."""
     fragments: int = 0
     cost: int = FRAGMENT_OVERHEAD
     """Share of the table's ``max_bytes``."""
     covered: list[tuple[int, int]] = field(default_factory=list)
-    """Sorted, disjoint, not adjacent ranges of the payload that fragments announced."""
+    """Sorted, disjoint, not adjacent ranges of the payload that fragments cover."""
     pieces: list[tuple[int, bytes]] = field(default_factory=list)
     """Offset and captured bytes; they do not overlap."""
 
@@ -56,8 +56,8 @@ class Datagram:
 class FragmentTable:
     """Incomplete IP datagrams, bounded in number, bytes and time.
 
-    Where fragments overlap, the first one counts.  A step of the capture's time back by more than the time-out ends a
-    datagram too, because its identification may belong to another one then.
+    Of overlapping fragments, the first one counts.  A step of the capture's clock back by more than the time-out ends a
+    datagram too, because its identification may belong to another datagram then.
     """
 
     max_datagrams: int = field(default_factory=lambda: MAX_DATAGRAMS)
@@ -73,7 +73,7 @@ class FragmentTable:
     """Fragments of TCP segments that were dropped with their incomplete datagrams, by capture."""
 
     def feed(self, fragment: Fragment) -> Segment | NotSegment | None:
-        """Add a fragment.  Returns the segment it completes, or why the complete datagram holds none.
+        """Add a fragment.  Returns the segment it completes, or why the complete datagram contains no segment.
 
         ``None``: fragments are missing.  The segment has the frame number and the time of this fragment.  If the snap
         length cut fragments, its payload ends before the first missing byte and ``missing`` counts the rest.
@@ -111,7 +111,7 @@ class FragmentTable:
         return abs(now_ns - datagram.started_ns) > self.timeout_ns
 
     def incomplete_by_capture(self) -> Counter[str]:
-        """Fragments of TCP segments that came without the others, by the capture of the first one."""
+        """Fragments of TCP segments of incomplete datagrams, by the capture of the first fragment."""
         fragments = self.lost.copy()
         for datagram in self.datagrams.values():
             if datagram.protocol == _TCP:
@@ -126,12 +126,12 @@ class FragmentTable:
 
 
 def _add(datagram: Datagram, fragment: Fragment) -> None:
-    """Store what is new in a fragment; merging ranges keeps the work over all fragments linear in their number."""
+    """Store the new bytes of a fragment; merging ranges keeps the total work linear in the number of fragments."""
     start = fragment.offset
     data = fragment.data
     end = start + len(data) + fragment.missing
     if start == 0 and datagram.protocol < 0:
-        # RFC 8200 section 4.5: the other fragments of IPv6 may say something else.
+        # RFC 8200 section 4.5: the other fragments of IPv6 may have another value.
         datagram.protocol = fragment.protocol
     if not fragment.more and datagram.total < 0:
         datagram.total = end
@@ -158,7 +158,7 @@ def _complete(datagram: Datagram, fragment: Fragment) -> Segment | Fragment | No
     pieces: list[bytes] = []
     at = 0
     for offset, piece in datagram.pieces:
-        if offset != at:  # the snap length cut what lies between
+        if offset != at:  # the snap length cut the bytes between
             break
         pieces.append(piece)
         at += len(piece)

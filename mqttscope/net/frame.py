@@ -1,6 +1,6 @@
-"""The values that a capture consists of: frames, notices of the capture source, and decrypted TLS content.
+"""The contents of a capture: frames, notices of the capture source, and decrypted TLS content.
 
-Capture sources (``mqttscope.capture``) yield frames and notices in file order; everything below works on these values
+Capture sources (``mqttscope.capture``) yield frames and notices in file order; the layers above work on these values
 alone and does no I/O.
 """
 
@@ -11,36 +11,36 @@ from dataclasses import dataclass, field
 from mqttscope.net.segment import DnsMessage, Segment
 
 FlowIdentity = tuple[bytes, int, str]
-"""Key of a flow, number and capture of its first frame."""
+"""Direction key of a flow, number and capture of its first frame."""
 
 
 @dataclass(slots=True)
 class Plaintext:
-    """The decrypted content of a TLS record, or of a part of it; it comes before the segment that completed that."""
+    """The decrypted content of a TLS record, or a part of it; it comes before the segment that completed the record."""
 
     flow: FlowIdentity
     from_initiator: bool
     data: bytes
     offset: int
-    """Stream offset of the bytes, delivered at once, that completed the record."""
+    """Stream offset of the delivered bytes that completed the record."""
     frame: int
-    """The frame that delivered them."""
+    """The frame that completed the record."""
     timestamp_ns: int
     capture: str
 
 
 @dataclass(slots=True)
-class Undecrypted:
-    """Why a TLS session, or a part of it, could not be decrypted; known when its flow ends."""
+class UndecryptedSession:
+    """Why a TLS session, or a part of it, could not be decrypted; reported when its flow ends."""
 
     flow: FlowIdentity
     reason: str
     """A sentence without its full stop."""
     has_keys: bool
-    """Whether there are keys of this session."""
+    """Whether keys of this session are available."""
 
 
-Decrypted = Plaintext | Undecrypted
+Decrypted = Plaintext | UndecryptedSession
 
 
 @dataclass(slots=True)
@@ -60,25 +60,25 @@ class Frame:
     capture: str
     """Name of the capture the frame was read from, as the user gave it."""
     interface: int = field(default=0, compare=False)
-    """Number of the interface in its section of a pcapng file; 0 in files that name none. Equality leaves it out."""
+    """Number of the interface in its section of a pcapng file; 0 without interface numbers. Ignored in comparisons."""
 
 
 @dataclass(slots=True)
 class CaptureError:
-    """A capture could not be read, or not to its end.  Frames before it are good."""
+    """A capture could not be read to its end, or at all.  The frames before the error are good."""
 
     capture: str
     message: str
-    """What is wrong, in one sentence without the capture's name."""
+    """The error, in one sentence without the capture's name."""
     offset: int | None = None
     """Offset in the (decompressed) file at which reading stopped, in bytes; ``None`` when it could not be opened."""
     frames: int = 0
-    """How many frames were read before."""
+    """Number of frames read before the error."""
 
 
 @dataclass(slots=True)
 class CaptureDrops:
-    """The capture says itself that frames were dropped (pcapng Interface Statistics Block)."""
+    """The capture file reports dropped frames (pcapng Interface Statistics Block)."""
 
     capture: str
     interface: int
@@ -97,4 +97,4 @@ class CaptureSecrets:
 
 CaptureNotice = CaptureError | CaptureDrops | CaptureSecrets
 SegmentItem = Segment | DnsMessage | CaptureNotice
-"""What comes of a capture once its frames are taken apart."""
+"""Items of a capture after its frames are parsed."""

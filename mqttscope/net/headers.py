@@ -1,13 +1,13 @@
 """From a captured frame to its TCP segment: IPv4, IPv6, tunnels and TCP.
 
-:func:`segment` is a pure function.  What it cannot turn into a segment it names: a :class:`Fragment` is for
+:func:`segment` is a pure function.  It classifies every frame without a segment: a :class:`Fragment` is for
 ``fragments.FragmentTable``, a :class:`NotSegment` is a shared constant.  `locate` reads usual frames, also in the
 buffer of a reader, and `walk` all others; a test compares both.
 
-Lengths come from the IP header, or from the frame's length on the wire where that is shorter, or where segmentation
-offload left an IP length of 0: what the wire did not carry is not missing from the capture.  The addresses are those of
-the innermost IP header, whatever a routing header or a home address option says; then, and where bytes are missing, the
-checksum proves nothing unless it is right.
+Lengths come from the IP header, or from the frame's length on the wire if that is shorter, or if segmentation offload
+left an IP length of 0: bytes that were never on the wire are not missing from the capture.  The addresses are those of
+the innermost IP header, regardless of a routing header or a home address option.  With such headers, and with missing
+bytes, a checksum that is not right proves nothing.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from mqttscope.net.segment import DnsMessage, Fragment, NotSegment, Segment, dir
 MAX_TUNNELS: Final = 8
 MAX_EXTENSION_HEADERS: Final = 16
 MAX_TAGS: Final = 64
-"""How many tags TZSP may have before what it carries."""
+"""Maximum number of TZSP tags before the encapsulated frame."""
 MAX_OFFLOAD_LENGTH: Final = 524_288
-"""Longest IP datagram, in bytes, believed where the IP header announces a length of 0 (Linux's GSO_MAX_SIZE)."""
+"""Maximum length of an IP datagram with a length of 0 in its header, in bytes (Linux's GSO_MAX_SIZE)."""
 
 NOT_TCP: Final = NotSegment("not_tcp", "the IP datagram holds no TCP segment")
 TOO_MANY_TUNNELS: Final = NotSegment("malformed", f"more than {MAX_TUNNELS} nested tunnels")
@@ -72,14 +72,14 @@ _TZSP_PORT: Final = 37008
 _L2TP_PORT: Final = 1701
 _GPE_TYPES: Final = {1: links.IPV4, 2: links.IPV6, 3: links.ETHERNET, 5: links.MPLS}
 _GENEVE_VERSIONS: Final = {links.ETHERNET: 0, links.IPV4: 4, links.IPV6: 6}
-"""Versions of IP by what GENEVE is believed to carry on a port of its own; 0 for Ethernet."""
+"""IP versions by the protocol type of GENEVE on unregistered ports; 0 for Ethernet."""
 _TZSP_LINKS: Final = {1: 1, 18: 105, 119: 119, 127: 163}
 _QUIC_PORTS: Final = frozenset((443, 8883, 14567))
-"""HTTP/3, secure MQTT, and where EMQX listens for MQTT over QUIC."""
+"""Ports of HTTP/3, secure MQTT, and MQTT over QUIC in EMQX."""
 _QUIC_VERSIONS: Final = frozenset((0, 1, 0x6B3343CF))
 """Version negotiation, version 1 (RFC 9000) and version 2 (RFC 9369); drafts begin with ff0000."""
 _MQTT_SN_PORTS: Final = frozenset((1883, 1884, 1885, 2442, 10000, 20000, 47193))
-"""Where gateways and forwarders of MQTT-SN listen, there being no registered port."""
+"""Usual ports of MQTT-SN gateways and forwarders, as no port is registered."""
 _ESP_PORT: Final = 4500
 _WIREGUARD_PORT: Final = 51820
 _CAPWAP_PORT: Final = 5247
@@ -90,7 +90,7 @@ _UDP_PORTS: Final = _VXLAN_PORTS | _QUIC_PORTS | _MQTT_SN_PORTS | {
     _VXLAN_GPE_PORT, _GENEVE_PORT, _GTP_PORT, _TZSP_PORT, _L2TP_PORT,
     _ESP_PORT, _WIREGUARD_PORT, _CAPWAP_PORT, _TEREDO_PORT, _LISP_PORT,
 }  # fmt: skip
-"""All ports on which UDP is looked at; on others only VXLAN, GENEVE and TZSP are."""
+"""All UDP ports with detailed checks; on other ports only VXLAN, GENEVE and TZSP are recognised."""
 _MQTT_SN_TYPES: Final = frozenset((*range(0x03), *range(0x04, 0x19), *range(0x1A, 0x1E))) - {0x11}
 PLAIN_IPV4: Final = b"\x08\0\x45"
 """EtherType of IPv4, version 4 with 20 bytes of header."""
@@ -109,13 +109,13 @@ _UNUSUAL: Final[TcpHeader] = (b"", 0, 0, 0, 0, 0, 0, 0)
 
 
 def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
-    """Locate the TCP segment of a usual frame, which is in ``data`` from ``start`` to ``stop``; else the key is empty.
+    """Locate the TCP segment of a usual frame, ``data[start:stop]``; the key is empty for any other frame.
 
     Usual: Ethernet II with at most one VLAN tag, IPv4 without options or IPv6 without extension headers, and a TCP
-    segment that was captured whole; or such IPv4 without a link layer, as recordings of live runs have it.
+    segment that was captured whole; or such IPv4 without a link layer, as in recordings of live runs.
     """
     size = stop - start
-    ip = -1  # where a usual header of IPv4 begins
+    ip = -1  # start of a usual IPv4 header
     if link_type == 1 and size >= 54:
         begin = data[start + 12 : start + 15]
         if begin == PLAIN_IPV4:
@@ -147,36 +147,36 @@ def locate(data: bytes, start: int, stop: int, link_type: int) -> TcpHeader:
 
 
 def judge(data: bytes, key: bytes, options: int, end: int) -> int:
-    """Judge the checksum of a segment that `locate` has located; the addresses are right before its header."""
+    """Check a segment that `locate` has located; the addresses are right before its header."""
     start = options - 20
     return judge_checksum(data, start - (32 if len(key) == 36 else 8), start, end)
 
 
 def segment(frame: Frame) -> Segment | Fragment | NotSegment:
-    """The TCP segment of a frame (RFC 9293), the IP fragment it holds, or why there is neither."""
+    """The TCP segment of a frame (RFC 9293), its IP fragment, or the reason for neither."""
     data = frame.data
     key, sequence, acknowledgment, flags, window, options, start, end = locate(data, 0, len(data), frame.link_type)
     if not key:
         return walk(frame)
     # Without __init__: there is one for each frame of the capture.
-    made = _new(Segment)
-    made.key = key
-    made.sequence = sequence
-    made.acknowledgment = acknowledgment
-    made.flags = flags
-    made.window = window
-    made.payload = data[start:end]
-    made.missing = 0
-    made.frame = frame.number
-    made.timestamp_ns = frame.timestamp_ns
-    made.capture = frame.capture
-    made.options = data[options:start]
-    made.checksum = judge(data, key, options, end)
-    return made
+    piece = _new(Segment)
+    piece.key = key
+    piece.sequence = sequence
+    piece.acknowledgment = acknowledgment
+    piece.flags = flags
+    piece.window = window
+    piece.payload = data[start:end]
+    piece.missing = 0
+    piece.frame = frame.number
+    piece.timestamp_ns = frame.timestamp_ns
+    piece.capture = frame.capture
+    piece.options = data[options:start]
+    piece.checksum = judge(data, key, options, end)
+    return piece
 
 
 def walk(frame: Frame) -> Segment | Fragment | NotSegment:
-    """What `segment` says, by going through the headers one by one, whatever they are."""
+    """The result of `segment` for any frame, by reading the headers one by one."""
     data = frame.data
     link = links.LINKS.get(frame.link_type)
     if link is None:
@@ -194,7 +194,7 @@ def walk(frame: Frame) -> Segment | Fragment | NotSegment:
 
 
 def _datagram(frame: Frame, located: links.IpHeader, stop: int, depth: int) -> Segment | Fragment | NotSegment:
-    """Read an IP header (RFC 791 section 3.1, RFC 8200 section 3) inside of ``depth`` tunnels, and what it carries.
+    """Read an IP header (RFC 791 section 3.1, RFC 8200 section 3) inside of ``depth`` tunnels, and its content.
 
     A length of 0 is a jumbogram or offload: the enclosing layer tells the end.
     """
@@ -310,9 +310,14 @@ def transport(
     located: links.Located
     if protocol == _UDP:
         located = _udp(data, offset, stop, end, encapsulation)
-        if located is NOT_TCP and data[offset : offset + 2] == _DNS_PORT:
-            payload = data[offset + 8 : stop]
-            return DnsMessage(NOT_TCP.reason, NOT_TCP.detail, addresses[len(addresses) // 2 :], payload)
+        if located is NOT_TCP and _DNS_PORT in (data[offset : offset + 2], data[offset + 2 : offset + 4]):
+            half = len(addresses) // 2
+            hosts = addresses[:half], addresses[half:]
+            client, server = hosts[::-1] if data[offset : offset + 2] == _DNS_PORT else hosts
+            return DnsMessage(
+                NOT_TCP.reason, NOT_TCP.detail, client, server, data[offset + 8 : stop], frame.number,
+                frame.timestamp_ns,
+            )  # fmt: skip
     elif protocol == _GRE:
         located = _gre(data, offset, stop, end, encapsulation)
     elif protocol in _IN_IP:
@@ -345,7 +350,7 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if flags & 0x1000:
         offset += 4
     if kind == 0x88BE:
-        # Only type II has a sequence number, and a header of its own.
+        # Only type II has a sequence number and its own header.
         if flags & 0x1000:
             if offset + 8 > stop:
                 return _short(offset + 8, end)
@@ -359,7 +364,7 @@ def _gre(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
 
 
 def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """Type III of draft-foschiano-erspan, which is version 2; eight bytes of the platform may follow its header."""
+    """Type III of draft-foschiano-erspan, which is version 2; a platform-specific part of 8 bytes may follow."""
     if offset + 12 > stop:
         return _short(offset + 12, end)
     kind = data[offset + 10] >> 2 & 0x1F
@@ -374,7 +379,7 @@ def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: byte
 
 
 def _pptp(data: bytes, flags: int, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """RFC 2637 section 4.1; each direction has a call identifier of its own, so it is no part of the encapsulation."""
+    """RFC 2637 section 4.1; each direction has a call identifier of its own, so the encapsulation omits it."""
     if not flags & 0x2000:
         return NOT_TCP
     if offset + 4 > stop:
@@ -399,7 +404,7 @@ def _ip_at(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int]:
 
 
 def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """Tunnels over UDP, by their ports and by their form; what is neither is left alone."""
+    """Tunnels over UDP, by port and form; other datagrams are classified by `_lookalike`."""
     inner = offset + 8
     if inner > stop:
         return NOT_TCP
@@ -428,7 +433,7 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
     if port == _VXLAN_GPE_PORT and data[inner] & 0x38 == 0x08:  # version 0 with an identifier
         if data[inner] & 0x01:
             return NOT_TCP  # operation and maintenance
-        # draft-ietf-nvo3-vxlan-gpe: the fourth byte says what follows.
+        # draft-ietf-nvo3-vxlan-gpe: the fourth byte is the type of the content.
         following = _GPE_TYPES.get(data[inner + 3]) if data[inner] & 0x04 else links.ETHERNET
         if following is None:
             return unread("vxlan_gpe")
@@ -443,7 +448,7 @@ def _udp(data: bytes, offset: int, stop: int, end: int, encapsulation: bytes) ->
 
 
 def _anywhere(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.IpHeader | None:
-    """What a tunnel on a port of its own carries, if nothing speaks against it: flags, addresses, types, lengths."""
+    """The content of a tunnel on an unregistered port, if flags, addresses, types and lengths are consistent."""
     first, flags = data[inner], data[inner + 1]
     located: links.Located
     ends: tuple[int, ...] = (end,)
@@ -477,14 +482,14 @@ def _anywhere(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes
 
 
 def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """G-PDUs of version 1 (3GPP TS 29.281), whose identifier is the receiver's: no part of the encapsulation."""
+    """G-PDUs of version 1 (3GPP TS 29.281); their identifier depends on the receiver, so the encapsulation omits it."""
     first, kind, length = unpack_from("!BBH", data, inner)
     version = first >> 5
     if version != 1:
-        # Their headers have other lengths, which are not counted.
+        # Headers of other versions have other lengths, which are not counted.
         return unread(f"gtp_u_version_{version}") if end - inner - length in (4, 8, 20) else NOT_TCP
     if not first & 0x10 or kind != 255 or inner + 8 + length > end:
-        return NOT_TCP  # GTP prime, for charging; echo, error indication, end marker; or nothing of that
+        return NOT_TCP  # GTP prime, for charging; echo, error indication, end marker; or not GTP
     offset = inner + 8
     end = min(end, offset + length)
     stop = min(stop, end)
@@ -517,7 +522,7 @@ def _gtp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> 
 
 
 def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """TaZmen Sniffer Protocol: version 1, type, what follows, tags up to the one that ends them."""
+    """TaZmen Sniffer Protocol: version 1, type, protocol of the content, tags with an end tag."""
     version, kind, protocol = unpack_from("!BBH", data, inner)
     if version != 1 or kind > 1:  # configuration, keep alive, port opener
         return NOT_TCP
@@ -545,7 +550,7 @@ def _tzsp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
 
 
 def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) -> links.Located:
-    """PPP in data messages of version 2 (RFC 2661 section 3.1), whose numbers are the receiver's too."""
+    """PPP in data messages of version 2 (RFC 2661 section 3.1); their identifiers depend on the receiver too."""
     flags = data[inner] << 8 | data[inner + 1]
     if flags & 0x8000:
         return NOT_TCP  # control
@@ -567,7 +572,7 @@ def _l2tp(data: bytes, inner: int, stop: int, end: int, encapsulation: bytes) ->
 
 
 def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: int) -> NotSegment:
-    """What is over UDP and not read, though somebody may expect it; ordinary UDP is `NOT_TCP`."""
+    """Classify UDP that is not read but may be relevant; ordinary UDP is `NOT_TCP`."""
     length, begin = end - inner, data[inner : min(stop, inner + 64)]
     if (source in _MQTT_SN_PORTS or port in _MQTT_SN_PORTS) and _is_mqtt_sn(begin, length):
         return unread("mqtt_sn")
@@ -591,17 +596,17 @@ def _lookalike(data: bytes, source: int, port: int, inner: int, stop: int, end: 
 
 
 def _is_mqtt_sn(begin: bytes, length: int) -> bool:
-    """MQTT-SN 1.2 section 5.2: the length of the message is that of the datagram, the type is one there is."""
+    """MQTT-SN 1.2 section 5.2: the message is as long as the datagram, and its type is a known one."""
     if len(begin) > 3 and begin[0] == 1:
         return begin[1] << 8 | begin[2] == length and begin[3] in _MQTT_SN_TYPES
-    # A forwarder puts this before the message of a client that has no IP.
+    # A forwarder puts this header before the message of a client without IP.
     if len(begin) > 1 and begin[1] == 0xFE and 3 <= begin[0] < length:
         begin, length = begin[begin[0] :], length - begin[0]
     return len(begin) > 1 and begin[0] == length and begin[1] in _MQTT_SN_TYPES
 
 
 def _is_mqtt_sn_connect(message: bytes, length: int) -> bool:
-    """A CONNECT of MQTT-SN 1.2, section 5.4.4: strict, since any port may be meant."""
+    """A CONNECT of MQTT-SN 1.2, section 5.4.4, checked strictly, since the port may be any."""
     return (
         7 <= length <= 29
         and len(message) == length == message[0]

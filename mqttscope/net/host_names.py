@@ -1,52 +1,68 @@
-"""Names of hosts, from answers of DNS (RFC 1035, RFC 3596) over UDP: the name for which a client got an address.
+"""Host names from DNS answers (RFC 1035, RFC 3596) over UDP: the name that a client resolved to an address.
 
 An address counts if its record belongs to the name in the question, directly or through CNAME records of the same
-answer.  All else is left out: answers to several questions, names that are not clean host names, records that are cut.
-A hostile message costs time linear in its length: names have at most 255 bytes, pointers only lead back, and their
-number is limited, as is that of records.
+answer.  Ignored are answers to several questions, names that are not clean host names, and cut records.
+A hostile message costs time linear in its length: names have at most 255 bytes, pointers only lead back, and the
+numbers of pointers and records are limited.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
 from mqttscope.net.segment import DnsMessage, is_ipv4_key
 
 MAX_NAMES: Final = 20_000
-"""Names that are remembered; the oldest ones are dropped first.  An answer takes two: for its receiver, and for all."""
+"""Maximum number of remembered names, the latest ones.  An answer adds two: for its receiver, and for all clients."""
 MAX_RECORDS: Final = 128
-"""Records of one message that are read."""
+"""Maximum number of records read from one message."""
 MAX_POINTERS: Final = 16
-"""Compression pointers in one name."""
+"""Maximum number of compression pointers in one name."""
 _MAX_BYTES: Final = 255
-_A: Final = 1
+A: Final = 1
 _CNAME: Final = 5
-_AAAA: Final = 28
+AAAA: Final = 28
 _INTERNET: Final = 1
-_LENGTHS: Final = {_A: 4, _AAAA: 16}
+_LENGTHS: Final = {A: 4, AAAA: 16}
 _ANSWERED: Final = 0x8000
-"""A response to a standard query without error, by `_DECIDING` bits of the flags."""
-_DECIDING: Final = 0xF80F
+"""The flag of a response."""
+_OPERATION: Final = 0x7800
+"""Bits of the flags that are 0 in a standard query and its response."""
 _HEADER: Final = Struct("!2xHHH4x").unpack_from
 _RECORD: Final = Struct("!HH4xH").unpack_from
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
+@dataclass(slots=True, frozen=True)
+class DnsQuestion:
+    """The question of a standard query, or of the response to it (RFC 1035 section 4.1)."""
+
+    name: str
+    kind: int
+    """Type of the record: 1 for A, 28 for AAAA."""
+    is_response: bool
+    code: int
+    """Response Code; 0 without an error."""
+    end: int
+    """Offset after the question."""
+
+
 class HostNames:
-    """The latest name of each address: what each client was answered, and what anyone was."""
+    """The latest name of each address, in the answers to each client and in all answers."""
 
     def __init__(self) -> None:
         self._names: dict[tuple[bytes, bytes], str] = {}
-        """By client and address, and by address alone, the oldest first."""
+        """Names by client and address, and by address alone, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._names)
 
     def feed(self, message: DnsMessage) -> None:
-        """Take what may be an answer."""
+        """Read a DNS message, which may be an answer."""
         names = self._names
         for address, name in answers(message.data):
             for key in ((message.client, address), (b"", address)):
@@ -56,7 +72,7 @@ class HostNames:
             del names[next(iter(names))]
 
     def name(self, client: bytes, address: bytes) -> str | None:
-        """The name for which a client got an address last; if it was not seen to ask, what another one asked for."""
+        """The name that a client resolved to an address last, or else the name that any client resolved to it."""
         return self._names.get((client, address)) or self._names.get((b"", address))
 
     def of_flow(self, key: bytes) -> tuple[str | None, str | None]:
@@ -67,17 +83,11 @@ class HostNames:
 
 
 def answers(data: bytes) -> Iterator[tuple[bytes, str]]:
-    """The addresses in a DNS message, each with the name that was asked for; none if it is not a good answer."""
-    if len(data) < 12:
+    """The addresses in a DNS message, each with the name in the question; empty if the answer is not clean."""
+    question = read_question(data)
+    if question is None or not question.is_response or question.code:
         return
-    flags, questions, records = _HEADER(data)
-    if flags & _DECIDING != _ANSWERED or questions != 1:
-        return
-    asked, at = _name(data, 12)
-    name = asked.decode("latin-1")
-    if not is_host_name(name):
-        return
-    at += 4
+    name, asked, at, records = question.name, question.name.encode(), question.end, _HEADER(data)[2]
     aliases: dict[bytes, bytes] = {}
     addresses: list[tuple[bytes, bytes]] = []
     for _ in range(min(records, MAX_RECORDS)):
@@ -101,13 +111,26 @@ def answers(data: bytes) -> Iterator[tuple[bytes, str]]:
             yield address, name
 
 
+def read_question(data: bytes) -> DnsQuestion | None:
+    """The question of a DNS message; ``None`` if it is not a standard query, or not for a single host name."""
+    if len(data) < 12:
+        return None
+    flags, questions, _ = _HEADER(data)
+    name, at = _name(data, 12)
+    if flags & _OPERATION or questions != 1 or not is_host_name(name.decode("latin-1")):
+        return None
+    return DnsQuestion(
+        name.decode("latin-1"), int.from_bytes(data[at : at + 2]), bool(flags & _ANSWERED), flags & 0xF, at + 4
+    )
+
+
 def is_host_name(text: str) -> bool:
-    """Whether text consists of letters, digits, hyphens and underscores, with dots between."""
+    """Whether text consists of letters, digits, hyphens and underscores, separated by dots."""
     return len(text) <= _MAX_BYTES and _HOST_NAME.fullmatch(text) is not None
 
 
 def _name(data: bytes, at: int) -> tuple[bytes, int]:
-    """The name at an offset, in small letters, and the offset after it; empty if it is the root or broken."""
+    """The name at an offset, in lower case, and the offset after it; empty for the root or a broken name."""
     labels: list[bytes] = []
     size, pointers, after, before = 1, 0, -1, at
     while at < len(data):
@@ -125,7 +148,7 @@ def _name(data: bytes, at: int) -> tuple[bytes, int]:
             return b".".join(labels), at if after < 0 else after
         label = data[at : at + length]
         size += length + 1
-        # A dot inside of a label would make another name of it.
+        # A dot inside a label would change the name.
         if length >= 0x40 or size > _MAX_BYTES or len(label) < length or b"." in label:
             break
         labels.append(label.lower())

@@ -1,6 +1,6 @@
 """Reads the HTTP/1.1 exchange that opens a WebSocket (RFC 6455 sections 1.3 and 4), passively.
 
-`Handshake` takes the ordered bytes of both directions and gives the request, the response and every deviation as
+`Handshake` takes the ordered bytes of both directions and returns the request, the response and every deviation as
 values; the bytes after the exchange are left to ``websocket.WebSocket``.
 """
 
@@ -15,7 +15,7 @@ from hashlib import sha1
 from typing import Final
 
 SUBPROTOCOL_NAME: Final = re.compile(r"mqtt(?:v?\d(?:\.\d){0,2})?", re.IGNORECASE)
-"""Names that brokers and clients use for it, or have used; any other one may be a token."""
+"""Present and former names of the subprotocol in brokers and clients; any other name may be a token."""
 SUBPROTOCOL: Final = "mqtt"
 OLD_SUBPROTOCOL: Final = "mqttv3.1"
 WINDOW_BITS: Final = ("8", "9", "10", "11", "12", "13", "14", "15")
@@ -36,7 +36,7 @@ _KEY: Final = re.compile("[A-Za-z0-9+/]{21}[AQgw]==")
 
 @dataclass(slots=True)
 class Request:
-    """What is kept of an upgrade request; ``extensions`` are the names offered, in lower case."""
+    """The relevant parts of an upgrade request; ``extensions`` are the names offered, in lower case."""
 
     path: str = ""
     host: str = ""
@@ -48,16 +48,16 @@ class Request:
 
 @dataclass(slots=True)
 class Response:
-    """What is kept of a response."""
+    """The relevant parts of a response."""
 
     status: int
     accept: str | None
     subprotocol: str | None
     extensions: list[str]
     switches: bool
-    """Status 101, and not to another protocol than WebSocket."""
+    """Status 101, and a switch to WebSocket."""
     body_length: int | None
-    """``None`` when Content-Length does not tell."""
+    """``None`` without a usable Content-Length."""
     deflate: bool = False
     client_takeover: bool = True
     server_takeover: bool = True
@@ -65,7 +65,7 @@ class Response:
 
 
 def parse_request(head: bytes) -> Request | None:
-    """Read the head of a request; ``None`` when its first line is not one of HTTP/1.x."""
+    """Read the head of a request; ``None`` if its first line is not HTTP/1.x."""
     line = REQUEST_LINE.match(head)
     if line is None:
         return None
@@ -76,14 +76,14 @@ def parse_request(head: bytes) -> Request | None:
     offered = _elements(headers, "sec-websocket-protocol")
     token = "subprotocol_old" if OLD_SUBPROTOCOL in offered else "subprotocol_foreign"
     checks = [
-        (line[1] == b"GET", "request_not_get", f"the method is {told(_text(line[1]), _METHODS)}"),
+        (line[1] == b"GET", "request_not_get", f"the method is {quoted(_text(line[1]), _METHODS)}"),
         (line[3] != b"0", "http_version_old", "the request is HTTP/1.0"),
         *_tokens(headers, "request"),
-        (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {told(version, _NUMBER)}"),
+        (version == "13", "websocket_version_wrong", f"Sec-WebSocket-Version is {quoted(version, _NUMBER)}"),
         (key is not None, "key_missing", "the request has no Sec-WebSocket-Key"),
-        (is_key, "key_invalid", f"Sec-WebSocket-Key is not 16 bytes in base64: {told(key)}"),
+        (is_key, "key_invalid", f"Sec-WebSocket-Key is not 16 bytes in base64: {quoted(key)}"),
         (offered, "subprotocol_not_offered", "the request offers no subprotocol"),
-        (not offered or SUBPROTOCOL in offered, token, f"the request offers {listed(offered)}"),
+        (not offered or SUBPROTOCOL in offered, token, f"the request offers {list_quoted(offered)}"),
     ]
     remarks = [(reason, detail) for good, reason, detail in checks if not good]
     extensions = [element.split(";")[0].strip().lower() for element in _elements(headers, "sec-websocket-extensions")]
@@ -91,7 +91,7 @@ def parse_request(head: bytes) -> Request | None:
 
 
 def parse_response(head: bytes) -> Response | None:
-    """Read the head of a response; ``None`` when its first line is not one of HTTP/1.x."""
+    """Read the head of a response; ``None`` if its first line is not HTTP/1.x."""
     line = _STATUS_LINE.match(head)
     if line is None:
         return None
@@ -111,7 +111,7 @@ def parse_response(head: bytes) -> Response | None:
         response.remarks.append(("not_upgraded", f"the server answers {status}"))
     elif to and not checks[0][0]:
         response.switches = False
-        response.remarks.append(("not_upgraded", f"the server switches to {listed(to, _PROTOCOL)}"))
+        response.remarks.append(("not_upgraded", f"the server switches to {list_quoted(to, _PROTOCOL)}"))
     else:
         response.remarks += [(reason, detail) for good, reason, detail in checks if not good]
         _negotiate(response)
@@ -123,21 +123,21 @@ def _negotiate(response: Response) -> None:
     for element in response.extensions:
         name, *rest = (part.strip() for part in element.split(";"))
         if name.lower() != "permessage-deflate":
-            response.remarks.append(("extension_unknown", f"the response uses {told(name, EXTENSION)}"))
+            response.remarks.append(("extension_unknown", f"the response uses {quoted(name, EXTENSION)}"))
             continue
         seen = set()
-        bad = "it is there twice" if response.deflate else ""
+        bad = "it appears twice" if response.deflate else ""
         response.deflate = True
         for parameter in rest:
             word, _, value = (part.strip().strip('"') for part in parameter.partition("="))
             if word in seen:
-                bad = f"{told(word, _PARAMETER)} is there twice"
+                bad = f"{quoted(word, _PARAMETER)} appears twice"
             seen.add(word)
             if word in ("client_no_context_takeover", "server_no_context_takeover") and not value:
                 response.client_takeover &= word[0] != "c"
                 response.server_takeover &= word[0] != "s"
             elif word not in ("client_max_window_bits", "server_max_window_bits") or value not in WINDOW_BITS:
-                bad = f"{told(parameter, _PARAMETER)} is not a parameter of a response"
+                bad = f"{quoted(parameter, _PARAMETER)} is not a parameter of a response"
         if bad:
             response.remarks.append(("deflate_parameters_invalid", f"permessage-deflate: {bad}"))
 
@@ -157,7 +157,7 @@ def _headers(head: bytes) -> dict[str, list[str]]:
     values: list[str] | None = None
     for line in head.split(b"\n")[1:]:
         if line[:1] in (b" ", b"\t"):
-            # The pieces stay apart (joining them one by one would be quadratic), which is the same for lists.
+            # The pieces stay separate (joining them one by one would be quadratic), which makes no difference in lists.
             if values is not None and line.strip():
                 values.append(_text(line.strip()))
             continue
@@ -168,16 +168,16 @@ def _headers(head: bytes) -> dict[str, list[str]]:
     return fields
 
 
-def told(value: str | None, known: re.Pattern[str] | None = None) -> str:
-    """A value for a remark: what is not of a known form may be a token, so only its length is said."""
+def quoted(value: str | None, known: re.Pattern[str] | None = None) -> str:
+    """A value for a remark: a value of an unknown form may be a token, so only its length is shown."""
     if value is None:
         return "missing"
     return repr(value) if known is not None and known.fullmatch(value) else f"{len(value)} characters"
 
 
-def listed(values: list[str], known: re.Pattern[str] = SUBPROTOCOL_NAME) -> str:
-    """Values of a list for a remark; those that are not of a known form, which may be tokens, are counted."""
-    shown = [one for one in values if known.fullmatch(one)]
+def list_quoted(values: list[str], known: re.Pattern[str] = SUBPROTOCOL_NAME) -> str:
+    """Values of a list for a remark; those of an unknown form, which may be tokens, are counted."""
+    shown = [name for name in values if known.fullmatch(name)]
     others = len(values) - len(shown)
     return ", ".join([*shown, *([f"{others} other{'s' if others > 1 else ''}"] if others else [])]) or "none"
 
@@ -192,24 +192,24 @@ def _text(raw: bytes) -> str:
 
 
 MAX_HEADER_BYTES: Final = 64 * 1024
-"""Longest HTTP head that is collected, in bytes."""
+"""Maximum length of an HTTP head, in bytes."""
 MAX_EARLY_BYTES: Final = 4 * 1024
-"""Client bytes that are held after a request while its response is awaited."""
+"""Maximum number of client bytes held after a request while its response is awaited."""
 
 _STEP: Final = 4 * 1024
 
 
 class WebSocketPhase(StrEnum):
-    """How far one direction of a WebSocket has come."""
+    """Progress of one direction of a WebSocket."""
 
     HTTP = "http"
     """In a head of the HTTP exchange, or in its body."""
     HELD = "held"
-    """After a request without response yet."""
+    """After a request, before its response."""
     FRAMES = "frames"
     """The exchange is over."""
     SEARCHING = "searching"
-    """Framing is lost, and the next frame is looked for."""
+    """Framing is lost; the next frame is searched for."""
     LOST = "lost"
 
 
@@ -223,7 +223,7 @@ _UPGRADE_LINE: Final = re.compile(rb"\nupgrade[ \t]*:(?:[^\r\n]*[ \t,])?websocke
 
 @dataclass(slots=True)
 class Upgrade:
-    """The answer to a request to switch to WebSocket has been seen, or is known to be missing (``status`` is ``None``).
+    """The answer to a request to switch to WebSocket, or the certainty that it is missing (``status`` is ``None``).
 
     ``request_path`` and ``host`` are empty when the request was not captured.  ``accepted``: the server switched.
     ``extensions`` are the server's, with parameters.  ``problems``: the reasons of the ``Problem`` events that follow.
@@ -241,10 +241,10 @@ class Upgrade:
 
 @dataclass(slots=True)
 class Problem:
-    """Something an endpoint must not do, or a limit of what can be read.
+    """A protocol violation by an endpoint, or a limit of this reader.
 
-    ``offset`` is where the head or frame begins in the stream of its direction, in bytes.  ``fatal``: framing is lost,
-    what follows comes as ``Lost``.
+    ``offset`` is the start of the head or frame in the stream of its direction, in bytes.  ``fatal``: framing is lost,
+    and the following bytes are reported as ``LostBytes``.
     """
 
     from_client: bool
@@ -255,17 +255,17 @@ class Problem:
 
 
 Note = Callable[[Upgrade | Problem], object]
-"""Takes the events of an exchange in their order."""
+"""Takes the events of an exchange in order."""
 
 
 @dataclass(slots=True)
-class Opening:
+class HandshakeSide:
     """One direction until its frames begin."""
 
     from_client: bool
     phase: WebSocketPhase = HTTP
     offset: int = 0
-    """Position in the stream of the first byte of ``buffer``."""
+    """Stream offset of the first byte of ``buffer``."""
     buffer: bytearray = field(default_factory=bytearray)
     """The start of a head; in the end, the bytes that the exchange did not use."""
     searched: int = 0
@@ -273,7 +273,7 @@ class Opening:
     closed: bool = False
 
     def use(self, length: int) -> bytes:
-        """Take ``length`` bytes off the buffer."""
+        """Remove ``length`` bytes from the front of the buffer."""
         used = bytes(self.buffer[:length])
         del self.buffer[:length]
         self.offset += length
@@ -283,33 +283,33 @@ class Opening:
 
 @dataclass(slots=True)
 class Handshake:
-    """The exchange of one connection; a direction whose phase is ``FRAMES`` or ``LOST`` gets no more bytes here."""
+    """The exchange of one connection; a direction in phase ``FRAMES`` or ``LOST`` gets no more bytes here."""
 
-    client: Opening = field(default_factory=lambda: Opening(True))
-    server: Opening = field(default_factory=lambda: Opening(False))
-    request: Request | None = None  # the one that waits for its response
+    client: HandshakeSide = field(default_factory=lambda: HandshakeSide(True))
+    server: HandshakeSide = field(default_factory=lambda: HandshakeSide(False))
+    request: Request | None = None  # the request that awaits its response
     request_offset: int = 0
-    response: Response | None = None  # the one that switched protocols
+    response: Response | None = None  # the response that switched protocols
 
     def feed(self, from_client: bool, data: bytes, note: Note) -> int:
-        """Take bytes of one direction; returns how many were taken, the others lie after the exchange."""
+        """Take bytes of one direction; returns how many belong to the exchange."""
         side = self.client if from_client else self.server
         at = 0
         while at < len(data) and side.phase in (HTTP, HELD):
-            # Taken in steps, for deleting from the front of a long buffer would be slow.
+            # In steps, since deleting from the front of a long buffer is slow.
             side.buffer += data[at : at + _STEP]
             at = min(at + _STEP, len(data))
             self._advance(note)
         return at
 
     def gap(self, from_client: bool, length: int, note: Note) -> None:
-        """Say that ``length`` bytes were not captured: the direction is given up."""
+        """Take a gap of ``length`` bytes, which ends the reading of this direction."""
         side = self.client if from_client else self.server
         self._give_up(side, "gap_in_head", not_captured(length), note)
         self._advance(note)
 
     def close(self, from_client: bool, note: Note) -> None:
-        """Say that a direction ended."""
+        """End a direction, which may be inside a head."""
         side = self.client if from_client else self.server
         side.closed = True
         if side.phase is HTTP and side.buffer:
@@ -329,7 +329,7 @@ class Handshake:
         mute = self.server.phase is LOST or self.server.closed or len(self.client.buffer) > MAX_EARLY_BYTES
         if self.client.phase is HELD and mute and self.request:
             self._report(None, note)
-            self.request.remarks.clear()  # a response that comes after all does not repeat them
+            self.request.remarks.clear()  # a late response does not repeat them
             self.client.phase = FRAMES
 
     def _read_request(self, head: bytes, note: Note) -> None:
@@ -352,7 +352,7 @@ class Handshake:
             elif response.status == 101:
                 self.server.phase = self.client.phase = LOST
             elif response.body_length is None:
-                detail = "the end of the response's body is not told by Content-Length"
+                detail = "Content-Length does not give the end of the response's body"
                 self._give_up(self.server, "body_length_unknown", detail, note)
             else:
                 self.server.body = response.body_length
@@ -360,8 +360,8 @@ class Handshake:
                 self.client.phase = FRAMES if response.switches else HTTP
             self.request = None
 
-    def _head(self, side: Opening, note: Note) -> bytes:
-        """Take a complete head off the buffer; empty when there is none."""
+    def _head(self, side: HandshakeSide, note: Note) -> bytes:
+        """Remove a complete head from the buffer; empty while it is incomplete."""
         if side.body:
             side.body -= len(side.use(min(side.body, len(side.buffer))))
         if side.phase is not HTTP or not side.buffer:
@@ -370,12 +370,12 @@ class Handshake:
         if not (start[:3].isalpha() and start[:3].isupper() if side.from_client else b"HTTP/1.".startswith(start)):
             self._give_up(side, "not_http", "the stream does not begin with an HTTP/1.x head", note)
             return b""
-        found = HEAD_END.search(side.buffer, max(0, side.searched - 3))
+        match = HEAD_END.search(side.buffer, max(0, side.searched - 3))
         side.searched = len(side.buffer)
-        if (found.end() if found else side.searched) > MAX_HEADER_BYTES:
+        if (match.end() if match else side.searched) > MAX_HEADER_BYTES:
             self._give_up(side, "header_too_long", f"an HTTP head is longer than {MAX_HEADER_BYTES} bytes", note)
             return b""
-        return side.use(found.end()) if found else b""
+        return side.use(match.end()) if match else b""
 
     def _report(self, response: Response | None, note: Note, offset: int = 0) -> None:
         upgrade, remarks = judge(self.request, response)
@@ -386,13 +386,13 @@ class Handshake:
             fatal = reason == "not_upgraded" and response is not None and response.status == 101
             note(Problem(asking, reason, detail, self.request_offset if asking else offset, fatal))
 
-    def _give_up(self, side: Opening, reason: str, detail: str, note: Note) -> None:
+    def _give_up(self, side: HandshakeSide, reason: str, detail: str, note: Note) -> None:
         note(Problem(side.from_client, reason, detail, side.offset, True))
         side.phase = LOST
 
 
 def not_captured(length: int) -> str:
-    """How many bytes the capture does not have, in words."""
+    """Number of missing bytes, in words."""
     return "1 byte was not captured" if length == 1 else f"{length} bytes were not captured"
 
 
@@ -413,7 +413,7 @@ def looks_like_upgrade(head: bytes) -> bool | None:
 
 
 def judge(request: Request | None, response: Response | None) -> tuple[Upgrade, list[Remark]]:
-    """Put both halves together (``None``: not captured): the event and the remarks after its ``problems``."""
+    """Combine request and response (``None``: not captured) into the event and the remarks listed in ``problems``."""
     asked = request or Request(remarks=[("request_not_seen", "the capture has no upgrade request")])
     remarks = list(asked.remarks)
     upgrade = Upgrade(asked.path, asked.host, list(asked.subprotocols), None, False, None, [], [])
@@ -442,15 +442,15 @@ def _compare(request: Request | None, response: Response) -> list[Remark]:
     if got is None:
         remarks.append(("accept_missing", "the response has no Sec-WebSocket-Accept"))
     elif wanted is not None and got != wanted:
-        remarks.append(("accept_wrong", f"Sec-WebSocket-Accept is {told(got, _ACCEPT)}, the key asks for {wanted!r}"))
+        remarks.append(("accept_wrong", f"Sec-WebSocket-Accept is {quoted(got, _ACCEPT)}, the key asks for {wanted!r}"))
     if selected is None:
         remarks.append(("subprotocol_missing", "the response selects no subprotocol"))
     elif selected not in known or (request and selected not in request.subprotocols):
-        offered = listed(request.subprotocols) if request else "unknown"
-        remarks.append(("subprotocol_wrong", f"the response selects {listed([selected])} (offered: {offered})"))
+        offered = list_quoted(request.subprotocols) if request else "unknown"
+        remarks.append(("subprotocol_wrong", f"the response selects {list_quoted([selected])} (offered: {offered})"))
     for element in response.extensions:
         name = element.split(";")[0].strip().lower()
         if request and name not in request.extensions:
-            detail = f"the response uses {told(name, EXTENSION)}, which was not offered"
+            detail = f"the response uses {quoted(name, EXTENSION)}, which was not offered"
             remarks.append(("extension_not_offered", detail))
     return remarks

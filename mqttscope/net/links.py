@@ -3,8 +3,8 @@
 Every link function takes ``(data, offset, stop, end)``: the frame's bytes, where its header starts, where the
 captured bytes stop and where the frame ended on the wire (``end >= stop``; larger when a snap length cut the frame).
 It returns ``(version, offset, end, encapsulation)`` of the IP header, ``end`` not beyond the given one, or the
-:class:`NotSegment` that says why there is none.  The encapsulation holds what keeps equal addresses in different
-networks apart: VLAN identifiers, two bytes each, and the service identifier of 802.1ah.
+:class:`NotSegment` with the reason for its absence.  The encapsulation distinguishes equal addresses in different
+networks: VLAN identifiers, two bytes each, and the service identifier of 802.1ah.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MAX_LAYERS: Final = 16
 """Maximum number of nested tags, label stacks, LLC, PPP and Ethernet headers in a frame."""
 MAX_LABELS: Final = 32
 MAX_ATTRIBUTES: Final = 64
-"""How many attributes of an NFLOG frame are looked at."""
+"""Maximum number of attributes read from an NFLOG frame."""
 
 IpHeader = tuple[int, int, int, bytes]
 Located = IpHeader | NotSegment
 Link = Callable[[bytes, int, int, int], Located]
 
 NOT_IP: Final = NotSegment("not_ip", "the frame holds no IP datagram")
-WLAN_DAMAGED: Final = NotSegment("malformed", "the receiver's checksum says that the 802.11 frame is damaged")
+WLAN_DAMAGED: Final = NotSegment("malformed", "the receiver's checksum shows that the 802.11 frame is damaged")
 LINK_TRUNCATED: Final = NotSegment("truncated", "the capture's snap length cut the frame inside the link layer headers")
 LINK_MALFORMED: Final = NotSegment("malformed", "the frame ends inside the link layer headers")
 TOO_MANY_LAYERS: Final = NotSegment("malformed", f"more than {MAX_LAYERS} nested link layer headers")
@@ -40,22 +40,22 @@ MPLS: Final = 0x8847
 PPP: Final = 0x880B
 _HSR: Final = 0x892F
 _MACSEC: Final = 0x88E5
-_LLC: Final = 0  # not an EtherType: what follows is an IEEE 802.2 header
+_LLC: Final = 0  # not an EtherType: an IEEE 802.2 header follows
 _PPPOE: Final = 0x8864
 _PROVIDER: Final = 0x88E7
-"""802.1ah, the backbone of a provider."""
+"""802.1ah, provider backbone bridges."""
 _VLAN_TYPES: Final = frozenset((0x8100, 0x88A8, 0x9100, 0x9200, 0x9300))
 _MPLS_TYPES: Final = frozenset((MPLS, 0x8848))
 _CARRIERS: Final = _VLAN_TYPES | _MPLS_TYPES | {IPV4, IPV6, _PPPOE}
 _HEADER_LENGTHS: Final = dict.fromkeys(_VLAN_TYPES, 4) | {
     ETHERNET: 14, _PPPOE: 6, _LLC: 8, _PROVIDER: 4, _HSR: 6, _MACSEC: 8,
 }  # fmt: skip
-"""Bytes between the EtherType of a header and what follows the header."""
+"""Bytes from the start of a header to its content, by the EtherType of the header."""
 _PPP_TYPES: Final = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS, 0x0283: 0x8848}
 _PPP_COMPRESSED: Final = frozenset((0x002D, 0x002F))
 """Van Jacobson's compressed TCP (RFC 1144)."""
 _PPP_ENCRYPTED: Final = frozenset((0x0053, 0x0055, 0x00FB, 0x00FD))
-"""What both ends agreed to encrypt (RFC 1968) or compress (RFC 1962), as Microsoft's encryption says it does."""
+"""PPP with encryption (RFC 1968) or compression (RFC 1962), which also marks Microsoft's encryption."""
 # AF_INET is 2 everywhere; AF_INET6 is 10 on Linux, 23 on Windows, 24 on NetBSD and OpenBSD, 28 on FreeBSD, 30 on macOS.
 _FAMILIES: Final = {2: 4, 10: 6, 23: 6, 24: 6, 28: 6, 30: 6}
 _FCS_LENGTH: Final = 4
@@ -68,7 +68,7 @@ def ethertype(data: bytes, kind: int, offset: int, stop: int, end: int, encapsul
 
     ``kind`` is the EtherType of what starts at ``offset``.  Handled: 802.1Q, 802.1ad and their vendor forms, MPLS
     (RFC 3032), PPPoE sessions (RFC 2516), PPP, 802.3 with LLC/SNAP, bridged Ethernet, 802.1ah, HSR tags (IEC 62439-3;
-    PRP has a trailer, which no IP length counts), MACsec (802.1AE) where it only protects what it carries.
+    PRP has a trailer outside of the IP length), MACsec (802.1AE) without encryption.
     """
     for _ in range(MAX_LAYERS + 1):
         if kind == IPV4:
@@ -91,7 +91,7 @@ def ethertype(data: bytes, kind: int, offset: int, stop: int, end: int, encapsul
         if kind == _PPPOE:
             if data[start] != 0x11 or data[start + 1]:
                 return NOT_IP
-            # Some devices write the padded length into the IP header, so this one counts too.
+            # Some devices write the padded length into the IP header, so this length counts too.
             end = min(end, offset + (data[start + 4] << 8 | data[start + 5]))
             stop, kind = min(stop, end), PPP
         elif kind == _LLC:
@@ -126,7 +126,7 @@ def _short(needed: int, end: int) -> NotSegment:
 
 
 def _mpls(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | NotSegment:
-    """EtherType and offset of what a label stack carries, guessed as RFC 4928 section 3 expects it."""
+    """EtherType and offset of the content of a label stack, guessed as in RFC 4928 section 3."""
     for _ in range(MAX_LABELS):
         offset += 4
         if offset >= stop:
@@ -148,7 +148,7 @@ def _mpls(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | No
 
 
 def _ppp(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int] | NotSegment:
-    """EtherType and offset of what a PPP frame carries, address and protocol field compressed or not (RFC 1661)."""
+    """EtherType and offset of the content of a PPP frame, with address and protocol compressed or not (RFC 1661)."""
     if data[offset : offset + 2] == b"\xff\x03":
         offset += 2
     if offset >= stop:
@@ -187,7 +187,7 @@ _cisco_hdlc: Final = _typed(2, 4)
 
 
 def _point_to_point(data: bytes, offset: int, stop: int, end: int) -> Located:
-    # LINKTYPE_PPP_HDLC holds Cisco HDLC too; its address octets are no PPP protocol.
+    # LINKTYPE_PPP_HDLC may contain Cisco HDLC; its address octets are not a PPP protocol.
     if data[offset : offset + 2] in (b"\x0f\0", b"\x8f\0"):
         return _cisco_hdlc(data, offset, stop, end)
     return ethertype(data, PPP, offset, stop, end)
@@ -200,7 +200,7 @@ def _pppd(data: bytes, offset: int, stop: int, end: int) -> Located:
 
 
 def _behind(length: int, link: Link) -> Link:
-    """A link layer after a header of ``length`` bytes that is not looked at, such as the direction."""
+    """A link layer after a header of ``length`` bytes that is ignored, such as the direction."""
     return lambda data, offset, stop, end: link(data, offset + length, stop, end)
 
 
@@ -254,17 +254,17 @@ def _pktap(data: bytes, offset: int, stop: int, end: int) -> Located:
 
 
 def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False) -> Located:
-    """Data frames of IEEE 802.11-2020 section 9.3.2, which may be repeated: that is for the flow to sort out.
+    """Data frames of IEEE 802.11-2020 section 9.3.2.  Repeated frames are left to the flow.
 
-    ``padded``: the receiver has filled up the header to a multiple of four bytes.
+    ``padded``: the receiver has padded the header to a multiple of four bytes.
     """
     if offset + 24 > stop:
-        # The frame control is enough to know the short control frames.
+        # Short control frames are recognised by the frame control alone.
         if offset + 2 <= stop and data[offset] & 0x0F != 0x08:
             return NOT_IP
         return _short(offset + 24, end)
     kind, flags = data[offset], data[offset + 1]
-    if kind & 0x0F != 0x08 or kind & 0x40:  # another version, no data frame, or one without data
+    if kind & 0x0F != 0x08 or kind & 0x40:  # another version, not a data frame, or without data
         return NOT_IP
     if flags & 0x40:
         return unread("wlan_encrypted")
@@ -293,7 +293,7 @@ def wlan(data: bytes, offset: int, stop: int, end: int, *, padded: bool = False)
 
 
 def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located:
-    """https://www.radiotap.org: little endian fields by a bitmap, of which the second holds flags."""
+    """https://www.radiotap.org: little endian fields, announced by a bitmap; its second bit is for flags."""
     if offset + 8 > stop:
         return _short(offset + 8, end)
     length = data[offset + 2] | data[offset + 3] << 8
@@ -318,7 +318,7 @@ def _radiotap(data: bytes, offset: int, stop: int, end: int) -> Located:
 
 
 def _sized(*orders: Literal["little", "big"]) -> Link:
-    """802.11 after a header whose second word is the header's length, in the byte order that makes it shorter."""
+    """802.11 after a header with its length in the second word; of several byte orders, the shorter length counts."""
 
     def link(data: bytes, offset: int, stop: int, end: int) -> Located:
         if offset + 8 > stop:
@@ -330,7 +330,7 @@ def _sized(*orders: Literal["little", "big"]) -> Link:
 
 
 def _ppi(data: bytes, offset: int, stop: int, end: int) -> Located:
-    """PPI: length and link type of what it describes, little endian."""
+    """PPI: length and link type of the content, little endian."""
     if offset + 8 > stop:
         return _short(offset + 8, end)
     length = data[offset + 2] | data[offset + 3] << 8
@@ -394,11 +394,11 @@ _NAMES: Final = (
 LINK_TYPE_NAMES: Final = {147 + number: f"USER{number}" for number in range(16)} | {
     int(number): name for number, _, name in (entry.partition(" ") for entry in _NAMES.split("; "))
 }
-"""Usual names of the common LINKTYPE_ values that are unsupported, or are so inside of PPI and PKTAP."""
+"""Usual names of common LINKTYPE_ values that are unsupported, at least inside PPI and PKTAP."""
 
 
 @lru_cache(maxsize=256)
 def unsupported(link_type: int) -> NotSegment:
-    """Why a frame of a link type missing from :data:`LINKS` holds no segment; the sentence names the link type."""
+    """Reason why a frame of a link type missing from :data:`LINKS` has no segment; it names the link type."""
     name = LINK_TYPE_NAMES.get(link_type, "unknown")
     return NotSegment("unsupported_link_type", f"link type {link_type} ({name}) is not supported")

@@ -1,4 +1,4 @@
-"""The PROXY protocol: what a load balancer puts before the bytes of a connection to say who the client really is.
+"""The PROXY protocol: a header that load balancers put before the bytes of a connection, with the client's address.
 
 Versions 1 and 2 (https://www.haproxy.org/download/2.9/doc/proxy-protocol.txt, sections 2.1 and 2.2).
 """
@@ -14,7 +14,7 @@ from mqttscope.net.segment import endpoints
 MAX_LINE: Final = 107
 """Longest header of version 1, its end of line included."""
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
-"""What a header of version 2 begins with."""
+"""First bytes of a header of version 2."""
 _WORD: Final = b"PROXY "
 _LINE: Final = re.compile(rb"PROXY TCP[46] (\S+) (\S+) (\d{1,5}) (\d{1,5})\r\n")
 _ADDRESS_LENGTHS: Final = {0x11: 4, 0x21: 16}
@@ -22,7 +22,7 @@ _ADDRESS_LENGTHS: Final = {0x11: 4, 0x21: 16}
 
 
 def header_length(head: bytes) -> int | None:
-    """Length of the header that a stream begins with, 0 where it begins with none; ``None`` while that is open."""
+    """Length of the header of a stream, 0 without a header; ``None`` while more bytes are needed."""
     if head.startswith(_WORD):
         end = head.find(b"\r\n", 0, MAX_LINE)
         return end + 2 if end >= 0 else None if len(head) < MAX_LINE else 0
@@ -36,8 +36,13 @@ def header_length(head: bytes) -> int | None:
     return None if head and any(start.startswith(head) for start in (_WORD, SIGNATURE)) else 0
 
 
-def told_endpoints(header: bytes) -> tuple[str, str] | None:
-    """Client and server as the header tells them (``10.0.0.4:51234``); ``None`` where it tells none for TCP."""
+def is_health_check(header: bytes) -> bool:
+    """Whether a header has the command LOCAL: the load balancer connects for itself, such as for a health check."""
+    return header.startswith(SIGNATURE) and header[12:13] == b"\x20"
+
+
+def parse_endpoints(header: bytes) -> tuple[str, str] | None:
+    """Client and server in the header (``10.0.0.4:51234``); ``None`` without TCP endpoints."""
     line = _LINE.fullmatch(header)
     if line is None:
         size = _ADDRESS_LENGTHS.get(header[13]) if header.startswith(SIGNATURE) and len(header) >= 16 else None

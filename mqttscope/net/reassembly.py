@@ -1,10 +1,10 @@
-"""Reassembles one direction of a TCP connection: segments in any order in, bytes in order out, each byte once.
+"""Reassembles one direction of a TCP connection: segments in any order become bytes in order, each byte once.
 
-Positions are *stream offsets*, which do not wrap; 0 is the first byte after the SYN, or the first byte known of.
-``HalfStream.offset`` is the next one to deliver; what comes early waits in ``buffer`` (`Pieces`).  Laws:
-- bytes delivered or buffered first stand; when they come again with other content, that is a ``StreamOverlap``;
-- data and gaps tile the stream: each event starts where the one before ended;
-- nothing here decides when a hole is lost; ``flow_expiry`` does that and calls ``give_up``.
+Positions are *stream offsets*, which do not wrap; 0 is the first byte after the SYN, or the first known byte.
+``HalfStream.offset`` is the next one to deliver; early bytes wait in ``buffer`` (`ReassemblyBuffer`).  Laws:
+- bytes delivered or buffered first are kept; a copy with other content is a ``StreamOverlap``;
+- data and gaps tile the stream: each event starts at the end of the one before;
+- this module never decides that a hole is lost; ``flow_expiry`` does that and calls ``give_up``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from mqttscope.net.checksum import UNJUDGED
 from mqttscope.net.segment import MASK, advance, distance
 
 
-def difference(one: bytes, other: bytes) -> tuple[int, int]:
-    """Place of the first byte that differs and how many do, ``(-1, 0)`` for none; only what both have is compared."""
-    if one == other:
+def difference(first: bytes, second: bytes) -> tuple[int, int]:
+    """Offset of the first different byte and the number of differences in the common length; ``(-1, 0)`` for none."""
+    if first == second:
         return -1, 0
-    length = min(len(one), len(other))
-    mixed = int.from_bytes(one[:length], "big") ^ int.from_bytes(other[:length], "big")
+    length = min(len(first), len(second))
+    mixed = int.from_bytes(first[:length], "big") ^ int.from_bytes(second[:length], "big")
     if not mixed:
         return -1, 0
     marks = mixed.to_bytes(length, "big")
@@ -31,9 +31,9 @@ def difference(one: bytes, other: bytes) -> tuple[int, int]:
 
 
 def compare(history: list[bytes], end: int, start: int, payload: bytes) -> tuple[int, int]:
-    """Compare ``payload`` at stream offset ``start`` with deliveries without gaps, of which the last ends at ``end``.
+    """Compare ``payload`` at stream offset ``start`` with the last deliveries, which end at ``end`` without gaps.
 
-    Returns the stream offset of the first byte that differs and how many do; what is not remembered does not differ.
+    Returns the stream offset of the first different byte and the number of differences; unknown bytes do not count.
     """
     first = -1
     differences = 0
@@ -53,24 +53,24 @@ def compare(history: list[bytes], end: int, start: int, payload: bytes) -> tuple
 
 
 @dataclass(slots=True)
-class Known:
-    """What of a segment was known already."""
+class InsertResult:
+    """The comparison of an inserted segment with the buffered bytes."""
 
     new: bool
-    """Whether it brought anything that was not."""
+    """Whether the segment had new bytes."""
     repeated: int
-    """How many bytes were known."""
+    """Number of repeated bytes."""
     first_difference: int
-    """Stream offset of the first known byte that came with other content, or -1."""
+    """Stream offset of the first repeated byte with other content, or -1."""
     differences: int
-    """How many did."""
+    """Number of repeated bytes with other content."""
 
 
 @dataclass(slots=True)
-class Pieces:
-    """Parts of a stream that wait for what comes before them: ascending by stream offset, never overlapping.
+class ReassemblyBuffer:
+    """Parts of a stream that wait for the bytes before them: ascending by stream offset, never overlapping.
 
-    A piece may have a *cut* after it: bytes that the snap length kept out of the capture.  They belong to the piece.
+    A piece may have a *cut* after it: bytes beyond the snap length.  They belong to the piece.
     """
 
     starts: list[int] = field(default_factory=list)
@@ -78,19 +78,19 @@ class Pieces:
     parts: list[bytes] = field(default_factory=list)
     """The bytes of the pieces, parallel to ``starts``."""
     cut: dict[int, int] = field(default_factory=dict)
-    """Start of a piece -> how many bytes are cut off after it."""
+    """Start of a piece -> number of bytes cut off after it."""
     size: int = 0
-    """Bytes in all pieces, without the cuts."""
+    """Bytes in all pieces, without cut bytes."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def end(self) -> int:
-        """Stream offset after the last piece; there must be one."""
+        """Stream offset after the last piece; the buffer must not be empty."""
         return self._end_of(len(self.starts) - 1)
 
     def holds(self, start: int, payload: bytes) -> bool:
-        """Whether these very bytes wait here, in one piece."""
+        """Whether exactly these bytes are buffered, in one piece."""
         index = bisect_right(self.starts, start) - 1
         if index < 0:
             return False
@@ -98,21 +98,20 @@ class Pieces:
         return self.parts[index][at : at + len(payload)] == payload
 
     def covers(self, start: int, end: int) -> bool:
-        """Whether nothing is missing between two stream offsets."""
+        """Whether the buffer has all bytes between two stream offsets."""
         for index, at in enumerate(self.starts):
             if at <= start < end:
                 start = max(start, self._end_of(index))
         return start >= end
 
     def shift(self, count: int) -> None:
-        """Subtract ``count`` from all stream offsets."""
         self.starts = [start - count for start in self.starts]
         self.cut = {start - count: missing for start, missing in self.cut.items()}
 
-    def insert(self, start: int, payload: bytes, missing: int) -> Known:
-        """Add what is new of ``payload`` and the cut of ``missing`` bytes after it; what is there already stands.
+    def insert(self, start: int, payload: bytes, missing: int) -> InsertResult:
+        """Add the new bytes of ``payload``, and the cut of ``missing`` bytes after it; bytes in the buffer are kept.
 
-        Takes time linear in the length of the payload, plus the moving of the lists.
+        Takes time linear in the length of the payload, plus moving the lists.
         """
         starts = self.starts
         end = start + len(payload) + missing
@@ -152,10 +151,10 @@ class Pieces:
         if new:
             starts[first:last] = new_starts
             self.parts[first:last] = new_parts
-        return Known(new, repeated, first_difference, differences)
+        return InsertResult(new, repeated, first_difference, differences)
 
     def take(self, position: int) -> tuple[bytes, int]:
-        """Remove the bytes that start at ``position``, up to the next hole or cut; return them and the cut's length."""
+        """Remove the bytes from ``position`` to the next hole or cut; returns them and the length of the cut."""
         count = missing = 0
         for start, part in zip(self.starts, self.parts, strict=True):
             if start != position:
@@ -173,7 +172,7 @@ class Pieces:
         return data, missing
 
     def clear(self) -> None:
-        """Forget all pieces."""
+        """Drop all pieces and cuts."""
         self.starts.clear()
         self.parts.clear()
         self.cut.clear()
@@ -185,14 +184,14 @@ class Pieces:
 
 
 class StreamState(StrEnum):
-    """How much is known of one direction."""
+    """Knowledge about one direction."""
 
     UNSEEN = "unseen"
     """Neither a segment of this direction nor an acknowledgment of it was captured."""
     ASSUMED = "assumed"
-    """The next byte is known from an acknowledgment or an empty segment; until data comes the start may still move."""
+    """An acknowledgment or an empty segment determined the next byte; until data arrives the start may still move."""
     HELD = "held"
-    """The very first thing captured was data; it waits for one more segment in case an earlier one comes late."""
+    """The first captured segment had data; it waits for one more segment, in case an earlier one is late."""
     OPEN = "open"
     ENDED = "fin"
     RESET = "reset"
@@ -206,30 +205,30 @@ ENDED: Final = StreamState.ENDED
 RESET: Final = StreamState.RESET
 
 NEVER: Final = 1 << 119
-"""A deadline that does not come: after any capture time in nanoseconds."""
+"""A deadline that never comes: after any capture time in nanoseconds."""
 
 HISTORY_PAYLOADS: Final = 16
-"""How many delivered payloads are remembered at most, to compare retransmissions with."""
+"""Maximum number of delivered payloads remembered to compare retransmissions."""
 HISTORY_BYTES: Final = 64 * 1024
-"""How much is remembered of a single delivery that is longer."""
+"""Maximum number of bytes remembered of a single delivery."""
 BEGINNING_BYTES: Final = 512
-"""How much is remembered of the beginning of a stream, to tell the beginning of another one from a copy of it."""
+"""Number of bytes remembered of the beginning of a stream, to distinguish another stream from a copy."""
 PLAUSIBLE_WINDOW: Final = 1 << 30
-"""The largest window of RFC 7323: data and acknowledgments further away do not belong to the stream."""
+"""The largest window of RFC 7323: data and acknowledgments further away belong to another stream."""
 LOST_WINDOW: Final = 1 << 26
-"""The capture may have lost so much in one place; a FIN further away is of another connection."""
+"""Maximum loss of the capture in one place; a FIN further away belongs to another connection."""
 RESET_WINDOW: Final = 65_535
-"""How far ahead of what is expected a reset may be."""
+"""Maximum distance of a reset ahead of the expected sequence number."""
 START_WINDOW: Final = 1 << 20
-"""How far an assumed start of a stream may move back."""
+"""Maximum distance by which an assumed start of a stream moves back."""
 MAX_GIVEN_UP: Final = 64
-"""Gaps of a stream that are remembered, the latest ones: what still comes for them was not captured twice."""
+"""Maximum number of gaps remembered per stream, the latest ones: later bytes for them are not copies."""
 STRAY_RUN: Final = 3
-"""So many contiguous segments outside the window prove that the stream continues there."""
+"""Number of contiguous segments outside the window that prove that the stream continues there."""
 
 
-class _Report(Protocol):
-    """Takes what happens to one direction, as `flow.FlowReport` does; lengths and offsets are in bytes."""
+class _StreamReport(Protocol):
+    """Receives the events of one direction, as `flow.FlowReport` does; lengths and offsets are in bytes."""
 
     place: tuple[int, int, str]
     acknowledged: int
@@ -249,57 +248,57 @@ class HalfStream:
     sequence: int = -1
     """Sequence number of the byte at ``offset``."""
     offset: int = 0
-    """Stream offset of the next byte to deliver; all before it was delivered or reported as a gap."""
+    """Stream offset of the next byte to deliver; all bytes before it were delivered or reported as gaps."""
     acknowledged: int = 0
-    """Stream offset up to which the peer has acknowledged, the FIN included; beyond ``offset`` the peer has more."""
+    """Stream offset up to which the peer has acknowledged, the FIN included; beyond ``offset`` it has more bytes."""
     options: bytes = b""
-    """TCP options of the last segment that brought new data, and its capture time (0 without one)."""
+    """TCP options of the last segment with new data, and its capture time (0 without one)."""
     options_ns: int = 0
     first_stamp: int = -1
-    """First time stamp (`tcp_clock.time_stamp`), that of the SYN where it was captured, and its capture time."""
+    """First time stamp (`tcp_clock.time_stamp`), if possible of the SYN, and its capture time."""
     first_stamp_ns: int = 0
     sent: int = 0
-    """Stream offset up to which this side has shown to have sent; of interest only beyond ``offset``."""
+    """Stream offset up to which this side has evidently sent; only relevant beyond ``offset``."""
     initial_sequence: int = -1
     """Sequence number of the SYN."""
     fin_offset: int = -1
-    """Stream offset of the FIN, which is the length of the stream."""
+    """Stream offset of the FIN: the length of the stream."""
     fin_place: tuple[int, int, str] = (0, 0, "")
     """Frame, time and capture of the FIN."""
     clear: bool = False
-    """In order and nothing waiting: the next segment may take the fast path."""
-    deadline_ns: int = NEVER  # capture time at which the first hole is to be looked at again
-    buffer: Pieces = field(default_factory=Pieces)
+    """In order, and the buffer is empty: the next segment may take the fast path."""
+    deadline_ns: int = NEVER  # capture time of the next decision about the first hole
+    buffer: ReassemblyBuffer = field(default_factory=ReassemblyBuffer)
     history: list[bytes] = field(default_factory=list)
-    """The payloads delivered last, up to ``offset`` and without gaps between them."""
+    """The latest delivered payloads, up to ``offset`` and without gaps."""
     beginning: bytes = b""
-    """The first bytes of the stream, once the history does not reach back to them."""
+    """The first bytes of the stream, once the history no longer contains them."""
     began_empty: bool = False
-    """The first segment that was captured was empty: if it was a keep-alive probe, the start is one too low."""
+    """The first captured segment was empty: if it was a keep-alive probe, the start is one too low."""
     held_place: tuple[int, int, str] = (0, 0, "")
     """Frame, time and capture of a held start."""
     given_up: list[tuple[int, int]] = field(default_factory=list)
-    """The latest gaps, each as the stream offsets of its start and its end, less the bytes that arrived later."""
+    """The latest gaps, as stream offsets of start and end, without the bytes that arrived later."""
     checksums: int = UNJUDGED
-    """What they have shown so far: ``RIGHT``, or ``WRONG`` if the receiver accepted wrong ones and none was right."""
+    """Checksums so far: ``RIGHT``, or ``WRONG`` if the receiver accepted wrong ones and none was right."""
     stray_sequence: int = -1
     stray_count: int = 0
 
     data_segments: int = 0
     empty_segments: int = 0
     copied_segments: int = 0
-    """Segments that another tap captured again, or one with other tags (`tap_views`): no retransmissions."""
+    """Segments that were captured again by another tap or with other tags (`tap_views`), not retransmissions."""
     lost_bytes: int = 0
     """Bytes reported as gaps."""
     gaps: int = 0
     retransmitted_segments: int = 0
-    """Segments with bytes that were known already."""
+    """Segments with repeated bytes."""
     retransmitted_bytes: int = 0
     duplicate_segments: int = 0
-    """Segments with data that brought nothing new."""
+    """Segments with data, but no new bytes."""
     out_of_order_segments: int = 0
     overlaps: int = 0
-    """Segments that repeated known bytes with other content, or were accepted with a wrong checksum."""
+    """Segments that repeated bytes with other content, or were accepted with a wrong checksum."""
     damaged_segments: int = 0
     """Segments with a wrong checksum that the receiver did not accept."""
     keep_alive_probes: int = 0
@@ -308,7 +307,7 @@ class HalfStream:
 
     @property
     def segments(self) -> int:
-        """Captured segments of this direction."""
+        """Number of captured segments of this direction."""
         return self.data_segments + self.empty_segments
 
     @property
@@ -322,31 +321,31 @@ class HalfStream:
         return self.state is ENDED or self.state is RESET
 
     @property
-    def told(self) -> bool:
-        """Whether any event was reported of this direction."""
+    def has_events(self) -> bool:
+        """Whether an event of this direction was reported."""
         return self.offset > 0 or self.overlaps > 0 or self.ended
 
     def locate(self, sequence: int) -> int:
-        """Stream offset of a sequence number, taken to be within 2**31 of what is expected."""
+        """Stream offset of a sequence number within 2**31 of the expected one."""
         return self.offset + distance(self.sequence, sequence)
 
     def hole_end(self) -> int:
-        """Stream offset at which the first hole ends, or -1 when nothing is missing as far as this side tells."""
+        """Stream offset at the end of the first hole, or -1 if this side has shown no hole."""
         if self.ended:
             return -1
         if self.buffer:
             return self.buffer.starts[0]
         if self.fin_offset >= 0:
             return self.fin_offset
-        # A single byte without data may as well be the sequence number of a FIN that was not captured.
+        # A single byte without data may be the sequence number of a FIN that was not captured.
         return self.sent if self.sent > self.offset + 1 else -1
 
     def lacks(self, start: int, end: int) -> int:
-        """How many bytes between two stream offsets were reported as gaps and have not come since."""
+        """Number of bytes between two stream offsets that were reported as gaps and have not arrived since."""
         return sum(max(0, min(end, last) - max(start, first)) for first, last in self.given_up)
 
-    def take_late(self, start: int, payload: bytes, report: _Report) -> int:
-        """Report what fills gaps that were given up: a stream cannot go back.  Returns how many bytes these are."""
+    def take_late(self, start: int, payload: bytes, report: _StreamReport) -> int:
+        """Report bytes that fill gaps given up before, since a stream cannot go back; returns their number."""
         end = start + len(payload)
         late = self.lacks(start, end)
         if late:
@@ -358,7 +357,7 @@ class HalfStream:
             self.given_up = [(first, last) for first, last in left if first < last][-MAX_GIVEN_UP:]
         return late
 
-    def synchronize(self, sequence: int, report: _Report) -> None:
+    def synchronize(self, sequence: int, report: _StreamReport) -> None:
         """Start the stream at a SYN with this sequence number, or confirm its start."""
         self.initial_sequence = sequence
         if self.ended:
@@ -370,14 +369,14 @@ class HalfStream:
             self._rebase(self.locate(first))
             if not self.buffer:
                 self.acknowledged = self.sent = 0
-        # Otherwise data was delivered before its SYN came, and the stream keeps the start it has.
+        # Otherwise data was delivered before the SYN came, and the stream keeps its start.
         self.state = OPEN
         while self.buffer and (start := self.buffer.starts[0]) < 0:  # before the first byte
             self._insert(start, *self.buffer.take(start), report)
         self._drain(report)
 
-    def acknowledge(self, acknowledgment: int, report: _Report) -> None:
-        """Take note of an acknowledgment by the peer; it releases a held start."""
+    def acknowledge(self, acknowledgment: int, report: _StreamReport) -> None:
+        """Record an acknowledgment by the peer; it releases a held start."""
         if self.state is UNSEEN:
             self.sequence = acknowledgment
             self.state = ASSUMED
@@ -386,12 +385,12 @@ class HalfStream:
         # Bytes further ahead cannot have been sent.
         if self.acknowledged < position <= max(self.offset, self.sent, self.acknowledged) + START_WINDOW:
             self.acknowledged = position
-        # An acknowledgment of less than the held start says that bytes before it are still under way.
+        # An acknowledgment of less than the held start shows that bytes before it are still under way.
         if self.state is HELD and position >= 0:
             self.release(report)
 
-    def receive_empty(self, sequence: int, young: bool, report: _Report) -> None:
-        """Take a segment without data, SYN, FIN and RST: it says how far its sender has come."""
+    def receive_empty(self, sequence: int, young: bool, report: _StreamReport) -> None:
+        """Take a segment without data, SYN, FIN and RST: its sequence number shows how much its sender has sent."""
         self.empty_segments += 1
         if self.state is UNSEEN:
             self.sequence = sequence
@@ -409,16 +408,16 @@ class HalfStream:
             else:
                 self.sent = max(self.sent, position)
 
-    def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: _Report) -> None:
+    def receive(self, sequence: int, payload: bytes, missing: int, young: bool, report: _StreamReport) -> None:
         """Take the data of one segment; ``missing`` bytes after it were cut off by the snap length.
 
-        ``young`` says that the flow was first seen so recently that bytes may have been under way at that time.
+        ``young``: the flow was first seen so recently that bytes may have been under way at that time.
         """
         self.data_segments += 1
         if self.state is UNSEEN:
             self.sequence = sequence
             if payload == b"\0" and not missing:
-                # A keep-alive probe on a silent connection (RFC 9293 section 3.8.4), not the start of anything.
+                # A keep-alive probe on a silent connection (RFC 9293 section 3.8.4), not the start of a stream.
                 self.keep_alive_probes += 1
                 self.sequence = advance(sequence, 1)
                 self.state = ASSUMED
@@ -434,7 +433,7 @@ class HalfStream:
                 return
         start = self.locate(sequence)
         length = len(payload) + missing
-        # The byte of a probe has any value; where data overtook the probe, it is taken for one by the usual zero.
+        # The byte of a probe has any value; if data overtook the probe, the usual zero identifies it.
         if length <= 1 and (start == self.offset - 1 or (start < self.offset and payload == b"\0")):
             self.keep_alive_probes += 1
             return
@@ -446,7 +445,7 @@ class HalfStream:
                 self.keep_alive_probes += 1
                 self._rebase(start)
             elif start > 0 and young:
-                # What was under way when the capture began is not lost by it.
+                # Bytes under way when the capture began are not lost.
                 self._rebase(start)
                 self._hold(payload, missing, report)
                 return
@@ -474,8 +473,8 @@ class HalfStream:
             self._insert(start, payload, missing, report)
         self._drain(report)
 
-    def finish(self, sequence: int, report: _Report) -> None:
-        """Take a FIN, whose sequence number is ``sequence``: the stream ends when all before it is there."""
+    def finish(self, sequence: int, report: _StreamReport) -> None:
+        """Take a FIN with this sequence number: the stream ends when all bytes before it are delivered."""
         if self.state is UNSEEN:
             self.sequence = sequence
             self.state = ASSUMED
@@ -487,8 +486,8 @@ class HalfStream:
             self.fin_offset, self.fin_place = position, report.place
             self._drain(report)
 
-    def reset(self, report: _Report) -> None:
-        """End the direction by a reset, of whichever side; what is buffered was flushed before."""
+    def reset(self, report: _StreamReport) -> None:
+        """End the direction by a reset of either side; the buffer was flushed before."""
         if not self.ended:
             self.state = RESET
             report.closed("reset")
@@ -498,42 +497,42 @@ class HalfStream:
         highest = max(self.offset, self.sent, self.acknowledged)
         return min(self.acknowledged, self.offset) <= self.locate(sequence) <= highest + RESET_WINDOW
 
-    def release(self, report: _Report) -> None:
-        """Let a held start go: the stream begins at the first byte that is there."""
+    def release(self, report: _StreamReport) -> None:
+        """Release a held start: the stream begins at the first buffered byte."""
         now = report.place
         if len(self.buffer.starts) == 1:
-            report.place = self.held_place  # nothing moved the start: these bytes were complete then
+            report.place = self.held_place  # the start did not move: these bytes were complete then
         self._rebase(self.buffer.starts[0])
         self.state = OPEN
         self._drain(report)
         report.place = now
 
-    def give_up(self, report: _Report) -> None:
+    def give_up(self, report: _StreamReport) -> None:
         """Report the first hole as a gap and deliver what follows it."""
         end = self.hole_end()
         self._skip(end - self.offset, "not_captured" if self.acknowledged >= end else "unproven", report)
         self._drain(report)
 
-    def empty(self, report: _Report) -> None:
-        """Give up all holes, so that nothing is buffered any more."""
+    def empty(self, report: _StreamReport) -> None:
+        """Give up all holes, so that the buffer is empty."""
         if self.state is HELD:
             self.release(report)
         while self.hole_end() >= 0:
             self.give_up(report)
 
-    def flush(self, report: _Report) -> None:
-        """Deliver or give up everything, also what only the peer's acknowledgments tell of: nothing more will come."""
+    def flush(self, report: _StreamReport) -> None:
+        """Deliver or give up all bytes, even those that only the peer's acknowledgments show: the stream is over."""
         self.empty(report)
         beyond = self.acknowledged - self.offset
         if beyond > 1 and not self.ended:
             self._skip(beyond, "not_captured", report)
 
     def _movable(self) -> bool:
-        """Whether the start of the stream is still only an assumption."""
+        """Whether the start of the stream is only assumed."""
         return self.state is ASSUMED and self.offset == 0 and self.sent == 0 and self.fin_offset < 0
 
     def _rebase(self, shift: int) -> None:
-        """Make stream offset ``shift`` the new 0; only before anything was delivered."""
+        """Make stream offset ``shift`` the new 0; only before the first delivery."""
         self.sequence = advance(self.sequence, shift)
         if self.acknowledged or self.state is not HELD:  # else nobody has acknowledged the held start
             self.acknowledged = max(0, self.acknowledged - shift)
@@ -541,14 +540,14 @@ class HalfStream:
         self.fin_offset = max(-1, self.fin_offset - shift) if self.fin_offset >= 0 else -1
         self.buffer.shift(shift)
 
-    def _hold(self, payload: bytes, missing: int, report: _Report) -> None:
+    def _hold(self, payload: bytes, missing: int, report: _StreamReport) -> None:
         self.state = HELD
         self.held_place = report.place
         self.sent = len(payload) + missing
         self.buffer.insert(0, payload, missing)
 
-    def _resume(self, sequence: int, length: int, report: _Report) -> bool:
-        """Whether data outside the window is the stream after all; then it continues there, after a gap."""
+    def _resume(self, sequence: int, length: int, report: _StreamReport) -> bool:
+        """Whether data outside the window belongs to the stream; if so, it continues there, after a gap."""
         self.stray_count = self.stray_count + 1 if sequence == self.stray_sequence else 1
         self.stray_sequence = advance(sequence, length)
         if self.stray_count < STRAY_RUN or self.ended or self.fin_offset >= 0:
@@ -560,8 +559,8 @@ class HalfStream:
         self.acknowledged = self.sent = self.offset
         return True
 
-    def _insert(self, start: int, payload: bytes, missing: int, report: _Report) -> None:
-        """Put what is new of a segment into the buffer, and compare the rest with what is known."""
+    def _insert(self, start: int, payload: bytes, missing: int, report: _StreamReport) -> None:
+        """Buffer the new bytes of a segment, and compare the others with the known bytes."""
         repeated = differences = late = 0
         first_difference = -1
         if self.state is not HELD and start < self.offset:
@@ -589,7 +588,7 @@ class HalfStream:
             place = first_difference if differences else known.first_difference
             report.overlap(differences + known.differences, place)
 
-    def _deliver(self, data: bytes, report: _Report) -> None:
+    def _deliver(self, data: bytes, report: _StreamReport) -> None:
         if not data:
             return
         report.data(data, self.offset)
@@ -606,7 +605,7 @@ class HalfStream:
             if len(self.history) > HISTORY_PAYLOADS:
                 self.shorten()
 
-    def _skip(self, length: int, reason: str, report: _Report) -> None:
+    def _skip(self, length: int, reason: str, report: _StreamReport) -> None:
         self.keep_beginning()
         report.gap(length, self.offset, reason)
         self.given_up.append((self.offset, self.offset + length))
@@ -619,17 +618,17 @@ class HalfStream:
         self.history.clear()
 
     def shorten(self) -> None:
-        """Forget the older half of the history, but not how the stream began."""
+        """Forget the older half of the history, but keep the beginning of the stream."""
         self.keep_beginning()
         del self.history[: HISTORY_PAYLOADS // 2]
 
     def keep_beginning(self) -> None:
-        """Remember the first bytes apart, if the history still has them."""
+        """Remember the first bytes separately, if the history still has them."""
         if not self.beginning and self.offset and sum(map(len, self.history)) == self.offset:
             self.beginning = b"".join(self.history)[:BEGINNING_BYTES]
 
-    def _drain(self, report: _Report) -> None:
-        """Deliver the buffered pieces that are in order now, and end the stream when its FIN is reached."""
+    def _drain(self, report: _StreamReport) -> None:
+        """Deliver the buffered pieces that are in order, and end the stream at its FIN."""
         while self.buffer and self.buffer.starts[0] == self.offset:
             data, missing = self.buffer.take(self.offset)
             self._deliver(data, report)

@@ -1,9 +1,9 @@
-"""TCP segments, the endpoints they run between, and why a frame holds none.
+"""TCP segments, their endpoints, and reasons why a frame has no segment.
 
 Sequence numbers wrap at 2**32: `distance` and `advance` count with them (RFC 9293 section 3.4).
 
-A frame without a TCP segment has a reason (`NotSegment.reason`).  Most are ordinary: ARP, DNS, ICMP.  Those of
-`UNREAD` are not: MQTT may be inside, or looks as if it were.
+A frame without a TCP segment has a reason (`NotSegment.reason`).  Most reasons are ordinary: ARP, DNS, ICMP.  Those
+in `UNREAD` are not: the frame may contain MQTT.
 """
 
 from __future__ import annotations
@@ -40,35 +40,35 @@ ACK: Final = 0x10
 
 @dataclass(slots=True)
 class Segment:
-    """One TCP segment (RFC 9293 section 3.1) with what reassembly needs of its frame."""
+    """One TCP segment (RFC 9293 section 3.1), with the data of its frame that reassembly needs."""
 
     key: bytes
     """Direction key: source address, destination address (4 or 16 bytes each), source port, destination port
     (2 bytes each, big endian), then the encapsulation (VLAN identifiers, tunnel identifiers), usually empty."""
     sequence: int
     acknowledgment: int
-    """Acknowledgment number; without meaning when the ACK bit of ``flags`` is clear."""
+    """Acknowledgment number; meaningless when the ACK bit of ``flags`` is clear."""
     flags: int
     window: int
     payload: bytes
     missing: int
-    """How many payload bytes the snap length cut off after ``payload``."""
+    """Number of payload bytes after ``payload`` that the snap length cut off."""
     frame: int
     """Number of the frame that completed the segment (the last one, for IP fragments)."""
     timestamp_ns: int
     capture: str
     options: bytes = b""
-    """The options of the TCP header with their padding, as far as they were captured."""
+    """The options of the TCP header with their padding, as far as captured."""
     checksum: int = field(default=UNJUDGED, compare=False)
-    """What its checksum proves: `checksum.UNJUDGED`, ``RIGHT`` or ``WRONG``."""
+    """Result of the checksum: `checksum.UNJUDGED`, ``RIGHT`` or ``WRONG``."""
 
 
 @dataclass(slots=True)
 class Fragment:
-    """One IP fragment; ``fragments.FragmentTable`` turns a full set of them into segments."""
+    """One IP fragment; ``fragments.FragmentTable`` reassembles a complete set into segments."""
 
     key: bytes
-    """Source and destination address, identification, protocol, encapsulation: equal for all parts of a datagram."""
+    """Source and destination address, identification, protocol, encapsulation: equal in all fragments."""
     offset: int
     """Offset of ``data`` in the datagram's payload, in bytes."""
     more: bool
@@ -87,9 +87,9 @@ class Fragment:
 
 @dataclass(slots=True, frozen=True)
 class NotSegment:
-    """Why a frame holds no TCP segment.  Instances are shared constants, compared by identity or ``reason``.
+    """Why a frame has no TCP segment.  Instances are shared constants, compared by identity or ``reason``.
 
-    `DnsMessage` alone has instances of its own.
+    Only `DnsMessage` has instances of its own.
     """
 
     reason: str
@@ -101,12 +101,15 @@ class NotSegment:
 
 @dataclass(slots=True, frozen=True)
 class DnsMessage(NotSegment):
-    """A datagram from UDP port 53, which may name addresses (`host_names.HostNames`)."""
+    """A datagram from or to UDP port 53, which may name addresses (`host_names.HostNames`)."""
 
     client: bytes
-    """The address that it went to."""
+    server: bytes
+    """Addresses."""
     data: bytes
-    """Its payload, as far as it was captured."""
+    """The payload, as far as captured."""
+    frame: int = 0
+    timestamp_ns: int = 0
 
 
 def direction_key(addresses: bytes, ports: bytes, encapsulation: bytes = b"") -> bytes:
@@ -132,24 +135,24 @@ def reverse_key(key: bytes) -> bytes:
 
 
 def plain_key(key: bytes) -> bytes:
-    """A direction key without its encapsulation: the same for all places in which a segment is captured."""
+    """A direction key without its encapsulation: equal at all places where a segment is captured."""
     return key if len(key) == 12 else key[:12] if is_ipv4_key(key) else key[:36]
 
 
 def group_key(key: bytes) -> bytes:
-    """The key that all segments share which may belong to one flow, in whichever places they were captured."""
+    """The common key of all segments that may belong to one flow, wherever they were captured."""
     return plain_key(flow_key(key))
 
 
 def flow_key(key: bytes) -> bytes:
-    """The key that both directions of a flow share: that of the direction which sorts first."""
+    """The common key of both directions of a flow: the smaller direction key."""
     return min(key, reverse_key(key))
 
 
 def endpoints(key: bytes) -> tuple[str, str]:
     """Source and destination of a direction key as text: ``10.0.0.4:51234``, ``[fd00::1]:1883``."""
     if is_ipv4_key(key):
-        # What `IPv4Address` says too, in many times as long.
+        # Equal to the text of `IPv4Address`, but many times faster.
         return (
             f"{key[0]}.{key[1]}.{key[2]}.{key[3]}:{key[8] << 8 | key[9]}",
             f"{key[4]}.{key[5]}.{key[6]}.{key[7]}:{key[10] << 8 | key[11]}",
@@ -167,53 +170,55 @@ def ports(key: bytes) -> tuple[int, int]:
 
 
 READS, WITH_KEYS, NOTHING = "tshark", "tshark with keys", "nothing"
-"""What would read a frame that is not read."""
+"""Programs that can read a frame which mqttscope does not read."""
 
 
 @dataclass(slots=True, frozen=True)
-class Unread:
-    """One reason."""
+class UnreadReason:
+    """One reason for an unread frame."""
 
     words: str
-    """What is counted, after "3 frames"."""
+    """The unread frames, in words that follow "3 frames"."""
     reader: str
     """`READS`, `WITH_KEYS` or `NOTHING`."""
     note: str = ""
-    """What else is to be said."""
+    """An additional remark."""
     group: str = "not_tcp"
-    """The reason that it is part of, where reasons are counted coarsely."""
+    """The coarser reason to which this one belongs."""
 
 
-UNREAD: Final[dict[str, Unread]] = {
-    **{f"gtp_u_version_{number}": Unread(f"of GTP-U version {number}", READS) for number in (0, 2, 3, 4, 5, 6, 7)},
-    "gtp_u": Unread("of GTP-U with unknown content", READS),
-    "erspan": Unread("of ERSPAN in an unknown form", READS),
-    "vxlan_gpe": Unread("of VXLAN-GPE with unknown content", READS),
-    "tzsp": Unread("of TZSP with unknown content", READS),
-    "l2tp_version_3": Unread("of L2TP version 3", READS),
-    "ppp_compressed": Unread("of PPP with compressed headers", READS, group="not_ip"),
-    "ppp_encrypted": Unread("of encrypted or compressed PPP", NOTHING, group="not_ip"),
-    "capwap": Unread("of CAPWAP", READS),
-    "teredo": Unread("of Teredo", READS),
-    "lisp": Unread("of LISP", READS),
-    "wlan_encrypted": Unread("of encrypted 802.11", WITH_KEYS, group="not_ip"),
-    "wlan_fragment": Unread("of fragmented 802.11", READS, group="not_ip"),
-    "wlan_aggregate": Unread("of aggregated 802.11", READS, group="not_ip"),
-    "macsec": Unread("of encrypted MACsec", WITH_KEYS, group="not_ip"),
-    "esp": Unread("of encrypted IPsec", WITH_KEYS),
-    "wireguard": Unread("of encrypted WireGuard", WITH_KEYS),
-    "mqtt_sn": Unread("of MQTT-SN over UDP", NOTHING, "not MQTT"),
-    "quic": Unread("of QUIC", NOTHING, "MQTT over QUIC is encrypted"),
-    "incomplete_fragments": Unread("with IP fragments of TCP whose other fragments are missing", NOTHING),
-    "unsupported_link_type": Unread("of an unsupported link type", READS, group="unsupported_link_type"),
-    "malformed": Unread("with malformed headers", NOTHING, group="malformed"),
-    "truncated": Unread("cut inside their headers by the snap length", NOTHING, group="truncated"),
+UNREAD: Final[dict[str, UnreadReason]] = {
+    **{
+        f"gtp_u_version_{number}": UnreadReason(f"of GTP-U version {number}", READS) for number in (0, 2, 3, 4, 5, 6, 7)
+    },
+    "gtp_u": UnreadReason("of GTP-U with unknown content", READS),
+    "erspan": UnreadReason("of ERSPAN in an unknown form", READS),
+    "vxlan_gpe": UnreadReason("of VXLAN-GPE with unknown content", READS),
+    "tzsp": UnreadReason("of TZSP with unknown content", READS),
+    "l2tp_version_3": UnreadReason("of L2TP version 3", READS),
+    "ppp_compressed": UnreadReason("of PPP with compressed headers", READS, group="not_ip"),
+    "ppp_encrypted": UnreadReason("of encrypted or compressed PPP", NOTHING, group="not_ip"),
+    "capwap": UnreadReason("of CAPWAP", READS),
+    "teredo": UnreadReason("of Teredo", READS),
+    "lisp": UnreadReason("of LISP", READS),
+    "wlan_encrypted": UnreadReason("of encrypted 802.11", WITH_KEYS, group="not_ip"),
+    "wlan_fragment": UnreadReason("of fragmented 802.11", READS, group="not_ip"),
+    "wlan_aggregate": UnreadReason("of aggregated 802.11", READS, group="not_ip"),
+    "macsec": UnreadReason("of encrypted MACsec", WITH_KEYS, group="not_ip"),
+    "esp": UnreadReason("of encrypted IPsec", WITH_KEYS),
+    "wireguard": UnreadReason("of encrypted WireGuard", WITH_KEYS),
+    "mqtt_sn": UnreadReason("of MQTT-SN over UDP", NOTHING, "not MQTT"),
+    "quic": UnreadReason("of QUIC", NOTHING, "MQTT over QUIC is encrypted"),
+    "incomplete_fragments": UnreadReason("with IP fragments of TCP whose other fragments are missing", NOTHING),
+    "unsupported_link_type": UnreadReason("of an unsupported link type", READS, group="unsupported_link_type"),
+    "malformed": UnreadReason("with malformed headers", NOTHING, group="malformed"),
+    "truncated": UnreadReason("cut inside their headers by the snap length", NOTHING, group="truncated"),
 }
-"""What is worth a word, by its reason, in the order in which it is named."""
+"""Notable reasons, in the order of their mention."""
 
 
 INCOMPLETE_FRAGMENTS, MALFORMED, TRUNCATED = "incomplete_fragments", "malformed", "truncated"
-"""Reasons why frames hold no segment that the capture does not have as they were sent."""
+"""Reasons for frames without a segment that are incomplete or damaged in the capture."""
 NoteSkipped = Callable[[str, str, int], object]
 """Takes the capture, the reason, and the number of frames without a TCP segment."""
 
@@ -224,6 +229,6 @@ def unread(name: str) -> NotSegment:
     return NotSegment(name, f"the frame is one {UNREAD[name].words}, which is not read")
 
 
-def not_read(skipped: Mapping[str, int]) -> dict[str, int]:
-    """Of frames counted by reason, those that are worth a word."""
+def notable_reasons(skipped: Mapping[str, int]) -> dict[str, int]:
+    """The notable reasons among counts of frames by reason."""
     return {name: skipped[name] for name in UNREAD if skipped.get(name)}

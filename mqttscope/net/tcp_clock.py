@@ -1,14 +1,14 @@
-"""The clock of a TCP stack, as the Timestamps option shows it (RFC 7323 section 3).
+"""The clock of a TCP stack in the Timestamps option (RFC 7323 section 3).
 
-A stack writes the value of a clock (TSval) into each segment, also into one that it sends again.  The clock counts
+A stack writes the value of a clock (TSval) into each segment, even a repeated one.  The clock counts
 ticks of 1 µs (Linux, on request) to 1 s, modulo 2**32, and starts anywhere: at boot with 0 (lwIP), or at a random
-number for each pair of hosts (Linux, FreeBSD).  So the clock of a rebooted stack is another one, also if the stack
-chooses the same port and the same initial sequence number again.
+number for each pair of hosts (Linux, FreeBSD).  So a rebooted stack has another clock, even if it chooses the same
+port and initial sequence number again.
 
-`read_clock` compares a segment with what its side of the flow showed before.  A value that is too far ahead is of
-another clock, or the capture's clock was set back meanwhile: `flow_identity.weigh` decides by the other side of the
-flow, on which a step of the capture's clock shows, and a reboot does not.  So each flow is judged by its own segments.
-Where the option was stripped there is no reading, and a flow is judged by its numbers and bytes alone.
+`read_clock` compares a segment with the earlier segments of its side.  A value too far ahead comes from another
+clock, or the capture's clock was set back: `flow_identity.weigh` decides by the other side of the flow, which shows a
+step of the capture's clock, but not a reboot.  So each flow is judged by its own segments.
+If the option was stripped, there is no reading, and numbers and bytes alone decide.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mqttscope.net.reassembly import HalfStream
 from mqttscope.net.segment import Segment, distance
 
 NO_STAMP: Final = -1
-"""For a segment without a time stamp."""
+"""The time stamp of a segment without the option."""
 
 _END: Final = 0
 _PADDING: Final = 1
@@ -29,23 +29,23 @@ _TIME_STAMPS: Final = 8
 _USUAL: Final = b"\x01\x01\x08\x0a"
 _SECOND: Final = 1_000_000_000
 _USUAL_RATE: Final = 1_000
-"""Ticks per second of nearly all stacks, and the least that is taken: a step of the capture's clock may show fewer."""
+"""Ticks per second of nearly all stacks, and the minimum rate: a step of the capture's clock may show fewer."""
 _HIGHEST_RATE: Final = 1_000_000
 _SPAN_NS: Final = _SECOND
-"""Shortest time between the first and the last value of a side from which the rate of its clock is taken."""
+"""Minimum time between the first and the last value of a side to compute the rate of its clock."""
 SLACK_NS: Final = _SECOND
-"""Error of the times of a capture: frames that were queued, or came out of order."""
+"""Tolerance for the times of a capture: frames may be queued, or out of order."""
 
 
-class Reading(Enum):
-    """What the time stamp of a segment says about its sender."""
+class ClockReading(Enum):
+    """The time stamp of a segment, compared with those of its sender."""
 
     NONE = "none"
-    """Nothing: the segment, or the flow, has no time stamps."""
+    """The segment, or the flow, has no time stamps."""
     LATER = "later"
-    """The clock of the flow has continued: the same stack sent this now."""
+    """The clock of the flow has continued: its stack sent the segment now."""
     PAST = "past"
-    """A value that the flow had or passed: a copy, a late segment, or a clock that starts alike after each reboot."""
+    """A value that the flow has already passed: a copy, a late segment, or a clock that restarts at each reboot."""
     AHEAD = "ahead"
     """Further ahead than the time since the last value allows."""
     OTHER = "other"
@@ -70,27 +70,27 @@ def time_stamp(options: bytes) -> int:
     return NO_STAMP
 
 
-def read_clock(half: HalfStream, segment: Segment) -> Reading:
-    """Compare the time stamp of a segment with those that its side has shown."""
+def read_clock(half: HalfStream, segment: Segment) -> ClockReading:
+    """Compare the time stamp of a segment with the earlier ones of its side."""
     now = time_stamp(segment.options)
     last, last_ns = time_stamp(half.options), half.options_ns
     if last == NO_STAMP:
         last, last_ns = half.first_stamp, half.first_stamp_ns
     if NO_STAMP in (now, last):
-        return Reading.NONE
+        return ClockReading.NONE
     ticks = distance(last, now)
     rate = _rate(half, last, last_ns)
     if ticks <= 0:
         # Before a captured SYN a connection has no segments; else an earlier one may come late.
         slack = 0 if half.initial_sequence >= 0 else min(rate, _USUAL_RATE) * SLACK_NS // _SECOND
         known = half.first_stamp != NO_STAMP
-        return Reading.OTHER if known and distance(half.first_stamp, now) < -slack else Reading.PAST
+        return ClockReading.OTHER if known and distance(half.first_stamp, now) < -slack else ClockReading.PAST
     passed_ns = max(0, segment.timestamp_ns - last_ns)
-    return Reading.AHEAD if ticks > (passed_ns * 9 // 8 + SLACK_NS) * rate // _SECOND else Reading.LATER
+    return ClockReading.AHEAD if ticks > (passed_ns * 9 // 8 + SLACK_NS) * rate // _SECOND else ClockReading.LATER
 
 
 def is_later(half: HalfStream, segment: Segment) -> bool:
-    """Whether a segment has a later time stamp than all that its side has shown: it is not a copy of any."""
+    """Whether a segment has a later time stamp than all others of its side: it is not a copy."""
     now, last = time_stamp(segment.options), time_stamp(half.options)
     if last == NO_STAMP:
         last = half.first_stamp
@@ -98,7 +98,7 @@ def is_later(half: HalfStream, segment: Segment) -> bool:
 
 
 def _rate(half: HalfStream, last: int, last_ns: int) -> int:
-    """The most ticks that a side's clock counts in a second."""
+    """Maximum rate of a side's clock in ticks per second."""
     span_ns = last_ns - half.first_stamp_ns
     if half.first_stamp == NO_STAMP or span_ns < _SPAN_NS:
         return _HIGHEST_RATE

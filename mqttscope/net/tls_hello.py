@@ -1,4 +1,4 @@
-"""Observes TLS from outside: what hellos and record headers show without any key.
+"""Observes TLS from outside: the hellos and record headers that are readable without keys.
 
 Record layer: RFC 8446 section 5.1 and RFC 5246 section 6.2.1; hellos: section 4.1 and section 7.4.1; server_name:
 RFC 6066 section 3; ALPN: RFC 7301; names of content types, versions and alerts: RFC 8446 sections 5.1 and 6.
@@ -26,21 +26,25 @@ _ALERT_NAMES: Final = (
     "116 certificate_required, 120 no_application_protocol"
 )
 ALERTS: Final = {int(number): name for number, name in (entry.split() for entry in _ALERT_NAMES.split(", "))}
-"""Alert descriptions by number (RFC 8446 section 6 and those before it)."""
+"""Alert descriptions by number (RFC 8446 section 6 and the RFCs before it)."""
 
 MAX_HANDSHAKE_BYTES: Final = 64 * 1024
-"""Handshake bytes of one direction that are collected for its hello."""
+"""Maximum handshake bytes of one direction collected for its hello."""
 MAX_ALERTS: Final = 16
-"""Alerts that are kept; later ones are counted."""
+"""Maximum number of alerts kept; later ones are counted."""
 MAX_LISTED: Final = 256
-"""Entries that are kept of each list in a hello; what is left out is told in ``problems``."""
-MAX_RECORD_BYTES: Final = 16384 + 2048
+"""Maximum number of entries kept of each list in a hello; ``problems`` reports the excess."""
+MAX_EXPANSION: Final = 2048
+"""Maximum number of bytes by which encryption makes a record longer (RFC 5246 section 6.2.3)."""
+MAX_RECORD_BYTES: Final = 16384 + MAX_EXPANSION
 """Longest record payload (RFC 5246 section 6.2.3)."""
 
 CHANGE_CIPHER_SPEC, ALERT, HANDSHAKE, APPLICATION_DATA = 20, 21, 22, 23
 CLIENT_HELLO, SERVER_HELLO = 1, 2
 
 _SERVER_NAME: Final = 0
+_FRAGMENT_LENGTH: Final = 1
+_FRAGMENT_CODES: Final = range(1, 5)
 _ALPN: Final = 16
 _SESSION_TICKET: Final = 35
 _PRE_SHARED_KEY: Final = 41
@@ -52,13 +56,13 @@ _RETRY_RANDOM: Final = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167a
 
 @dataclass(slots=True)
 class TlsSide:
-    """One direction: where its records stand and what they were."""
+    """One direction: the position in its records, and counts of them."""
 
     header: bytes = b""  # the start of a record header
     content_type: int = 0
     remaining: int = 0  # payload bytes of the record in progress that are still to come
     alert: bool = False  # an alert of two bytes is in progress: encrypted ones are longer in every cipher suite
-    short: bytes = b""  # what came of it
+    short: bytes = b""  # its bytes so far
     offset: int = 0
     framed: bool = True
     collecting: bool = True
@@ -71,7 +75,7 @@ class TlsSide:
 
 @dataclass(slots=True)
 class TlsObserver:
-    """One TLS connection.  Feed the ordered bytes of both directions; everything it knows is in its fields."""
+    """One TLS connection.  Feed the ordered bytes of both directions; the fields are the result."""
 
     client: TlsSide = field(default_factory=TlsSide)
     server: TlsSide = field(default_factory=TlsSide)
@@ -82,30 +86,39 @@ class TlsObserver:
     alpn: str | None = None
     """Protocol chosen in the ServerHello; TLS 1.3 sends it encrypted."""
     versions_offered: list[int] = field(default_factory=list)
-    """From supported_versions; without that extension the one legacy version, which means "up to"."""
+    """From supported_versions; without that extension, the legacy version, which means "up to"."""
     version: int | None = None
     cipher_suites_offered: list[int] = field(default_factory=list)
     cipher_suite: int | None = None
     session_id: bytes = b""
     random: bytes = b""
-    """The client random, by which key logs name the session."""
+    """The client random, which identifies the session in key logs."""
     early_data: bool = False
     """The client may send data before the ServerHello."""
     resumption_offered: bool = False
     """The client has a ticket, a pre-shared key or, below TLS 1.3, a session identifier of an earlier session."""
     resumed: bool | None = None
-    """Whether the server took it up, as far as its ServerHello shows; ``None`` without one."""
+    """Whether the server resumed the session, as its ServerHello shows; ``None`` without one."""
     retried: bool = False
     """The server sent a HelloRetryRequest."""
     encrypted_client_hello: bool = False
-    """The client sent encrypted_client_hello (maybe only as GREASE): ``server_name`` may be a front's."""
+    """The client sent encrypted_client_hello (maybe only as GREASE): ``server_name`` may be a public front."""
     alerts: list[tuple[bool, int, int]] = field(default_factory=list)
     """Alerts in clear: from the client, level, description."""
     alerts_dropped: int = 0
+    encrypted_alert_by_client: bool | None = None
+    """Whether the client sent the first recognisable encrypted alert (impossible in TLS 1.3)."""
+    fragment_bytes: int = 0
+    """Maximum bytes of the plaintext of a record that both hellos agree on (RFC 6066 section 4); 0 without.  TLS 1.3
+    agrees on it where only the two sides can read it."""
+    fragment_offered: int = 0
+    """The code of the client for it."""
+    overlong_record: tuple[bool, int] | None = None
+    """The first record that no cipher suite makes so long: from the client, length."""
     problems: list[str] = field(default_factory=list)
 
     def feed(self, from_client: bool, data: bytes) -> None:
-        """Take the next bytes of one direction."""
+        """Read the next bytes of one direction: records, hellos and alerts."""
         side = self.client if from_client else self.server
         start = side.offset - len(side.header)
         side.offset += len(data)
@@ -138,6 +151,10 @@ class TlsObserver:
                 break
             side.content_type, side.remaining, side.short = content_type, length, b""
             side.alert = content_type == ALERT and length == 2
+            if self.fragment_bytes and length > self.fragment_bytes + MAX_EXPANSION and self.overlong_record is None:
+                self.overlong_record = from_client, length
+            if content_type == ALERT and length > 2 and self.encrypted_alert_by_client is None:
+                self.encrypted_alert_by_client = from_client
             side.records[content_type] = side.records.get(content_type, 0) + 1
             side.payload_bytes[content_type] = side.payload_bytes.get(content_type, 0) + length
             if content_type in (CHANGE_CIPHER_SPEC, APPLICATION_DATA) and (from_client or not self.retried):
@@ -146,7 +163,7 @@ class TlsObserver:
         side.unframed_bytes += end - at
 
     def gap(self, from_client: bool, length: int) -> None:
-        """Say that the next ``length`` bytes of one direction were not captured."""
+        """Take a gap: the next ``length`` bytes of one direction were not captured."""
         side = self.client if from_client else self.server
         if length <= 0:
             return
@@ -164,10 +181,10 @@ class TlsObserver:
             side.unframed_bytes += len(side.header)
             side.header = b""
             who = "client" if from_client else "server"
-            self.problems.append(f"a gap of {length} in the bytes of the {who}; its records are lost from there")
+            self.problems.append(f"a gap of {length} bytes from the {who}; its records cannot be followed after it")
 
     def summary(self) -> dict[str, Any]:
-        """Everything as plain values: names where there are any, else numbers in hexadecimal."""
+        """All fields as plain values: names if known, else numbers in hexadecimal."""
         return {
             "server_name": self.server_name,
             "alpn_offered": list(self.alpn_offered),
@@ -192,8 +209,18 @@ class TlsObserver:
                 for from_client, level, description in self.alerts
             ],
             "alerts_dropped": self.alerts_dropped,
+            "encrypted_alert_from": {None: None, True: "client", False: "server"}[self.encrypted_alert_by_client],
+            **self._fragments(),
             "problems": list(self.problems),
         }
+
+    def _fragments(self) -> dict[str, Any]:
+        """What the sides agree on about the length of records, and the first record that is longer; empty without."""
+        if not self.fragment_bytes:
+            return {}
+        overlong = self.overlong_record
+        record = None if overlong is None else {"from": "client" if overlong[0] else "server", "length": overlong[1]}
+        return {"maximum_fragment_bytes": self.fragment_bytes, "overlong_record": record}
 
     def _stop(self, side: TlsSide) -> None:
         side.collecting = False
@@ -206,7 +233,7 @@ class TlsObserver:
         while len(side.handshake) >= 4 and side.collecting:
             kind, size = side.handshake[0], 4 + int.from_bytes(side.handshake[1:4], "big")
             if kind not in (0, wanted):
-                # After the hello of its direction, or ciphertext of a connection that was joined.
+                # After the hello of its direction, or ciphertext of a connection joined in the middle.
                 self._stop(side)
             elif size > MAX_HANDSHAKE_BYTES:
                 self.problems.append(f"the {who}'s hello has {size} bytes, more than {MAX_HANDSHAKE_BYTES}")
@@ -254,6 +281,8 @@ class TlsObserver:
                 self.early_data = True
             elif kind == _ECH:
                 self.encrypted_client_hello = True
+            elif kind == _FRAGMENT_LENGTH:
+                self.fragment_offered = part.number(1)
             reader.good &= part.good
         self.resumption_offered |= old
         return reader.good
@@ -279,6 +308,10 @@ class TlsObserver:
                 self.alpn = chosen[0] if chosen else None
             elif kind == _PRE_SHARED_KEY:
                 shared_key = True
+            elif kind == _FRAGMENT_LENGTH:
+                agreed = part.number(1)
+                if agreed == self.fragment_offered and agreed in _FRAGMENT_CODES:
+                    self.fragment_bytes = 256 << agreed
             reader.good &= part.good
         self.version, self.cipher_suite = version, suite
         if not retry:
@@ -302,7 +335,7 @@ class TlsObserver:
 
 @dataclass(slots=True)
 class _Reader:
-    """A cursor that turns ``good`` off instead of raising when bytes are missing."""
+    """A cursor that sets ``good`` to false instead of raising when bytes are missing."""
 
     data: bytes
     at: int = 0
@@ -324,14 +357,14 @@ class _Reader:
         return self.take(self.number(size))
 
     def entries(self, kind_size: int, length_size: int) -> Iterator[tuple[int, bytes]]:
-        """Read kinds with a vector each, up to the end or to the first one that is not complete."""
+        """Read kinds with a vector each, up to the end or to the first incomplete one."""
         while self.left() and self.good:
             kind, data = self.number(kind_size), self.vector(length_size)
             if self.good:
                 yield kind, data
 
     def extensions(self) -> Iterator[tuple[int, bytes]]:
-        """Read the extensions after a hello; a hello may end without any."""
+        """Read the extensions after a hello; a hello may have none."""
         if self.good and self.left():
             block = _Reader(self.vector(2))
             yield from block.entries(2, 2)
@@ -348,7 +381,7 @@ def looks_like_tls(head: bytes) -> bool | None:
     length = head[3] << 8 | head[4]
     if not 0 < length <= 16384 or head[5] not in (CLIENT_HELLO, SERVER_HELLO):
         return False
-    # The message fits the handshake buffer and names a version 3.x, where the first record is long enough to show it.
+    # The message fits the handshake buffer and has a version 3.x, as far as the first record shows it.
     if (length > 1 and head[6:7] > b"\x00") or (length > 4 and head[9:10] not in (b"", b"\x03")):
         return False
     return True if len(head) >= min(10, 5 + length) else None

@@ -1,11 +1,11 @@
 """Unwraps MQTT from WebSocket, passively (RFC 6455, permessage-deflate of RFC 7692, MQTT 5.0 section 6).
 
-`WebSocket` takes the ordered bytes of both directions and returns application bytes and remarks.  MQTT ignores the
-borders of frames (MQTT-6.0.0-2), so payload is delivered as it arrives and no frame is buffered.
+`WebSocket` takes the ordered bytes of both directions and returns application bytes and remarks.  MQTT ignores frame
+boundaries (MQTT-6.0.0-2), so payload is delivered as it arrives and no frame is buffered.
 
-After a gap between frames, the next frame is searched for: a complete, final binary frame whose payload is MQTT
-Control Packets from its first byte to its last.  The answer depends on the bytes alone, not on how they were cut.
-Messages compressed with context takeover need those before them, so such a direction stays lost.
+After a gap between frames, the next frame is searched for: a complete, final binary frame with a payload of complete
+MQTT Control Packets.  The result depends on the bytes alone, not on their chunks.
+Messages compressed with context takeover need the messages before them, so such a direction stays lost.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from mqttscope.net.http_upgrade import (
 )
 
 MAX_CONTROL_BYTES: Final = 125
-"""Payload of a control frame (RFC 6455 section 5.5); the rest of a longer one is dropped."""
+"""Maximum payload of a control frame (RFC 6455 section 5.5); the rest of a longer one is dropped."""
 
 CONTINUATION: Final = 0
 TEXT: Final = 1
@@ -40,14 +40,14 @@ PING: Final = 9
 PONG: Final = 10
 
 MAX_INFLATE_BYTES: Final = 1024 * 1024
-"""Longest piece of inflated payload.  One call of ``feed`` yields at most about 1030 times the bytes it was given."""
+"""Longest piece of inflated payload.  One call of ``feed`` yields at most about 1030 times its input."""
 MAX_PENDING_BYTES: Final = 64 * 1024
-"""Compressed bytes of an unfinished message that are kept so that ``Inflater`` can be written down."""
+"""Maximum compressed bytes kept of an unfinished message, so that ``Inflater`` can be stored."""
 MAX_FINAL_BLOCKS: Final = 16
-"""DEFLATE blocks with BFINAL set in one message, each of which restarts zlib."""
+"""Maximum number of DEFLATE blocks with BFINAL in one message; zlib restarts after each of them."""
 WINDOW_BYTES: Final = 32 * 1024
 MAX_INFLATE_RATIO: Final = 200
-"""Times its size to which a message may inflate, beyond `MAX_INFLATE_BYTES`; the limit of Apache's mod_deflate."""
+"""Maximum growth of a message by inflating, beyond `MAX_INFLATE_BYTES`; the limit of Apache's mod_deflate."""
 _TOO_MUCH: Final = f"the message inflates to more than {MAX_INFLATE_RATIO} times its size"
 _NOT_KEPT: Final = f"the state inside a message of more than {MAX_PENDING_BYTES} compressed bytes was not kept"
 _INFLATE_STEP: Final = 64 * 1024
@@ -61,8 +61,8 @@ _NOT_UTF8: Final = re.compile(r"[\udc80-\udcff]")
 class MessageData:
     """Application bytes, unmasked and inflated; may be empty.
 
-    ``opcode`` is the frame's (0 continuation, 1 text, 2 binary), ``text`` says whether the message is of type text.
-    Every data frame of which nothing is missing ends with exactly one ``frame_end``.
+    ``opcode`` is the opcode of the frame (0 continuation, 1 text, 2 binary), ``text`` is true in a text message.
+    Every complete data frame ends with exactly one ``frame_end``.
     """
 
     from_client: bool
@@ -71,9 +71,9 @@ class MessageData:
     text: bool
     frame_end: bool
     place: int = field(default=-1, compare=False)
-    """Position in the stream of its first byte, which is masked there; -1 where it was inflated."""
+    """Stream offset of its first byte, still masked in the stream; -1 for inflated bytes."""
     key: bytes = field(default=b"", compare=False)
-    """The masking key turned to that byte; empty where there is none."""
+    """The masking key, rotated to the first byte; empty without masking."""
 
 
 @dataclass(slots=True)
@@ -85,19 +85,19 @@ class MessageGap:
 
 
 @dataclass(slots=True)
-class Lost:
-    """An unknown number of application bytes is missing here: ``length`` bytes of the stream were not unwrapped."""
+class LostBytes:
+    """An unknown number of application bytes is missing: ``length`` bytes of the stream were not unwrapped."""
 
     from_client: bool
     length: int
 
 
 @dataclass(slots=True)
-class Control:
+class ControlFrame:
     """A close (8), ping (9) or pong (10) frame.
 
-    ``missing``: payload bytes not captured, or beyond ``MAX_CONTROL_BYTES``.  ``code`` and ``reason`` are those of a
-    close frame (RFC 6455 section 7.4), ``None`` when it has none; bad UTF-8 is surrogate-escaped.
+    ``missing``: payload bytes not captured, or beyond ``MAX_CONTROL_BYTES``.  ``code`` and ``reason`` belong to a
+    close frame (RFC 6455 section 7.4), else ``None``; bad UTF-8 is surrogate-escaped.
     """
 
     from_client: bool
@@ -108,31 +108,31 @@ class Control:
     reason: str | None = None
 
 
-WebSocketEvent = Upgrade | MessageData | MessageGap | Lost | Control | Problem
+WebSocketEvent = Upgrade | MessageData | MessageGap | LostBytes | ControlFrame | Problem
 
 
 @dataclass(slots=True)
 class Inflater:
-    """permessage-deflate of one direction (RFC 7692): compressed messages in any chunking come in, their bytes go out.
+    """permessage-deflate of one direction (RFC 7692): inflates compressed messages that arrive in any chunks.
 
-    The caller may set ``zlib_object`` to ``None`` between any two calls, for instance to write this object down: it is
-    rebuilt from the other fields, unless a message has more than ``MAX_PENDING_BYTES`` compressed bytes so far.
+    The caller may set ``zlib_object`` to ``None`` between any two calls, for instance to store this object: it is
+    rebuilt from the other fields, unless the current message has more than ``MAX_PENDING_BYTES`` compressed bytes.
 
-    After an error the window is empty, so that messages which refer to lost history fail too.
+    After an error the window is empty, so that messages with references to lost history fail too.
     """
 
     context_takeover: bool
-    window: bytearray = field(default_factory=bytearray)  # output before the current message; its last 32 KiB count
+    window: bytearray = field(default_factory=bytearray)  # output before the current message; the last 32 KiB matter
     tail: bytearray = field(default_factory=bytearray)  # output of the current message, likewise
-    pending: bytearray = field(default_factory=bytearray)  # its compressed bytes, empty when they are too many
-    fed: int = 0  # how many compressed bytes the current message has had
-    made: int = 0  # how many bytes it has inflated to
-    finals: int = 0  # how many final blocks it has had
+    pending: bytearray = field(default_factory=bytearray)  # its compressed bytes, empty if there are too many
+    fed: int = 0  # number of its compressed bytes so far
+    inflated: int = 0  # number of its inflated bytes so far
+    finals: int = 0  # number of its final blocks so far
     restart: bool = False  # the last byte ended a final block
     zlib_object: Any = field(default=None, repr=False, compare=False)
 
     def feed(self, data: bytes, last: bool, out: list[bytes]) -> str | None:
-        """Append the inflated bytes of the next part of a message to ``out``; returns what is wrong, if anything."""
+        """Append the inflated bytes of the next part of a message to ``out``; returns the error, if any."""
         error = None
         had, delivered = self.fed, len(out)
         if self.zlib_object is None and self.fed and not self.restart:
@@ -140,8 +140,8 @@ class Inflater:
         for at in range(0, len(data), _INFLATE_STEP):
             error = error or self._run(data[at : at + _INFLATE_STEP], out)
         if error is None and last and self.fed and not self.restart:
-            # After a final block there is nothing to flush when the sender left out the byte that RFC 7692
-            # section 7.2.3.4 asks for.
+            # After a final block there is nothing to flush if the sender omitted the byte that RFC 7692
+            # section 7.2.3.4 requires.
             before = len(out)
             error = self._run(_FLUSH, out) or self._end()
             if error:
@@ -165,7 +165,7 @@ class Inflater:
         self._finish()
 
     def _end(self) -> str | None:
-        """Take an empty last block, which ends everything when the blocks before it were whole."""
+        """Take an empty last block, which ends the message if the blocks before it were complete."""
         if self.zlib_object is not None:
             with suppress(zlib.error):
                 self.zlib_object.decompress(_LAST_BLOCK)
@@ -179,13 +179,13 @@ class Inflater:
             if len(self.window) > 2 * WINDOW_BYTES:
                 del self.window[:-WINDOW_BYTES]
         self.zlib_object = None
-        self.fed = self.made = self.finals = 0
+        self.fed = self.inflated = self.finals = 0
         self.restart = False
         self.tail.clear()
         self.pending.clear()
 
     def _salvage(self, data: bytes, out: list[bytes], delivered: int) -> None:
-        """Append what ``data`` holds before the byte that is wrong: zlib drops it, as much as the chunking has it."""
+        """Append the bytes of ``data`` before the wrong byte: zlib drops them, depending on the chunks."""
         self._replay()
         pieces: list[bytes] = []
         for at in range(len(data)):
@@ -196,7 +196,7 @@ class Inflater:
 
     def _replay(self) -> str | None:
         self.zlib_object = None
-        self.fed = self.made = self.finals = 0
+        self.fed = self.inflated = self.finals = 0
         self.tail.clear()
         return self._run(bytes(self.pending), [])
 
@@ -212,8 +212,8 @@ class Inflater:
             except zlib.error as error:
                 return str(error)
             if piece:
-                self.made += len(piece)
-                if self.made > MAX_INFLATE_BYTES + MAX_INFLATE_RATIO * self.fed:
+                self.inflated += len(piece)
+                if self.inflated > MAX_INFLATE_BYTES + MAX_INFLATE_RATIO * self.fed:
                     return _TOO_MUCH
                 out.append(piece)
                 self.tail += piece[-WINDOW_BYTES:]
@@ -233,11 +233,11 @@ class Inflater:
 
 
 @dataclass(slots=True)
-class Side:
+class WebSocketSide:
     """One direction after the HTTP exchange.
 
-    ``deflate``: ``""`` not agreed, ``agreed``, or ``unknown`` because the negotiation was not captured.  ``trusted``:
-    it is certain that frames begin where they are assumed to.  ``message``: opcode of the message in progress, or 0.
+    ``deflate``: ``""`` not negotiated, ``agreed``, or ``unknown`` because the negotiation was not captured.
+    ``trusted``: the start of the frames is certain.  ``message``: opcode of the message in progress, or 0.
     """
 
     from_client: bool
@@ -245,7 +245,7 @@ class Side:
     deflate: str = ""
     trusted: bool = True
     offset: int = 0
-    """Position in the stream of the next byte to read; of the first byte of ``header`` when that is not empty."""
+    """Stream offset of the next byte to read, or of the first byte of ``header`` if that is not empty."""
     header: bytes = b""
     message: int = 0
     compressed: bool = False
@@ -255,7 +255,7 @@ class Side:
     opcode: int = 0
     fin: bool = False
     key: bytes = b""
-    """Masking key turned to the next byte of payload; empty when there is nothing to unmask."""
+    """Masking key, rotated to the next payload byte; empty without masking."""
     remaining: int = 0
     frame_offset: int = 0
     control: bytearray = field(default_factory=bytearray)
@@ -264,15 +264,15 @@ class Side:
     control_frames: int = 0
     inflater: Inflater | None = None
     searches: bool = False
-    """Bytes were missing between frames: where no frame begins, the next one is looked for."""
+    """Bytes were missing between frames: if a frame is invalid, the next one is searched for."""
     held: bytearray = field(default_factory=bytearray)
-    """Bytes from where a frame may begin that is not complete yet, in a search."""
+    """Bytes of a possible frame that is incomplete, in a search."""
     passed: int = 0
-    """Bytes that the search has passed over."""
+    """Number of bytes skipped by the search."""
 
 
 def may_start_frame(head: bytes) -> bool:
-    """Whether a frame of either side may begin with this first byte; of the packets of MQTT only SUBSCRIBE does."""
+    """Whether a frame of either side may begin with this byte; of the packets of MQTT only SUBSCRIBE does."""
     opcode, reserved = head[0] & 0x0F, head[0] & 0x70
     if opcode in (TEXT, BINARY):
         return reserved in (0, 0x40)
@@ -280,20 +280,20 @@ def may_start_frame(head: bytes) -> bool:
 
 
 def unmask(data: bytes, key: bytes) -> bytes:
-    """XOR ``data`` with the repeated four bytes of ``key`` (RFC 6455 section 5.3); masks as well."""
+    """XOR ``data`` with the repeated four bytes of ``key`` (RFC 6455 section 5.3); also masks."""
     size = len(data)
     mask = int.from_bytes((key * (size // 4 + 1))[:size], "little")
     return (int.from_bytes(data, "little") ^ mask).to_bytes(size, "little")
 
 
-def turned(key: bytes, count: int) -> bytes:
-    """A masking key for what follows ``count`` bytes."""
+def rotated_key(key: bytes, count: int) -> bytes:
+    """A masking key, rotated by ``count`` bytes."""
     turn = count & 3
     return key[turn:] + key[:turn]
 
 
-def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
-    """Unwrap the frames in ``data`` as far as they go."""
+def read(side: WebSocketSide, data: bytes, out: list[WebSocketEvent]) -> None:
+    """Unwrap the frames in ``data`` as far as possible."""
     if side.header:
         data = side.header + data
         side.header = b""
@@ -348,9 +348,11 @@ def read(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
     side.header = data[at:]
 
 
-def _header(side: Side, first: int, second: int, minimal: bool, out: list[WebSocketEvent]) -> tuple[str, str] | None:
-    """Judge a header and begin its frame; returns reason and detail when framing is lost."""
-    found: list[tuple[str, str]] = []
+def _header(
+    side: WebSocketSide, first: int, second: int, minimal: bool, out: list[WebSocketEvent]
+) -> tuple[str, str] | None:
+    """Check a header and begin its frame; returns reason and detail if framing is lost."""
+    remarks: list[tuple[str, str]] = []
     opcode, fin, reserved, length = first & 0x0F, first >= 0x80, first & 0x70, side.remaining
     is_control = opcode >= 8
     if opcode > PONG or BINARY < opcode < CLOSE:
@@ -363,47 +365,47 @@ def _header(side: Side, first: int, second: int, minimal: bool, out: list[WebSoc
         reason = "unmasked_client_frame" if side.from_client else "masked_server_frame"
         detail = f"a {'client' if side.from_client else 'server'}'s frame is {'' if second >= 0x80 else 'not '}masked"
         if not side.trusted and not side.data_frames and not side.control_frames:
-            return reason, detail + ", so no frame begins here"
-        found.append((reason, detail))
+            return reason, detail + ", so this is not the start of a frame"
+        remarks.append((reason, detail))
     if reserved and (is_control or opcode == CONTINUATION):
-        found.append(("reserved_bits", "RSV1 is set in a frame that begins no message"))
+        remarks.append(("reserved_bits", "RSV1 is set in a frame that does not begin a message"))
     if not minimal:
-        found.append(("length_not_minimal", f"the length {length} is not in its shortest form"))
+        remarks.append(("length_not_minimal", f"the length {length} is not in its shortest form"))
     if is_control:
         if not fin:
-            found.append(("fragmented_control_frame", f"FIN is clear in a frame with opcode {opcode}"))
+            remarks.append(("fragmented_control_frame", f"FIN is clear in a frame with opcode {opcode}"))
         if length > MAX_CONTROL_BYTES:
-            found.append(("control_too_long", f"the payload of a frame with opcode {opcode} takes {length} bytes"))
+            remarks.append(("control_too_long", f"the payload of a frame with opcode {opcode} has {length} bytes"))
         side.control.clear()
         side.control_missing = 0
     else:
         if side.closing:
-            found.append(("data_after_close", "a data frame follows a close frame"))
+            remarks.append(("data_after_close", "a data frame follows a close frame"))
         if opcode == CONTINUATION:
             if not side.message:
                 if side.trusted or side.data_frames:
-                    found.append(("continuation_without_start", "no message is in progress"))
+                    remarks.append(("continuation_without_start", "no message is in progress"))
                 side.message, side.compressed = BINARY, False
         else:
             if side.message:
-                found.append(("message_interrupted", f"a message with opcode {opcode} begins inside another one"))
+                remarks.append(("message_interrupted", f"a message with opcode {opcode} begins inside another one"))
                 if side.compressed and side.inflater and not side.message_lost:
                     side.inflater.reset()
             if opcode == TEXT:
-                found.append(("text_frame", "a text message carries MQTT"))
+                remarks.append(("text_frame", "a text message carries MQTT"))
             if reserved and side.inflater is None:
-                found.append(("deflate_assumed", "RSV1 is set, permessage-deflate is assumed"))
+                remarks.append(("deflate_assumed", "RSV1 is set, permessage-deflate is assumed"))
                 side.inflater = Inflater(True)
             side.message, side.compressed, side.message_lost = opcode, bool(reserved), False
-    out += [Problem(side.from_client, reason, detail, side.frame_offset, False) for reason, detail in found]
+    out += [Problem(side.from_client, reason, detail, side.frame_offset, False) for reason, detail in remarks]
     side.in_frame, side.opcode, side.fin = True, opcode, fin
     return None
 
 
-def _payload(side: Side, piece: bytes, missing: int, place: int, out: list[WebSocketEvent]) -> None:
+def _payload(side: WebSocketSide, piece: bytes, missing: int, place: int, out: list[WebSocketEvent]) -> None:
     """Deliver the next payload bytes of the frame in progress, or skip missing ones; the last byte ends the frame."""
     key, length = side.key, len(piece) + missing
-    side.key = turned(key, length)
+    side.key = rotated_key(key, length)
     side.remaining -= length
     done = not side.remaining
     if key and piece:
@@ -422,7 +424,7 @@ def _payload(side: Side, piece: bytes, missing: int, place: int, out: list[WebSo
         _end_frame(side, out)
 
 
-def _inflate(side: Side, inflater: Inflater, piece: bytes, missing: int, out: list[WebSocketEvent]) -> None:
+def _inflate(side: WebSocketSide, inflater: Inflater, piece: bytes, missing: int, out: list[WebSocketEvent]) -> None:
     from_client, opcode, text, done = side.from_client, side.opcode, side.message == TEXT, not side.remaining
     if missing and not side.message_lost:
         side.message_lost = True
@@ -432,7 +434,7 @@ def _inflate(side: Side, inflater: Inflater, piece: bytes, missing: int, out: li
         inflater.reset()
     if side.message_lost:
         if piece or missing:
-            out.append(Lost(from_client, len(piece) + missing))
+            out.append(LostBytes(from_client, len(piece) + missing))
         return
     pieces: list[bytes] = []
     error = inflater.feed(piece, done and side.fin, pieces)
@@ -443,10 +445,10 @@ def _inflate(side: Side, inflater: Inflater, piece: bytes, missing: int, out: li
     if error:
         side.message_lost = True
         out.append(Problem(from_client, "inflate_error", error, side.frame_offset, False))
-        out.append(Lost(from_client, len(piece)))
+        out.append(LostBytes(from_client, len(piece)))
 
 
-def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
+def _end_frame(side: WebSocketSide, out: list[WebSocketEvent]) -> None:
     side.in_frame = False
     if side.opcode < CLOSE:
         side.data_frames += 1
@@ -454,7 +456,7 @@ def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
             side.message = 0
         return
     side.control_frames += 1
-    control = Control(side.from_client, side.opcode, bytes(side.control), side.control_missing)
+    control = ControlFrame(side.from_client, side.opcode, bytes(side.control), side.control_missing)
     out.append(control)
     if side.opcode != CLOSE:
         return
@@ -473,32 +475,36 @@ def _end_frame(side: Side, out: list[WebSocketEvent]) -> None:
         out.append(Problem(side.from_client, "close_payload_invalid", wrong, side.frame_offset, False))
 
 
-def lose(side: Side, data: bytes, out: list[WebSocketEvent]) -> None:
-    """Give up framing; ``data`` is what cannot be unwrapped."""
+def lose(side: WebSocketSide, data: bytes, out: list[WebSocketEvent]) -> None:
+    """Give up framing; ``data`` cannot be unwrapped."""
     side.phase = LOST
     side.header = b""
     side.in_frame = False
     side.offset += len(data)
     if data:
-        out.append(Lost(side.from_client, len(data)))
+        out.append(LostBytes(side.from_client, len(data)))
 
 
 @dataclass(slots=True)
 class WebSocket:
-    """One connection: feed the ordered bytes of both directions, in the order of the capture; close both at the end."""
+    """One connection: feed the ordered bytes of both directions in capture order, and close both at the end."""
 
     handshake: Handshake | None = field(default_factory=Handshake)
-    """``None`` when frames have begun."""
-    client: Side = field(default_factory=lambda: Side(True))
-    server: Side = field(default_factory=lambda: Side(False))
+    """``None`` after the exchange."""
+    client: WebSocketSide = field(default_factory=lambda: WebSocketSide(True))
+    server: WebSocketSide = field(default_factory=lambda: WebSocketSide(False))
 
     @classmethod
     def joined(cls) -> WebSocket:
-        """A connection whose beginning was not captured: a frame is assumed to begin at the start of each direction."""
-        return cls(None, Side(True, FRAMES, "unknown", trusted=False), Side(False, FRAMES, "unknown", trusted=False))
+        """A connection captured from the middle: each direction is assumed to start with a frame."""
+        return cls(
+            None,
+            WebSocketSide(True, FRAMES, "unknown", trusted=False),
+            WebSocketSide(False, FRAMES, "unknown", trusted=False),
+        )
 
     def feed(self, from_client: bool, data: bytes) -> list[WebSocketEvent]:
-        """Take the next bytes of one direction; returns what they complete, which may concern both directions."""
+        """Take the next bytes of one direction; returns the completed events, maybe of both directions."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
         if side.phase is FRAMES and not side.searches:
@@ -513,7 +519,7 @@ class WebSocket:
         return out
 
     def gap(self, from_client: bool, length: int) -> list[WebSocketEvent]:
-        """Say that the next ``length`` bytes of one direction were not captured."""
+        """Take a gap: the next ``length`` bytes of one direction were not captured."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
         if length <= 0:
@@ -537,11 +543,11 @@ class WebSocket:
                 _restart(side)
         if length:
             side.offset += length
-            out.append(Lost(from_client, length))
+            out.append(LostBytes(from_client, length))
         return out
 
     def close(self, from_client: bool) -> list[WebSocketEvent]:
-        """Say that one direction ended."""
+        """End one direction; an incomplete frame is a problem."""
         side = self.client if from_client else self.server
         out: list[WebSocketEvent] = []
         if self.handshake:
@@ -550,14 +556,14 @@ class WebSocket:
         if side.phase is SEARCHING:
             advance(side, b"", out, final=True)
         if side.phase is FRAMES and side.in_frame:
-            detail = f"{side.remaining} of its payload bytes never came"
+            detail = f"{side.remaining} of its payload bytes never arrived"
             out.append(Problem(from_client, "truncated_frame", detail, side.frame_offset, False))
         elif side.phase is FRAMES and side.header:
             out.append(Problem(from_client, "truncated_frame", "its header is incomplete", side.offset, False))
         return out
 
     def _proceed(self, handshake: Handshake, out: list[WebSocketEvent]) -> None:
-        """Begin with the frames of the directions that have completed the HTTP exchange."""
+        """Start reading frames in the directions that have completed the HTTP exchange."""
         agreed = handshake.response
         for side, opening in ((self.client, handshake.client), (self.server, handshake.server)):
             if agreed and side.inflater is None and side.deflate != "agreed":
@@ -577,9 +583,9 @@ class WebSocket:
 
 
 MAX_COMPRESSED_BYTES: Final = 4 * 1024
-"""Maximum compressed payload of a frame that ends a search, and maximum of its inflated bytes that are judged."""
+"""Maximum compressed payload of a frame that ends a search, and maximum of its inflated bytes that are checked."""
 MAX_LOOKED_AT: Final = 64
-"""Maximum number of packets in a frame that are judged."""
+"""Maximum number of packets in a frame that are checked."""
 
 _PLACES: Final = re.compile(rb"[\x82\xc2]")
 _LENGTHS: Final = (
@@ -593,8 +599,8 @@ _FROM_SERVER: Final = b"\x20\x90\xb0\xd0"
 _LENGTH: Final = re.compile(rb"[\x80-\xff]{0,3}[\x00-\x7f]")
 
 
-def advance(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool = False) -> None:
-    """Search and unwrap by turns in a direction that has lost its framing.  ``final``: nothing more comes."""
+def advance(side: WebSocketSide, data: bytes, out: list[WebSocketEvent], *, final: bool = False) -> None:
+    """Search and unwrap in turn in a direction without framing.  ``final``: no more bytes follow."""
     while side.phase is not LOST:
         if side.phase is SEARCHING:
             data = _search(side, bytes(side.held) + data, out, final=final)
@@ -603,21 +609,21 @@ def advance(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool =
         read(side, data, out)
         if side.phase is FRAMES:
             return
-        # The frame that the search found, or one after it, is not a frame; the bytes are in ``held``.
+        # The frame that the search found, or a later one, is not a frame; the bytes are in ``held``.
         _restart(side)
         data = b""
     lose(side, data, out)
 
 
-def _restart(side: Side) -> None:
+def _restart(side: WebSocketSide) -> None:
     side.phase, side.searches = SEARCHING, True
     side.message, side.compressed, side.message_lost, side.trusted = 0, False, False, False
     if side.inflater is not None:
         side.inflater.reset()
 
 
-def _search(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool) -> bytes:
-    """Pass over bytes up to the next frame; returns the bytes from there with the phase changed, else nothing."""
+def _search(side: WebSocketSide, data: bytes, out: list[WebSocketEvent], *, final: bool) -> bytes:
+    """Skip bytes up to the next frame; returns the bytes from there and changes the phase, or returns nothing."""
     side.held.clear()
     at, is_frame = len(data), None
     for place in _PLACES.finditer(data):
@@ -630,24 +636,24 @@ def _search(side: Side, data: bytes, out: list[WebSocketEvent], *, final: bool) 
     if at:
         side.offset += at
         side.passed += at
-        out.append(Lost(side.from_client, at))
+        out.append(LostBytes(side.from_client, at))
     if not is_frame:
         return b""
-    detail = f"a frame begins here again, {side.passed} of the bytes that were captured are passed over"
+    detail = f"a frame begins here again, {side.passed} captured bytes were skipped"
     out.append(Problem(side.from_client, "resynchronised", detail, side.offset, False))
     side.phase, side.passed = FRAMES, 0
     return data[at:]
 
 
-def _is_frame(side: Side, data: bytes, at: int) -> bool | None:
-    """Whether a frame with packets begins at a byte that may begin one; ``None``: more bytes are needed."""
+def _is_frame(side: WebSocketSide, data: bytes, at: int) -> bool | None:
+    """Whether a frame with packets begins at a byte; ``None``: more bytes are needed."""
     end, compressed = len(data), data[at] == 0xC2
     if compressed and side.inflater is None:
         return False
     if end - at < 2:
         return None
     length, masked, body = data[at + 1] & 0x7F, data[at + 1] >= 0x80, at + 2
-    if masked is not side.from_client or length in (0, 127):  # a length of 127: 64 KiB or more, too much to hold
+    if masked is not side.from_client or length in (0, 127):  # a length of 127 means 64 KiB or more: too long
         return False
     if length == 126:
         body += 2
@@ -677,10 +683,10 @@ def _is_frame(side: Side, data: bytes, at: int) -> bool | None:
 
 def _unmasked(data: bytes, start: int, stop: int, body: int, key: bytes) -> bytes:
     """The bytes from ``start`` to ``stop`` of a payload that begins at ``body``."""
-    return unmask(data[start:stop], turned(key, start - body)) if key else data[start:stop]
+    return unmask(data[start:stop], rotated_key(key, start - body)) if key else data[start:stop]
 
 
-def _holds_mqtt(side: Side, data: bytes, body: int, stop: int, key: bytes) -> bool | None:
+def _holds_mqtt(side: WebSocketSide, data: bytes, body: int, stop: int, key: bytes) -> bool | None:
     """Whether the payload from ``body`` to ``stop`` is packets of this side; ``None``: more bytes are needed."""
     at = body
     for _ in range(MAX_LOOKED_AT):

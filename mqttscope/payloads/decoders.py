@@ -1,6 +1,6 @@
-"""The decoders of a run: which one a payload gets by its topic, and what it makes of it.
+"""The decoders of a run: one is chosen for each payload by its topic.
 
-`Decoders.decode` takes the event of a PUBLISH and returns a `Decoded`: a value, or why there is none.
+`Decoders.decode` takes the event of a PUBLISH and returns a `DecodedPayload`: a value, or a reason for its absence.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from mqttscope.mqtt.topics import compile_filter
 from mqttscope.mqtt.wire import counted
 from mqttscope.payloads import sparkplug, values
 from mqttscope.payloads.protobuf import DescriptorError, MessageType, from_wire
+from mqttscope.payloads.sparkplug_topics import NAMESPACE
 from mqttscope.secrets.forms import without_tokens
 
 FORMATS: Final = ("text", "json", "cbor", "msgpack", "protobuf", "sparkplug-b")
 """Formats that a table can name."""
 DECODED_KINDS: Final = ("protobuf", "sparkplug-b")
-"""Views of payloads that need a decoder, whatever is configured."""
+"""Views of payloads that need a decoder, even without any configuration."""
 TEXTUAL: Final = ("text", "json")
 MAX_UNPACKED_BYTES: Final = 1 << 20
-"""How much of a compressed payload is unpacked; one that is longer is not decoded."""
+"""Maximum number of bytes unpacked from a compressed payload; longer ones are not decoded."""
 MAX_TOPICS: Final = 10_000
-"""Topics whose decoder is remembered."""
+"""Maximum number of topics with a cached decoder."""
 MAX_REASON: Final = 300
-"""Maximum number of characters of the reason for which a decoder fails."""
+"""Maximum number of characters in a decoder's error message."""
 
 Event = TypeVar("Event")
 Function = Callable[[str, bytes], object]
-"""A decoder of a package: takes a topic and a payload, returns a value, raises where there is none."""
+"""A decoder of a package: takes a topic and a payload, and returns a value or raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,50 +43,50 @@ class PayloadTable:
     """One ``[[payload]]`` table, checked."""
 
     topic: str
-    """A Topic Filter; empty for every payload, whatever its topic is."""
+    """A Topic Filter; empty for every payload."""
     format: str = ""
-    """One of `FORMATS`; empty where ``decoder`` is given."""
+    """One of `FORMATS`; empty if ``decoder`` is set."""
     compression: tuple[str, ...] = ()
-    """From the outside in, of `compressed.FORMATS`."""
+    """Names of `compressed.FORMATS`, from the outside in."""
     message: str = ""
-    """Of ``protobuf``: the full name of the message; empty for a look at the wire format."""
+    """For ``protobuf``: the full name of the message; empty to decode the wire format alone."""
     descriptors: bytes = b""
-    """Of ``protobuf``: what the descriptor file holds."""
+    """For ``protobuf``: the content of the descriptor file."""
     descriptor: str = ""
-    """The name of that file, for messages."""
+    """Name of that file, for error messages."""
     decoder: str = ""
     """The name of an entry point."""
 
     @property
     def label(self) -> str:
-        """What payloads are decoded as: ``gzip, protobuf fleet.Report``."""
+        """Name of the encoding: ``gzip, protobuf fleet.Report``."""
         name = self.format or self.decoder
         return ", ".join([*self.compression, f"{name} {self.message}" if self.message else name])
 
 
 @dataclass(slots=True)
-class Decoded:
-    """What a decoder made of one payload."""
+class DecodedPayload:
+    """The result of decoding one payload."""
 
     label: str
-    """What it was decoded as."""
+    """Name of the encoding, see `PayloadTable.label`."""
     kind: str = ""
     """One of `FORMATS`, or ``decoder``."""
     value: Any = None
-    """As it was decoded: with its secrets, and not bounded for output (`values.simplified`)."""
+    """The value with its secrets, not limited for output (`values.simplified`)."""
     problem: str = ""
-    """Why there is no value."""
+    """Reason for a missing value."""
     note: str = ""
-    """What has to be said of it."""
+    """Remark on the value."""
     data: bytes = b""
-    """Of text and JSON: its bytes, unpacked."""
+    """For text and JSON: the unpacked bytes."""
     covers: bool = False
-    """Whether the bytes of the payload have to be hidden where something of the value is: they do not show it as text,
-    so that asterisks in its place would break them."""
-    _shown: values.Simplified | None = field(default=None, repr=False)
+    """Whether the bytes of the payload must be hidden if any part of the value is: they are not readable text, so
+    asterisks inside would corrupt them."""
+    _shown: values.SimplifiedValue | None = field(default=None, repr=False)
 
-    def shown(self, *, show_secrets: bool) -> values.Simplified:
-        """The value as it may be shown."""
+    def shown(self, *, show_secrets: bool) -> values.SimplifiedValue:
+        """The value for output."""
         if self._shown is None:
             value, hidden = self.value, False
             if self.kind in TEXTUAL and not show_secrets and not self.problem:
@@ -93,14 +94,14 @@ class Decoded:
                 hidden = data is not self.data
                 if hidden:
                     value = _textual(data, self.kind)
-                # What was hidden in the text is the same as in the bytes beside it.
+                # The secrets in the text have just been hidden in its bytes.
                 show_secrets = True
             self._shown = values.simplified(value, show_secrets=show_secrets)
             self._shown.hidden = self._shown.hidden or hidden
         return self._shown
 
     def text(self, *, show_secrets: bool) -> str:
-        """Text and JSON as it was sent, and may be shown."""
+        """Text and JSON as sent, for output."""
         data = self.data if show_secrets else without_tokens(self.data)
         return data.decode("utf-8", "surrogateescape")
 
@@ -116,70 +117,72 @@ def _textual(data: bytes, kind: str) -> Any:
 class Decoders:
     """The decoders of a run.
 
-    Entry points and descriptor files are loaded when the first payload needs them; what is wrong with them is the
-    reason that such payloads are not decoded.
+    Entry points and descriptor files are loaded for the first payload that needs them.  If one cannot be loaded, its
+    payloads are not decoded, with that as the reason.
     """
 
     def __init__(
         self, tables: tuple[PayloadTable, ...], *, functions: Callable[[str], Function] | None = None,
         births: sparkplug.Births | None = None,
     ) -> None:  # fmt: skip
-        """``functions``: gives the function of an entry point by its name; `UndecodableError` where there is none.
+        """``functions`` returns the function of an entry point by its name; `UndecodableError` if it does not exist.
 
-        ``births``: aliases of Sparkplug B, where others have seen some.
+        ``births``: aliases of Sparkplug B from other sources.
         """
         self.tables = tables
         self.births = sparkplug.Births() if births is None else births
-        self.remembers = any(one.format == "sparkplug-b" for one in tables)
-        """Whether payloads are decoded by what others said before: all of a run have to be observed in their order."""
+        self.remembers = any(table.format == "sparkplug-b" for table in tables)
+        """Whether decoding depends on earlier payloads: then all events of a run must be observed in order."""
         self._functions = functions
-        self._matchers = [compile_filter(one.topic) if one.topic else None for one in tables]
+        self._matchers = [compile_filter(table.topic) if table.topic else None for table in tables]
         self._topics: dict[str, PayloadTable | None] = {}
         self._loaded: dict[PayloadTable, Callable[[str | None, bytes], tuple[Any, str]]] = {}
-        self._last: tuple[Any, Decoded | None] = (None, None)
+        self._last: tuple[Any, DecodedPayload | None] = (None, None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was loaded cannot be pickled, and is loaded again.
+        # Loaded functions cannot be pickled; they are loaded again.
         return _rebuild, (self.tables, self._functions)
 
-    def after(self, births: sparkplug.Births) -> Decoders:
-        """The same decoders where other aliases of Sparkplug B were seen."""
-        made = Decoders(self.tables, functions=self._functions, births=births)
-        made._loaded = {table: found for table, found in self._loaded.items() if table.format != "sparkplug-b"}
-        return made
+    def with_births(self, births: sparkplug.Births) -> Decoders:
+        """The same decoders with other aliases of Sparkplug B."""
+        decoders = Decoders(self.tables, functions=self._functions, births=births)
+        decoders._loaded = {
+            table: function for table, function in self._loaded.items() if table.format != "sparkplug-b"
+        }
+        return decoders
 
     def table(self, topic: str | None) -> PayloadTable | None:
-        """The first table whose Topic Filter matches."""
+        """The first table with a matching Topic Filter."""
         if topic is None:
-            return next((one for one in self.tables if not one.topic), None)
+            return next((table for table in self.tables if not table.topic), None)
         if topic in self._topics:
             return self._topics[topic]
-        found = None
+        match = None
         for table, matches in zip(self.tables, self._matchers, strict=True):
             if matches is None or matches(topic):
-                found = table
+                match = table
                 break
         if len(self._topics) >= MAX_TOPICS:
             self._topics.clear()
-        self._topics[topic] = found
-        return found
+        self._topics[topic] = match
+        return match
 
     def observe(self, event: Any) -> None:
-        """Take what an event says about payloads to come; for events that are not decoded."""
+        """Learn from an event that is not decoded what later payloads need."""
         packet = getattr(event, "packet", None)
-        if self.remembers and type(packet) is Publish and event.topic and event.topic.startswith(sparkplug.NAMESPACE):
+        if self.remembers and type(packet) is Publish and event.topic and event.topic.startswith(NAMESPACE):
             self.births.observe(event.topic, packet.payload)
 
     def observed(self, events: Iterable[Event]) -> Iterator[Event]:
-        """The same events, observed before a filter takes some of them."""
+        """The events, each observed before a filter can drop it."""
         for event in events:
             self.observe(event)
             yield event
 
-    def decode(self, event: Any) -> Decoded | None:
-        """What the payload of an event holds.
+    def decode(self, event: Any) -> DecodedPayload | None:
+        """The decoded payload of an event.
 
-        ``None`` where it is none of a PUBLISH, or empty, or no table is for it.
+        ``None`` for an event without a PUBLISH, an empty payload, or a payload without a table.
         """
         packet = getattr(event, "packet", None)
         if type(packet) is not Publish or not packet.payload:
@@ -187,39 +190,39 @@ class Decoders:
         if self._last[0] is packet:
             return self._last[1]
         table = self.table(event.topic)
-        made = None if table is None else self._made(table, event.topic, packet)
-        self._last = packet, made
-        return made
+        decoded = None if table is None else self._decoded(table, event.topic, packet)
+        self._last = packet, decoded
+        return decoded
 
-    def value(self, event: Any) -> Decoded | None:
-        """The same for what asks for fields of payloads: JSON needs no table, nor what the content type names."""
+    def value(self, event: Any) -> DecodedPayload | None:
+        """The decoded payload for field tests: JSON, and content types with a known format, need no table."""
         return self.decode(event) or _by_content(getattr(event, "packet", None))
 
-    def _made(self, table: PayloadTable, topic: str | None, packet: Publish) -> Decoded:
-        made = Decoded(table.label, table.format or "decoder")
+    def _decoded(self, table: PayloadTable, topic: str | None, packet: Publish) -> DecodedPayload:
+        decoded = DecodedPayload(table.label, table.format or "decoder")
         if packet.missing:
-            made.problem = f"{counted(packet.missing, 'byte')} of it were not captured"
-            return made
+            decoded.problem = f"{counted(packet.missing, 'byte')} of it were not captured"
+            return decoded
         try:
             data = _unpacked(table, packet.payload)
-            if made.kind in TEXTUAL:
-                made.data = data
-            made.covers = bool(table.compression) or made.kind not in TEXTUAL
-            made.value, made.note = self._decoder(table)(topic, data)
+            if decoded.kind in TEXTUAL:
+                decoded.data = data
+            decoded.covers = bool(table.compression) or decoded.kind not in TEXTUAL
+            decoded.value, decoded.note = self._decoder(table)(topic, data)
         except values.UndecodableError as error:
-            made.problem = _shortened(str(error))
-        except Exception as error:  # of a library, or of a decoder of one's own
-            made.problem = _shortened(f"{type(error).__name__}: {error}")
-        return made
+            decoded.problem = _shortened(str(error))
+        except Exception as error:  # of a library, or of a user's decoder
+            decoded.problem = _shortened(f"{type(error).__name__}: {error}")
+        return decoded
 
     def _decoder(self, table: PayloadTable) -> Callable[[str | None, bytes], tuple[Any, str]]:
-        found = self._loaded.get(table)
-        if found is None:
-            found = self._loaded[table] = self._load(table)
-        return found
+        function = self._loaded.get(table)
+        if function is None:
+            function = self._loaded[table] = self._load(table)
+        return function
 
     def _load(self, table: PayloadTable) -> Callable[[str | None, bytes], tuple[Any, str]]:
-        """The function for a table; where it cannot be loaded, one that says why."""
+        """The function for a table; if it cannot be loaded, one that raises the reason."""
         try:
             if table.decoder:
                 if self._functions is None:
@@ -266,17 +269,17 @@ def _failing(reason: str) -> Callable[[str | None, bytes], tuple[Any, str]]:
 
 def _unpacked(table: PayloadTable, data: bytes) -> bytes:
     for name in table.compression:
-        made, more, problem = decompress(data, MAX_UNPACKED_BYTES, name)
+        unpacked, more, problem = decompress(data, MAX_UNPACKED_BYTES, name)
         if problem:
             raise values.UndecodableError(f"{name}: {problem}")
         if more:
             raise values.UndecodableError(f"more than {counted(MAX_UNPACKED_BYTES, 'byte')} come out of the {name}")
-        data = made
+        data = unpacked
     return data
 
 
-def _by_content(packet: Any) -> Decoded | None:
-    """JSON, and what the content type names, where no table is for a payload."""
+def _by_content(packet: Any) -> DecodedPayload | None:
+    """A payload without a table, decoded as JSON or by its content type."""
     if type(packet) is not Publish or packet.missing or not packet.payload:
         return None
     data, block = packet.payload, packet.properties
@@ -290,12 +293,12 @@ def _by_content(packet: Any) -> Decoded | None:
     if read is None:
         return None
     with suppress(values.UndecodableError):
-        return Decoded(kind, kind, read(data))
+        return DecodedPayload(kind, kind, read(data))
     return None
 
 
 def by_content_type(content_type: str | None) -> str:
-    """The format that a content type (5.0 3.3.2.3.9) names: ``json``, ``cbor``, ``msgpack``, else ``auto``."""
+    """The format for a content type (5.0 3.3.2.3.9): ``json``, ``cbor``, ``msgpack``, else ``auto``."""
     if content_type is None:
         return "auto"
     kind = content_type[:256].partition(";")[0].strip().lower()
@@ -309,13 +312,13 @@ def by_content_type(content_type: str | None) -> str:
 
 
 def decoders_for(view: str, configured: Decoders | None) -> Decoders | None:
-    """The decoders for a view of payloads (``--payload``): those of the configuration, or of the format alone."""
+    """The decoders for a view of payloads (``--payload``): the configured ones, or the format's alone."""
     if view == "auto":
         return configured
     if view not in DECODED_KINDS:
         return None
-    # Tables of this format say which message, and how it is compressed.
-    tables = () if configured is None else tuple(one for one in configured.tables if one.format == view)
+    # Tables of this format add the message and the compression.
+    tables = () if configured is None else tuple(table for table in configured.tables if table.format == view)
     every = PayloadTable("", view)
     if configured is None:
         return Decoders((every,))

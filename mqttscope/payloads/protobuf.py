@@ -1,7 +1,7 @@
-"""Decodes Protocol Buffers: messages of a descriptor file, and any by their wire format alone.
+"""Decodes Protocol Buffers: messages of a descriptor file, and any messages by their wire format alone.
 
-A descriptor file is what ``protoc --include_imports --descriptor_set_out=FILE`` writes.  The library `protobuf` reads
-it and decodes; here its messages become values, bounded by `MAX_FIELDS` and by the nesting that the library allows.
+A descriptor file is written by ``protoc --include_imports --descriptor_set_out=FILE``.  The library `protobuf` reads it
+and decodes.  Here its messages become values, limited by `MAX_FIELDS` and by the library's maximum nesting.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor_pool import DescriptorPool
 
 MAX_PROTOBUF_BYTES: Final = 1 << 18
-"""Longer payloads are not decoded: a field of two bytes takes a hundred in memory."""
+"""Maximum length of a payload: a field of two bytes takes a hundred bytes of memory."""
 MAX_WIRE_BYTES: Final = 1 << 16
-"""The same without a descriptor, where each field is looked at in several ways."""
+"""Maximum length without a descriptor: each field is tried in several ways."""
 MAX_DESCRIPTOR_BYTES: Final = 16 << 20
-"""Longest descriptor file."""
+"""Maximum size of a descriptor file."""
 MAX_FIELDS: Final = 20_000
-"""Fields of one payload, and items of its lists, that are decoded."""
+"""Maximum number of decoded fields and list items per payload."""
 WIRE_DEPTH: Final = 12
-"""Levels of what may be messages within messages, without a descriptor."""
+"""Maximum nesting of possible messages, without a descriptor."""
 
 _COMMON: Final = (
     "any",
@@ -40,7 +40,7 @@ _COMMON: Final = (
     "type",
     "wrappers",
 )
-"""Files that come with the library, which a descriptor file may leave out."""
+"""Files of the library, which a descriptor file may omit."""
 
 
 class DescriptorError(UndecodableError):
@@ -51,9 +51,9 @@ class MessageType:
     """One message of a descriptor file."""
 
     def __init__(self, descriptors: bytes, message: str) -> None:
-        """``descriptors``: a FileDescriptorSet; `DescriptorError` for one that is none, or has no such message.
+        """``descriptors``: a FileDescriptorSet; `DescriptorError` if it is invalid or lacks the message.
 
-        `UndecodableError` where protobuf is not installed.
+        `UndecodableError` if protobuf is not installed.
         """
         self.name = message
         pool, names = _pool(descriptors)
@@ -62,83 +62,83 @@ class MessageType:
 
             self._class: Any = GetMessageClass(pool.FindMessageTypeByName(message))
         except KeyError:
-            near = get_close_matches(message, names, 1, 0.4) or [one for one in names if one.endswith(f".{message}")]
+            near = get_close_matches(message, names, 1, 0.4) or [name for name in names if name.endswith(f".{message}")]
             hint = f"; did you mean {near[0]}?" if near else ""
             raise DescriptorError(f"there is no message {message} in it{hint}") from None
 
     def decode(self, data: bytes) -> tuple[Any, str]:
-        """The value of a message, and what has to be said of it; `UndecodableError` where the bytes are none."""
-        made = parsed(self._class, data)
-        return Reader().message(made), unknown_told(made)
+        """The value of a message, and a remark on it; `UndecodableError` if the bytes are invalid."""
+        instance = parse_message(self._class, data)
+        return MessageReader().message(instance), unknown_fields_note(instance)
 
 
-def parsed(message: Any, data: bytes) -> Any:
-    """An instance of a message class from bytes; `UndecodableError` where they are none."""
+def parse_message(message: Any, data: bytes) -> Any:
+    """An instance of a message class from bytes; `UndecodableError` if they are invalid."""
     if len(data) > MAX_PROTOBUF_BYTES:
         raise UndecodableError(f"longer than {MAX_PROTOBUF_BYTES} bytes")
     try:
         return message.FromString(data)
-    except Exception as error:  # DecodeError, and whatever else an implementation of the library raises
+    except Exception as error:  # DecodeError, and other exceptions of some implementations
         raise UndecodableError(str(error)[:120] or type(error).__name__) from None
 
 
-def unknown_told(message: Any) -> str:
-    """What to say of fields at the top of a message that its descriptor does not have."""
+def unknown_fields_note(message: Any) -> str:
+    """Remark on fields at the top level of a message that its descriptor does not define."""
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     count = len(UnknownFieldSet(message))
     return f"{counted(count, 'field')} that the descriptor does not have" if count else ""
 
 
-class Reader:
-    """Makes a value of one message."""
+class MessageReader:
+    """Converts one message to a value."""
 
     def __init__(self) -> None:
         self._left = MAX_FIELDS
 
     def message(self, message: Any, depth: int = 0) -> Any:
-        """A map by the names of fields; those without presence have their default where they were not sent."""
+        """A map by field names; fields without presence have their default if they were not sent."""
         if depth >= MAX_DEPTH:
             return CUT
         common = _common_text(message)
         if common is not None:
             return common
-        made = Pairs()
+        pairs = Pairs()
         for field in sorted(message.DESCRIPTOR.fields, key=_number):
             if self._left <= 0:
-                made.append((CUT, CUT))
+                pairs.append((CUT, CUT))
                 break
             self._left -= 1
             if field.is_repeated:
-                held = getattr(message, field.name)
-                if held:
-                    made.append((field.name, self._repeated(field, held, depth + 1)))
+                values = getattr(message, field.name)
+                if values:
+                    pairs.append((field.name, self._repeated(field, values, depth + 1)))
             elif not field.has_presence or message.HasField(field.name):
-                made.append((field.name, self._one(field, getattr(message, field.name), depth + 1)))
-        return made
+                pairs.append((field.name, self._plain(field, getattr(message, field.name), depth + 1)))
+        return pairs
 
     def _repeated(self, field: Any, held: Any, depth: int) -> Any:
         kind = field.message_type
         if kind is not None and kind.GetOptions().map_entry:
             value = kind.fields_by_name["value"]
-            made = Pairs()
+            pairs = Pairs()
             for key in held:
                 if self._left <= 0:
-                    made.append((CUT, CUT))
+                    pairs.append((CUT, CUT))
                     break
                 self._left -= 1
-                made.append((key, self._one(value, held[key], depth)))
-            return made
+                pairs.append((key, self._plain(value, held[key], depth)))
+            return pairs
         items: list[Any] = []
-        for one in held:
+        for element in held:
             if self._left <= 0:
                 items.append(CUT)
                 break
             self._left -= 1
-            items.append(self._one(field, one, depth))
+            items.append(self._plain(field, element, depth))
         return items
 
-    def _one(self, field: Any, value: Any, depth: int) -> Any:
+    def _plain(self, field: Any, value: Any, depth: int) -> Any:
         if field.message_type is not None:
             return self.message(value, depth)
         if field.enum_type is not None:
@@ -158,7 +158,7 @@ def _common_text(message: Any) -> Any:
         return None
     try:
         return message.ToJsonString()
-    except Exception:  # out of the range of what can be written
+    except Exception:  # outside the range of the text form
         return f"{message.seconds}.{abs(message.nanos):09d}"
 
 
@@ -172,24 +172,24 @@ def _pool(descriptors: bytes) -> tuple[DescriptorPool, list[str]]:
     if len(descriptors) > MAX_DESCRIPTOR_BYTES:
         raise DescriptorError(f"longer than {MAX_DESCRIPTOR_BYTES >> 20} MiB")
     try:
-        held = FileDescriptorSet.FromString(descriptors)
+        files = FileDescriptorSet.FromString(descriptors)
     except Exception:
-        held = FileDescriptorSet()
-    if not held.file:
+        files = FileDescriptorSet()
+    if not files.file:
         raise DescriptorError("not a descriptor file, which protoc --include_imports --descriptor_set_out=FILE writes")
     pool = DescriptorPool()
     names: list[str] = []
-    for file in _in_order({one.name: one for one in held.file}):
+    for file in _in_order({row.name: row for row in files.file}):
         try:
             pool.AddSerializedFile(file.SerializeToString())
-        except Exception as error:  # TypeError of one implementation, others of others
+        except Exception as error:  # TypeError, or another exception, depending on the implementation
             raise DescriptorError(f"{file.name[:100]}: {str(error)[:200]}") from None
         names += _message_names(file, file.package)
     return pool, names
 
 
 def _in_order(files: dict[str, Any]) -> Iterator[Any]:
-    """Files of a descriptor set, each after those that it imports."""
+    """Files of a descriptor set, each after the files that it imports."""
     state: dict[str, bool] = {}
     for name in list(files):
         waiting = [name]
@@ -201,7 +201,7 @@ def _in_order(files: dict[str, Any]) -> Iterator[Any]:
             file = files.get(at) or _common_file(at)
             if file is None:
                 raise DescriptorError(f"it lacks {at[:100]}, which it imports: write it with --include_imports")
-            opened = [one for one in file.dependency if not state.get(one)]
+            opened = [dependency for dependency in file.dependency if not state.get(dependency)]
             if at in state and opened:
                 raise DescriptorError(f"{at[:100]} imports itself")
             state[at] = not opened
@@ -213,7 +213,7 @@ def _in_order(files: dict[str, Any]) -> Iterator[Any]:
 
 
 def _common_file(name: str) -> Any:
-    """The descriptor of a file that comes with the library."""
+    """The descriptor of a file of the library."""
     stem = name.removeprefix("google/protobuf/").removesuffix(".proto")
     if stem not in _COMMON or name != f"google/protobuf/{stem}.proto":
         return None
@@ -221,25 +221,25 @@ def _common_file(name: str) -> Any:
 
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    made = FileDescriptorProto()
-    import_module(f"google.protobuf.{stem}_pb2").DESCRIPTOR.CopyToProto(made)
-    return made
+    descriptor = FileDescriptorProto()
+    import_module(f"google.protobuf.{stem}_pb2").DESCRIPTOR.CopyToProto(descriptor)
+    return descriptor
 
 
 def _message_names(holder: Any, prefix: str) -> Iterator[str]:
-    waiting = [(one, prefix) for one in getattr(holder, "message_type", ())]
+    waiting = [(kind, prefix) for kind in getattr(holder, "message_type", ())]
     while waiting:
         message, before = waiting.pop()
         name = f"{before}.{message.name}" if before else message.name
         yield name
-        waiting += [(one, name) for one in message.nested_type]
+        waiting += [(kind, name) for kind in message.nested_type]
 
 
 def from_wire(data: bytes) -> Any:
-    """The value of a message whose descriptor is not known: a map by the numbers of fields.
+    """The value of a message with an unknown descriptor: a map by field numbers.
 
-    Bytes are shown as text where they are, else as a message where they can be one.  `UndecodableError` where the bytes
-    are no message, or too long, or protobuf is not installed.
+    Bytes are shown as text if they are printable, otherwise as a message if they can be one.  `UndecodableError` if the
+    bytes are not a message, are too long, or protobuf is not installed.
     """
     try:
         from google.protobuf.empty_pb2 import Empty
@@ -251,28 +251,28 @@ def from_wire(data: bytes) -> Any:
     left = [MAX_FIELDS]
 
     def fields(held: Any, depth: int) -> Pairs:
-        made = Pairs()
-        for one in held:
+        pairs = Pairs()
+        for field in held:
             left[0] -= 1
             if left[0] < 0:
-                made.append((CUT, CUT))
+                pairs.append((CUT, CUT))
                 break
-            made.append((one.field_number, value(one.data, depth)))
-        return made
+            pairs.append((field.field_number, value(field.data, depth)))
+        return pairs
 
-    def value(found: Any, depth: int) -> Any:
-        if isinstance(found, int):
-            return found
-        if not isinstance(found, bytes):
-            return fields(found, depth + 1)  # a group
-        shown = printable(found)
-        if shown is not None or not found:
+    def value(content: Any, depth: int) -> Any:
+        if isinstance(content, int):
+            return content
+        if not isinstance(content, bytes):
+            return fields(content, depth + 1)  # a group
+        shown = printable(content)
+        if shown is not None or not content:
             return shown
         if depth < WIRE_DEPTH and left[0] > 0:
             try:
-                return fields(UnknownFieldSet(Empty.FromString(found)), depth + 1)
+                return fields(UnknownFieldSet(Empty.FromString(content)), depth + 1)
             except Exception:
-                return found
-        return found
+                return content
+        return content
 
-    return fields(UnknownFieldSet(parsed(Empty, data)), 0)
+    return fields(UnknownFieldSet(parse_message(Empty, data)), 0)

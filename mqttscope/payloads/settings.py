@@ -15,7 +15,7 @@
     topic = "acme/#"
     decoder = "acme"
 
-Reading files is the command's work; here a function gives what a descriptor file holds.
+The command reads files; here a function returns the content of a descriptor file.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ KEYS: Final = ("topic", "format", "compression", "descriptor", "message", "decod
 
 
 class PayloadConfigError(MqttscopeError, ValueError):
-    """A ``[[payload]]`` table that cannot be; the message names the table, the key, and for a slip the right one."""
+    """An invalid ``[[payload]]`` table; the message names the table, the key, and for a typo the right one."""
 
 
 def payload_tables(document: Mapping[str, Any], read: Callable[[str], bytes]) -> tuple[PayloadTable, ...]:
-    """The tables of a parsed configuration file; `PayloadConfigError` for the first thing that is wrong with them.
+    """The tables of a parsed configuration file; `PayloadConfigError` for the first mistake in them.
 
-    ``read`` gives what a descriptor file holds, by its name in the configuration, and raises `OSError`.
+    ``read`` returns the content of a descriptor file, by its name in the configuration, and raises `OSError`.
     """
     rows = document.get(KEY, [])
-    if not isinstance(rows, list) or not all(isinstance(one, dict) for one in rows):
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise PayloadConfigError(f"{KEY} is not a list of tables: write [[{KEY}]]")
     if len(rows) > MAX_TABLES:
         raise PayloadConfigError(f"there are {len(rows)} tables [[{KEY}]], more than {MAX_TABLES}")
@@ -65,16 +65,16 @@ def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> P
         raise PayloadConfigError(f"{path} has no topic: the Topic Filter of the payloads it is for")
     problem = topic_filter_problem(topic)
     if problem is not None:
-        raise PayloadConfigError(f"{path}: {topic!r} is no Topic Filter ({FILTER_PROBLEMS[problem]})")
+        raise PayloadConfigError(f"{path}: {topic!r} is not a Topic Filter ({FILTER_PROBLEMS[problem]})")
     if topic.startswith("$share/"):
         raise PayloadConfigError(
             f"{path}: {topic!r} is a subscription that is shared; messages have the topics after its group"
         )
     name, decoder = words.get("format", ""), words.get("decoder", "")
     if bool(name) == bool(decoder):
-        raise PayloadConfigError(f"{path} needs a format ({', '.join(FORMATS)}) or a decoder, and one of them alone")
+        raise PayloadConfigError(f"{path} needs either a format ({', '.join(FORMATS)}) or a decoder")
     if decoder in FORMATS:
-        # A slip that would otherwise show every payload as not decoded.
+        # A mistake that would otherwise leave every payload undecoded.
         raise PayloadConfigError(
             f"{path}: decoder is {decoder!r}, which is a format: write format = {decoder!r}"
             " (a decoder is an entry point of an installed package)"
@@ -95,30 +95,30 @@ def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> P
 
 
 def _descriptors(descriptor: str, message: str, path: str, read: Callable[[str], bytes]) -> bytes:
-    """What a descriptor file holds, if the message is in it."""
+    """The content of a descriptor file, if it has the message."""
     try:
-        held = read(descriptor)
+        content = read(descriptor)
     except OSError as error:
         raise PayloadConfigError(f"{path}: {descriptor}: {error.strerror or error}") from None
     except ValueError as error:  # a null character in the name
         raise PayloadConfigError(f"{path}: {descriptor!r}: {error}") from None
     try:
-        MessageType(held, message)
+        MessageType(content, message)
     except DescriptorError as error:
         raise PayloadConfigError(f"{path}: {descriptor}: {error}") from None
     except UndecodableError:
-        pass  # protobuf is not installed, which is said where a payload needs it
-    return held
+        pass  # protobuf is not installed, which is reported for a payload that needs it
+    return content
 
 
 def _compression(value: Any, path: str) -> tuple[str, ...]:
     names = [value] if isinstance(value, str) else value
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise PayloadConfigError(f"{path}: compression is neither a string nor a list of strings")
-    for one in names:
-        if one not in COMPRESSIONS:
-            told = _slip(one, COMPRESSIONS, "not one of " + ", ".join(COMPRESSIONS))
-            raise PayloadConfigError(f"{path}: compression: {told}")
+    for name in names:
+        if name not in COMPRESSIONS:
+            fault = _slip(name, COMPRESSIONS, "not one of " + ", ".join(COMPRESSIONS))
+            raise PayloadConfigError(f"{path}: compression: {fault}")
     if len(names) > MAX_COMPRESSIONS:
         raise PayloadConfigError(f"{path}: more than {MAX_COMPRESSIONS} compressions")
     return tuple(names)

@@ -1,243 +1,199 @@
-"""Decodes Sparkplug B: payloads of the namespace ``spBv1.0``, with the names of metrics that are sent by their alias.
+"""Decodes Sparkplug B: payloads of the namespace ``spBv1.0``, with names and data types from births.
 
-The schema is that of the Sparkplug specification 3.0 (6.4), as a descriptor built here; the wire does not depend on the
-names of its messages.  BIRTH messages give metrics a name and an alias, DATA messages may send the alias alone:
-`Births` remembers it by edge node.
+BIRTH messages give a metric a name, a data type, and perhaps an alias.  DATA and CMD messages contain the name or the
+alias alone (Sparkplug 3.0, 6.4.6): `Births` remembers them by edge node.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.payloads.protobuf import parsed, unknown_told
+from mqttscope.payloads import values
+from mqttscope.payloads.sparkplug_topics import SparkplugTopic, is_state, read_topic
+from mqttscope.payloads.sparkplug_wire import DATATYPES, META_DATA, VALUES, Message, open_payload
 from mqttscope.payloads.values import CUT, Pairs, UndecodableError
 
-NAMESPACE: Final = "spBv1.0"
 BIRTHS: Final = ("NBIRTH", "DBIRTH")
 MAX_NODES: Final = 10_000
-"""Edge nodes whose aliases are remembered; of more, those that were not heard of longest are forgotten."""
+"""Maximum number of edge nodes with remembered aliases; the one unheard for longest is dropped first."""
 MAX_ALIASES: Final = 20_000
-"""Aliases of one edge node; further ones are not remembered."""
-MAX_ALL_ALIASES: Final = 500_000
-"""Aliases of all edge nodes."""
+"""Maximum number of aliases remembered per edge node."""
+MAX_NAMES: Final = 20_000
+"""Maximum number of names with data types remembered per edge node."""
+MAX_ALL_METRICS: Final = 500_000
+"""Maximum number of aliases and names remembered for all edge nodes."""
 MAX_METRICS: Final = 20_000
-"""Metrics, properties and items of one payload that are decoded."""
+"""Maximum number of decoded metrics, properties and items per payload."""
 _DEPTH: Final = 16
-"""Levels of templates and property sets within each other."""
+"""Maximum nesting of templates and property sets."""
 
-DATATYPES: Final = (
-    "Unknown", "Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64", "Float", "Double", "Boolean",
-    "String", "DateTime", "Text", "UUID", "DataSet", "Bytes", "File", "Template", "PropertySet", "PropertySetList",
-    "Int8Array", "Int16Array", "Int32Array", "Int64Array", "UInt8Array", "UInt16Array", "UInt32Array", "UInt64Array",
-    "FloatArray", "DoubleArray", "BooleanArray", "StringArray", "DateTimeArray",
-)  # fmt: skip
-"""Names of data types, by their number."""
 _BITS: Final = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
-"""Signed integers, which are sent in unsigned fields as the complement of two."""
+"""Signed integers, sent in unsigned fields as two's complement."""
 _ARRAYS: Final = {
     "Int8Array": "b", "Int16Array": "h", "Int32Array": "i", "Int64Array": "q", "UInt8Array": "B", "UInt16Array": "H",
     "UInt32Array": "I", "UInt64Array": "Q", "FloatArray": "f", "DoubleArray": "d", "DateTimeArray": "q",
 }  # fmt: skip
-"""Arrays of numbers, little-endian one after the other, with their form for `struct`."""
-
-_SCALARS: Final = ("int_value uint32", "long_value uint64", "float_value float", "double_value double",
-                   "boolean_value bool", "string_value string")  # fmt: skip
+"""Arrays of little-endian numbers, with their `struct` formats."""
 
 
-def _values(first: int, *more: str) -> tuple[str, ...]:
-    """Fields of which one holds the value, numbered from ``first`` on."""
-    return tuple(f"{number} {one}" for number, one in enumerate((*_SCALARS, *more), first))
+@dataclass(slots=True)
+class NodeMetrics:
+    """Metrics of the births of an edge node and its devices."""
+
+    aliases: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """Name and data type by alias."""
+    types: dict[tuple[str | None, str], int] = field(default_factory=dict)
+    """Data type by device (``None`` for the edge node) and name."""
+
+    def __len__(self) -> int:
+        return len(self.aliases) + len(self.types)
 
 
-_SCHEMA: Final[dict[str, tuple[str, ...]]] = {
-    "Payload": ("1 timestamp uint64", "2 metrics *Metric", "3 seq uint64", "4 uuid string", "5 body bytes"),
-    "Metric": (
-        "1 name string", "2 alias uint64", "3 timestamp uint64", "4 datatype uint32", "5 is_historical bool",
-        "6 is_transient bool", "7 is_null bool", "8 metadata MetaData", "9 properties PropertySet",
-        *_values(10, "bytes_value bytes", "dataset_value DataSet", "template_value Template"),
-    ),
-    "MetaData": (
-        "1 is_multi_part bool", "2 content_type string", "3 size uint64", "4 seq uint64", "5 file_name string",
-        "6 file_type string", "7 md5 string", "8 description string",
-    ),
-    "PropertySet": ("1 keys *string", "2 values *PropertyValue"),
-    "PropertySetList": ("1 propertyset *PropertySet",),
-    "PropertyValue": (
-        "1 type uint32", "2 is_null bool",
-        *_values(3, "propertyset_value PropertySet", "propertysets_value PropertySetList"),
-    ),
-    "DataSet": ("1 num_of_columns uint64", "2 columns *string", "3 types *uint32", "4 rows *Row"),
-    "Row": ("1 elements *Element",),
-    "Element": _values(1),
-    "Template": (
-        "1 version string", "2 metrics *Metric", "3 parameters *Parameter", "4 template_ref string",
-        "5 is_definition bool",
-    ),
-    "Parameter": ("1 name string", "2 type uint32", *_values(3)),
-}  # fmt: skip
-"""Messages, and of each field its number, name and type; an asterisk marks one that may be repeated."""
-
-
-@cache
-def _payload_class() -> Any:
-    """The class of payloads; `UndecodableError` where protobuf is not installed."""
-    try:
-        from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
-        from google.protobuf.descriptor_pool import DescriptorPool
-        from google.protobuf.message_factory import GetMessageClass
-    except ImportError:
-        raise UndecodableError("protobuf is not installed (pip install protobuf)") from None
-    file = FileDescriptorProto(name="sparkplug_b.proto", package="sparkplug", syntax="proto2")
-    for name, rows in _SCHEMA.items():
-        message = file.message_type.add(name=name)
-        for row in rows:
-            number, field, kind = row.split()
-            made = message.field.add(name=field, number=int(number))
-            made.label = made.LABEL_REPEATED if kind[0] == "*" else made.LABEL_OPTIONAL
-            kind = kind.lstrip("*")
-            if kind in _SCHEMA:
-                made.type, made.type_name = made.TYPE_MESSAGE, f".sparkplug.{kind}"
-            else:
-                made.type = FieldDescriptorProto.Type.Value(f"TYPE_{kind.upper()}")
-            if field.endswith("_value"):
-                if not message.oneof_decl:
-                    message.oneof_decl.add(name="value")
-                made.oneof_index = 0
-    pool = DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return GetMessageClass(pool.FindMessageTypeByName("sparkplug.Payload"))
-
-
-@dataclass(frozen=True, slots=True)
-class SparkplugTopic:
-    """What a topic of the namespace says."""
-
-    group: str
-    kind: str
-    """``NBIRTH``, ``DDATA`` ..."""
-    node: str
-    device: str | None = None
-
-
-def read_topic(topic: str | None) -> SparkplugTopic | None:
-    """The parts of a topic; ``None`` where it is none of an edge node or device."""
-    levels = (topic or "").split("/", 5)
-    if levels[0] != NAMESPACE or not 4 <= len(levels) <= 5 or levels[2][:1] not in ("N", "D"):
-        return None
-    return SparkplugTopic(levels[1], levels[2], levels[3], levels[4] if len(levels) == 5 else None)
-
-
+@dataclass(slots=True)
 class Births:
-    """Names and data types of metrics by their alias, for each edge node of which a BIRTH was seen."""
+    """Metrics of each edge node with a captured BIRTH."""
 
-    def __init__(self) -> None:
-        self._nodes: OrderedDict[tuple[str, str], dict[int, tuple[str, int]]] = OrderedDict()
-        self._count = 0
+    nodes: dict[tuple[str, str], NodeMetrics] = field(default_factory=dict)
+    """Metrics by group and edge node, the latest born last."""
+    count: int = 0
+    """Number of aliases and names of all edge nodes."""
 
-    def of(self, topic: SparkplugTopic | None) -> dict[int, tuple[str, int]]:
-        """The aliases of the edge node that a topic is of."""
-        return {} if topic is None else self._nodes.get((topic.group, topic.node), {})
+    def metrics_of(self, topic: SparkplugTopic | None) -> NodeMetrics:
+        """The metrics of the edge node of a topic."""
+        known = None if topic is None else self.nodes.get((topic.group, topic.node))
+        return NodeMetrics() if known is None else known
 
     def observe(self, topic: str | None, payload: bytes) -> None:
-        """Take the aliases of a BIRTH; whatever else a topic is of is passed over."""
+        """Add the metrics of a BIRTH; ignore other payloads."""
         place = read_topic(topic)
         if place is not None and place.kind in BIRTHS:
-            with suppress(UndecodableError, ValueError):  # names that are no UTF-8
-                self.take(place, parsed(_payload_class(), payload))
+            with suppress(UndecodableError):
+                self.add(place, open_payload(payload)[0])
 
-    def take(self, topic: SparkplugTopic, message: Any) -> None:
-        """Take the aliases of a BIRTH that is decoded: that of a node is the beginning of all of them."""
+    def add(self, topic: SparkplugTopic, message: Message) -> None:
+        """Add the metrics of a decoded BIRTH; the BIRTH of a node first removes its former metrics."""
         key = topic.group, topic.node
+        known = self.nodes.pop(key, None) or NodeMetrics()
         if topic.kind == "NBIRTH":
-            self._count -= len(self._nodes.pop(key, ()))
-        known = self._nodes.setdefault(key, {})
-        self._nodes.move_to_end(key)
+            self.count -= len(known)
+            known = NodeMetrics()
+        self.nodes[key] = known
         before = len(known)
-        for one in message.metrics:
-            if len(known) >= MAX_ALIASES:
-                break
-            if one.HasField("alias") and one.HasField("name"):
-                known[one.alias] = one.name, one.datatype
-        self._count += len(known) - before
-        while len(self._nodes) > MAX_NODES or (self._count > MAX_ALL_ALIASES and len(self._nodes) > 1):
-            self._count -= len(self._nodes.popitem(last=False)[1])
+        for metric in message.get("metrics", ()):
+            if "name" not in metric:
+                continue
+            name, datatype = metric["name"], metric.get("datatype", 0)
+            if "alias" in metric and len(known.aliases) < MAX_ALIASES:
+                known.aliases[metric["alias"]] = name, datatype
+            if datatype and len(known.types) < MAX_NAMES:
+                known.types[topic.device, name] = datatype
+        self.count += len(known) - before
+        while len(self.nodes) > MAX_NODES or (self.count > MAX_ALL_METRICS and len(self.nodes) > 1):
+            self.count -= len(self.nodes.pop(next(iter(self.nodes))))
 
 
 def decode(topic: str | None, payload: bytes, births: Births) -> tuple[Any, str]:
-    """The value of a payload, and what has to be said of it; `UndecodableError` where it is none.
+    """The value of a payload, and a remark on it; `UndecodableError` if it is invalid.
 
-    A BIRTH is taken into ``births``, which resolves the aliases of others.
+    A BIRTH adds its metrics to ``births``, which completes the metrics of other payloads.  A STATE is JSON, and before
+    Sparkplug 3.0 text.
     """
-    message = parsed(_payload_class(), payload)
+    if is_state(topic):
+        with suppress(UndecodableError):
+            return values.from_json(payload), ""
+        return values.from_text(payload), ""
+    message, unknown, form = open_payload(payload)
     place = read_topic(topic)
     if place is not None and place.kind in BIRTHS:
-        births.take(place, message)
-    reader = _Reader(births.of(place))
+        births.add(place, message)
+    reader = _MetricReader(births.metrics_of(place), None if place is None else place.device)
     value = reader.payload(message)
-    notes = [unknown_told(message).replace("descriptor", "schema")]
+    notes = [f"{counted(unknown, 'field')} that the schema does not have"] if unknown else []
+    notes += [f"decompressed from {form}"] if form else []
     if reader.unresolved:
         metrics = counted(reader.unresolved, "metric")
-        notes.append(f"{metrics} by alias alone, which no remembered BIRTH of the edge node names")
-    return value, "; ".join(filter(None, notes))
+        notes.append(f"{metrics} by alias alone, without a remembered BIRTH of the edge node that names them")
+    if reader.unsigned:
+        metrics = counted(reader.unsigned, "metric")
+        notes.append(f"{metrics} without a data type, perhaps negative: no remembered BIRTH has their type")
+    return value, "; ".join(notes)
 
 
-class _Reader:
-    """Makes a value of one payload."""
+def one_line(value: Any) -> str:
+    """A simplified value on one line: ``seq 2, Temperature:Double=22.0, alias 7=1``."""
+    if not isinstance(value, Pairs) or "metrics" not in (fields := dict(value)):
+        return values.compact(value)
+    parts = [f"seq {fields['seq']}"] if "seq" in fields else []
+    for metric in fields["metrics"]:
+        known = {"value": metric} if metric is CUT else dict(metric)
+        name = known.get("name", f"alias {known['alias']}" if "alias" in known else "")
+        datatype = f":{known['datatype']}" if "datatype" in known else ""
+        parts.append(f"{name}{datatype}={values.compact(known['value'])}")
+    return ", ".join(parts) or values.compact(value)
 
-    def __init__(self, aliases: dict[int, tuple[str, int]]) -> None:
-        self._aliases = aliases
+
+class _MetricReader:
+    """Converts one payload to a value."""
+
+    def __init__(self, known: NodeMetrics, device: str | None) -> None:
+        self._known, self._device = known, device
         self._left = MAX_METRICS
         self.unresolved = 0
+        """Number of metrics by alias without a name."""
+        self.unsigned = 0
+        """Number of large integers without a data type, which may be negative."""
 
-    def payload(self, message: Any) -> Pairs:
-        made = _present(message, "timestamp", "seq", "uuid", "body")
-        made.insert(_before_seq(made), ("metrics", self._all(message.metrics, lambda one: self._metric(one, 0))))
-        return made
+    def payload(self, message: Message) -> Pairs:
+        pairs = _present(message, "timestamp", "seq", "uuid", "body")
+        metrics = self._all(message.get("metrics", ()), lambda metric: self._metric(metric, 0))
+        pairs.insert(_before_seq(pairs), ("metrics", metrics))
+        return pairs
 
     def _all(self, held: Any, read: Any) -> list[Any]:
-        made: list[Any] = []
-        for one in held:
+        values: list[Any] = []
+        for element in held:
             self._left -= 1
             if self._left < 0:
-                made.append(CUT)
+                values.append(CUT)
                 break
-            made.append(read(one))
-        return made
+            values.append(read(element))
+        return values
 
-    def _metric(self, metric: Any, depth: int) -> Pairs:
-        datatype, made = metric.datatype, Pairs()
-        if metric.HasField("name"):
-            made.append(("name", metric.name))
-        elif metric.HasField("alias"):
-            known = self._aliases.get(metric.alias)
+    def _metric(self, metric: Message, depth: int) -> Pairs:
+        datatype, name = metric.get("datatype", 0), metric.get("name")
+        if name is not None:
+            # Members of a template have names of their own.
+            datatype = datatype or (0 if depth else self._known.types.get((self._device, name), 0))
+        elif "alias" in metric:
+            known = self._known.aliases.get(metric["alias"])
             if known is None:
                 self.unresolved += 1
             else:
-                made.append(("name", known[0]))
-                datatype = datatype or known[1]
-        made += _present(metric, "alias", "timestamp")
+                name, datatype = known[0], datatype or known[1]
+        pairs = Pairs() if name is None else Pairs([("name", name)])
+        pairs += _present(metric, "alias", "timestamp")
         if datatype:
-            made.append(("datatype", _datatype(datatype)))
-        made += _present(metric, "is_historical", "is_transient", "is_null")
-        if metric.HasField("metadata"):
-            made.append(("metadata", _present(metric.metadata, *(row.split()[1] for row in _SCHEMA["MetaData"]))))
-        if metric.HasField("properties"):
-            made.append(("properties", self._properties(metric.properties, depth + 1)))
-        made.append(("value", self._value(metric, datatype, depth)))
-        return made
+            pairs.append(("datatype", _datatype(datatype)))
+        elif metric.get("int_value", 0) >> 31 or metric.get("long_value", 0) >> 63:
+            self.unsigned += 1
+        pairs += _present(metric, "is_historical", "is_transient", "is_null")
+        if "metadata" in metric:
+            pairs.append(("metadata", _present(metric["metadata"], *META_DATA)))
+        if "properties" in metric:
+            pairs.append(("properties", self._properties(metric["properties"], depth + 1)))
+        pairs.append(("value", self._value(metric, datatype, depth)))
+        return pairs
 
-    def _value(self, holder: Any, datatype: int, depth: int) -> Any:
+    def _value(self, holder: Message, datatype: int, depth: int) -> Any:
         """The value of a metric, a property, a parameter or an element of a data set."""
-        which = holder.WhichOneof("value")
+        which = next((name for name in VALUES if name in holder), None)
         if which is None:
             return None
-        value = getattr(holder, which)
+        value = holder[which]
         if depth >= _DEPTH and which in ("dataset_value", "template_value", "propertyset_value", "propertysets_value"):
             return CUT
         if which == "dataset_value":
@@ -247,50 +203,53 @@ class _Reader:
         if which == "propertyset_value":
             return self._properties(value, depth + 1)
         if which == "propertysets_value":
-            return self._all(value.propertyset, lambda one: self._properties(one, depth + 1))
+            return self._all(value.get("propertyset", ()), lambda held: self._properties(held, depth + 1))
         return _scalar(value, _datatype(datatype))
 
-    def _properties(self, held: Any, depth: int) -> Pairs:
-        made = Pairs()
-        for key, one in zip(held.keys, held.values, strict=False):
+    def _properties(self, held: Message, depth: int) -> Pairs:
+        pairs = Pairs()
+        for key, element in zip(held.get("keys", ()), held.get("values", ()), strict=False):
             self._left -= 1
             if self._left < 0:
-                made.append((CUT, CUT))
+                pairs.append((CUT, CUT))
                 break
-            made.append((key, self._value(one, one.type, depth)))
-        return made
+            pairs.append((key, self._value(element, element.get("type", 0), depth)))
+        return pairs
 
-    def _data_set(self, held: Any, depth: int) -> Pairs:
-        types = list(held.types)
+    def _data_set(self, held: Message, depth: int) -> Pairs:
+        types = held.get("types", [])
 
-        def row(one: Any) -> list[Any]:
-            numbered = iter(range(len(one.elements)))
-            return self._all(one.elements, lambda each: self._value(each, _at(types, next(numbered)), depth))
+        def row(row_: Message) -> list[Any]:
+            numbered = iter(range(len(row_.get("elements", ()))))
+            return self._all(
+                row_.get("elements", ()), lambda each: self._value(each, _at(types, next(numbered)), depth)
+            )
 
         return Pairs([
-            ("columns", list(held.columns)), ("types", [_datatype(one) for one in types]),
-            ("rows", self._all(held.rows, row)),
+            ("columns", held.get("columns", [])), ("types", [_datatype(number) for number in types]),
+            ("rows", self._all(held.get("rows", ()), row)),
         ])  # fmt: skip
 
-    def _template(self, held: Any, depth: int) -> Pairs:
-        made = _present(held, "template_ref", "version", "is_definition")
+    def _template(self, held: Message, depth: int) -> Pairs:
+        pairs = _present(held, "template_ref", "version", "is_definition")
 
-        def parameter(one: Any) -> Pairs:
-            rows = [("name", one.name), ("type", _datatype(one.type)), ("value", self._value(one, one.type, depth))]
-            return Pairs(rows)
+        def parameter(sent: Message) -> Pairs:
+            datatype = sent.get("type", 0)
+            rows = [("name", sent.get("name", "")), ("type", _datatype(datatype))]
+            return Pairs([*rows, ("value", self._value(sent, datatype, depth))])
 
-        if held.parameters:
-            made.append(("parameters", self._all(held.parameters, parameter)))
-        made.append(("metrics", self._all(held.metrics, lambda one: self._metric(one, depth))))
-        return made
-
-
-def _present(message: Any, *names: str) -> Pairs:
-    return Pairs([(name, getattr(message, name)) for name in names if message.HasField(name)])
+        if "parameters" in held:
+            pairs.append(("parameters", self._all(held["parameters"], parameter)))
+        pairs.append(("metrics", self._all(held.get("metrics", ()), lambda metric: self._metric(metric, depth))))
+        return pairs
 
 
-def _before_seq(made: Pairs) -> int:
-    return next((at for at, (name, _) in enumerate(made) if name != "timestamp"), len(made))
+def _present(message: Message, *names: str) -> Pairs:
+    return Pairs([(name, message[name]) for name in names if name in message])
+
+
+def _before_seq(pairs: Pairs) -> int:
+    return next((at for at, (name, _) in enumerate(pairs) if name != "timestamp"), len(pairs))
 
 
 def _at(types: list[int], index: int) -> int:
@@ -298,7 +257,7 @@ def _at(types: list[int], index: int) -> int:
 
 
 def _datatype(number: int) -> Any:
-    """The name of a data type, or the number of one that the specification does not have."""
+    """The name of a data type, or its number if the specification does not define it."""
     return DATATYPES[number] if number < len(DATATYPES) else number
 
 
@@ -311,13 +270,13 @@ def _scalar(value: Any, datatype: Any) -> Any:
 
 
 def _array(value: bytes, datatype: Any) -> Any:
-    """The items of an array; its bytes where they are none."""
+    """The items of an array, or its bytes if they are invalid."""
     form = _ARRAYS.get(datatype)
     if form is not None:
         size = struct.calcsize(f"<{form}")
         return list(struct.unpack(f"<{len(value) // size}{form}", value)) if len(value) % size == 0 else value
     if datatype == "StringArray" and (not value or value[-1] == 0):
-        return [one.decode("utf-8", "surrogateescape") for one in value.split(b"\0")[:-1]]
+        return [part.decode("utf-8", "surrogateescape") for part in value.split(b"\0")[:-1]]
     if datatype == "BooleanArray" and len(value) >= 4:
         count = int.from_bytes(value[:4], "little")
         if len(value) - 4 == (count + 7) // 8:

@@ -1,8 +1,8 @@
-"""Values that payloads hold: text, JSON, CBOR and MessagePack decoded, looked up by path, and written for people.
+"""Values of payloads: text, JSON, CBOR and MessagePack, decoded, looked up by path, and formatted for output.
 
-A value is made of what Python has for JSON, of bytes, `Pairs` and `Tagged`, and of what CBOR makes of its tags.
-`simplified` takes the secrets out of one and bounds it; `compact` and `pretty` write it in the diagnostic notation of
-CBOR (RFC 8949 section 8), `as_json` makes of it what JSON can hold.
+A value consists of Python's types for JSON, bytes, `Pairs`, `TaggedValue`, and the types that CBOR tags stand for.
+`simplified` removes secrets and limits the size; `compact` and `pretty` format a value in the diagnostic notation of
+CBOR (RFC 8949 section 8); `as_json` converts it to JSON.
 """
 
 from __future__ import annotations
@@ -23,65 +23,65 @@ from mqttscope.secrets.forms import SHORTEST, without_tokens
 from mqttscope.secrets.names import MIN_DIGITS, is_doubtful_name, is_secret_name, looks_secret
 
 MAX_JSON_BYTES = 1 << 20
-"""Longer payloads are not parsed as JSON."""
+"""Maximum length of a payload that is parsed as JSON."""
 MAX_JSON_DEPTH = 1_024
-"""Nesting beyond which orjson refuses JSON."""
+"""Maximum nesting that orjson accepts."""
 NOT_JSON = "it is not JSON"
 TOO_DEEP = "it is nested deeper than about 1,000 levels, which is not read as JSON"
 MAX_STRUCTURED_BYTES = 16_384
-"""Longer values are not decoded: integer keys made to collide would make a dictionary of them quadratic."""
+"""Maximum length of decoded values: integer keys made to collide would make a dictionary quadratic."""
 MAX_DEPTH = 40
-"""Deeper levels are shown as an ellipsis; shared references may even make a value contain itself."""
+"""Maximum depth shown; shared references may even make a value contain itself."""
 MAX_ITEMS = 4_000
-"""Items that are shown of one value, since shared references can multiply them."""
+"""Maximum number of items shown of one value, since shared references can multiply them."""
 MAX_DIGITS = 200
-"""Longer integers are shown by their size."""
+"""Maximum number of digits; longer integers are shown by their size."""
 
 
 class UndecodableError(MqttscopeError):
-    """Why bytes are not shown as asked for."""
+    """Reason that bytes cannot be shown as requested."""
 
 
 class Pairs(list[Any]):
-    """A map with its keys in order and repeated as they were sent."""
+    """A map with ordered and possibly repeated keys, as sent."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged:
-    """A value with the tag that says what it means."""
+class TaggedValue:
+    """A value with a tag for its meaning."""
 
     tag: Any
     value: Any
 
 
-class Cut:
-    """Stands for what was left out of a value."""
+class OmittedValue:
+    """Placeholder for an omitted part of a value."""
 
     def __str__(self) -> str:
         return "..."
 
 
-CUT: Final = Cut()
+CUT: Final = OmittedValue()
 
 
 def text_of(data: bytes, *, cut_off: bool) -> str | None:
-    """Text of bytes that are UTF-8 without control characters; a character that the end cuts in two is dropped."""
-    found = printable(data)
-    if found is None and cut_off:
+    """Text of UTF-8 bytes without control characters; ``cut_off``: a character cut by the end is dropped."""
+    shown = printable(data)
+    if shown is None and cut_off:
         try:
             data.decode()
         except UnicodeDecodeError as error:
             if error.reason == "unexpected end of data":
                 return printable(data[: error.start])
-    return found
+    return shown
 
 
 def from_text(data: bytes) -> str:
-    """The text of bytes; `UndecodableError` when they are no UTF-8, or have control characters."""
-    found = text_of(data, cut_off=False)
-    if found is None:
-        raise UndecodableError("it is no UTF-8 text, or has control characters")
-    return found
+    """The text of bytes; `UndecodableError` if they are not UTF-8, or have control characters."""
+    shown = text_of(data, cut_off=False)
+    if shown is None:
+        raise UndecodableError("it is not UTF-8 text, or has control characters")
+    return shown
 
 
 def is_json(data: bytes) -> bool:
@@ -94,7 +94,7 @@ def is_json(data: bytes) -> bool:
 
 
 def from_json(data: bytes) -> Any:
-    """The value of JSON text; `UndecodableError` when it is none, or longer than `MAX_JSON_BYTES`."""
+    """The value of JSON text; `UndecodableError` if it is invalid, or longer than `MAX_JSON_BYTES`."""
     if len(data) > MAX_JSON_BYTES:
         raise UndecodableError(f"longer than {MAX_JSON_BYTES} bytes")
     try:
@@ -104,7 +104,7 @@ def from_json(data: bytes) -> Any:
 
 
 def json_problem(data: bytes) -> str:
-    """Why bytes that `is_json` refuses have no value: they are no JSON text (RFC 8259), or JSON without one."""
+    """Why bytes that `is_json` rejects have no value: they are not JSON (RFC 8259), or JSON without a value here."""
     beyond = False
 
     def number(digits: str) -> float:
@@ -123,7 +123,7 @@ def json_problem(data: bytes) -> str:
     # Since Python 3.12, its own decoder goes deeper than orjson.
     if _depth(data) > MAX_JSON_DEPTH:
         return TOO_DEEP
-    return "it is JSON with one half of a surrogate pair in a text, which is no character"
+    return "it is JSON with one half of a surrogate pair in a text, which is not a character"
 
 
 def _depth(data: bytes) -> int:
@@ -139,12 +139,12 @@ def _depth(data: bytes) -> int:
 
 
 def _no_constant(name: str) -> float:
-    """Python reads NaN and Infinity, which are no JSON."""
+    """Reject NaN and Infinity, which Python accepts although they are not JSON."""
     raise ValueError(name)
 
 
 def from_cbor(data: bytes) -> Any:
-    """The value of CBOR bytes; `UndecodableError` when they are none, too long, or cbor2 is not installed."""
+    """The value of CBOR bytes; `UndecodableError` if they are invalid, too long, or cbor2 is not installed."""
     _bounded(data)
     try:
         import cbor2
@@ -161,7 +161,7 @@ def from_cbor(data: bytes) -> Any:
 
 
 def from_msgpack(data: bytes) -> Any:
-    """The value of MessagePack bytes; `UndecodableError` when they are none, too long, or msgpack is not installed."""
+    """The value of MessagePack bytes; `UndecodableError` if they are invalid, too long, or msgpack is not installed."""
     _bounded(data)
     try:
         import msgpack
@@ -185,31 +185,31 @@ def _reason(error: Exception) -> str:
 
 
 @dataclass(slots=True)
-class Simplified:
-    """A value as it may be shown."""
+class SimplifiedValue:
+    """A value for output."""
 
     value: Any
-    """Of ``None``, flags, numbers, texts, bytes, lists, `Pairs`, `Tagged`, `CUT`, and what tags of CBOR stand for."""
+    """Made of ``None``, flags, numbers, texts, bytes, lists, `Pairs`, `TaggedValue`, `CUT`, and types for CBOR tags."""
     hidden: bool = False
-    """Whether there are asterisks in the place of secrets."""
+    """Whether secrets were replaced by asterisks."""
     cut: bool = False
-    """Whether something was left out: levels beyond `MAX_DEPTH`, items beyond `MAX_ITEMS`."""
+    """Whether something was omitted: levels beyond `MAX_DEPTH`, items beyond `MAX_ITEMS`."""
 
 
-def simplified(value: Any, *, show_secrets: bool = False) -> Simplified:
-    """A value without its secrets, and bounded, since shared references can multiply it or make it contain itself.
+def simplified(value: Any, *, show_secrets: bool = False) -> SimplifiedValue:
+    """A value without its secrets, limited in size, since shared references can multiply it or make it contain itself.
 
-    Secrets are texts, bytes and numbers under a name that says so, and credentials of a known form; asterisks take
-    their place.
+    Secrets are texts, bytes and numbers under a name for secrets, and credentials of a known form.  Asterisks replace
+    them.
     """
-    made = Simplified(None)
-    made.value = _Simplifier(made, show_secrets=show_secrets).value(value, 0, secret=False)
-    return made
+    result = SimplifiedValue(None)
+    result.value = _Simplifier(result, show_secrets=show_secrets).value(value, 0, secret=False)
+    return result
 
 
 class _Simplifier:
-    def __init__(self, made: Simplified, *, show_secrets: bool) -> None:
-        self._made = made
+    def __init__(self, result: SimplifiedValue, *, show_secrets: bool) -> None:
+        self._result = result
         self._show_secrets = show_secrets
         self._left = MAX_ITEMS
 
@@ -222,57 +222,57 @@ class _Simplifier:
             return self._text(value, secret=secret)
         if isinstance(value, bytes | bytearray | memoryview):
             return self._bytes(bytes(value), secret=secret)
-        if hasattr(value, "code") and hasattr(value, "data"):  # an extension of MessagePack, which is a tuple as well
-            return Tagged(f"ext {value.code}", self._bytes(bytes(value.data), secret=secret))
+        if hasattr(value, "code") and hasattr(value, "data"):  # an extension of MessagePack, which is also a tuple
+            return TaggedValue(f"ext {value.code}", self._bytes(bytes(value.data), secret=secret))
         pairs = _pairs(value)
         if pairs is not None or isinstance(value, list | tuple | set | frozenset):
             return self._items(value, pairs, depth, secret=secret)
         if hasattr(value, "tag") and hasattr(value, "value"):
             if depth >= MAX_DEPTH:
                 return self._cut()
-            return Tagged(value.tag, self.value(value.value, depth + 1, secret=secret))
+            return TaggedValue(value.tag, self.value(value.value, depth + 1, secret=secret))
         return value
 
     def _items(self, value: Any, pairs: list[Any] | None, depth: int, *, secret: bool | None) -> Any:
         items: list[Any] = list(value) if pairs is None else pairs
-        made: list[Any] = [] if pairs is None else Pairs()
+        simple: list[Any] = [] if pairs is None else Pairs()
         if items and depth >= MAX_DEPTH:
             return self._cut()
-        # A metric of Sparkplug B, and much else, has its name beside its value.
+        # Metrics of Sparkplug B, and many other formats, have a name beside the value.
         named = secret if pairs is None else _secrecy_of_named(pairs, secret)
         for item in items:
             self._left -= 1
             if self._left < 0:
                 cut = self._cut()
-                made.append(cut if pairs is None else (cut, cut))
+                simple.append(cut if pairs is None else (cut, cut))
                 break
             if pairs is None:
-                made.append(self.value(item, depth + 1, secret=secret))
+                simple.append(self.value(item, depth + 1, secret=secret))
             else:
                 key = self.value(item[0], depth + 1, secret=False)
                 hides = named if key == "value" else _secrecy(item[0], secret)
-                made.append((key, self.value(item[1], depth + 1, secret=hides)))
-        return made
+                simple.append((key, self.value(item[1], depth + 1, secret=hides)))
+        return simple
 
-    def _cut(self) -> Cut:
-        self._made.cut = True
+    def _cut(self) -> OmittedValue:
+        self._result.cut = True
         return CUT
 
     def _number(self, value: float, *, secret: bool | None) -> float | str:
-        # Python writes no decimal digits of a very long integer.
+        # Python refuses to convert very long integers to decimal digits.
         is_long = isinstance(value, int) and value.bit_length() > 1_024
         digits = hex(int(value)) if is_long else str(value)
         hides = looks_secret(digits) if secret is None else secret and sum(map(str.isdigit, digits)) >= MIN_DIGITS
         if self._show_secrets or not hides:
             return value
-        self._made.hidden = True
+        self._result.hidden = True
         return "*" * len(digits)
 
     def _text(self, value: str, *, secret: bool | None) -> str:
         if self._show_secrets or not value:
             return value
         if secret or (secret is None and looks_secret(value)):
-            self._made.hidden = True
+            self._result.hidden = True
             return "*" * len(value)
         if len(value) < SHORTEST:
             return value
@@ -280,7 +280,7 @@ class _Simplifier:
         covered = without_tokens(data)
         if covered is data:
             return value
-        self._made.hidden = True
+        self._result.hidden = True
         return covered.decode("utf-8", "replace")
 
     def _bytes(self, value: bytes, *, secret: bool | None) -> bytes:
@@ -288,12 +288,12 @@ class _Simplifier:
             return value
         hides = looks_secret(value.decode("latin-1")) if secret is None else secret
         covered = b"*" * len(value) if hides else without_tokens(value)
-        self._made.hidden = self._made.hidden or covered is not value
+        self._result.hidden = self._result.hidden or covered is not value
         return covered
 
 
 def _secrecy(key: Any, outer: bool | None) -> bool | None:
-    """Whether the value of a key is a secret, ``None`` where the value decides; ``outer``: the same of all of them."""
+    """Whether a key's value is a secret; ``None`` if the value decides.  ``outer``: the answer for the whole map."""
     if outer or not isinstance(key, str) or len(key) > 256:
         return outer
     if is_secret_name(key):
@@ -302,7 +302,7 @@ def _secrecy(key: Any, outer: bool | None) -> bool | None:
 
 
 def _secrecy_of_named(pairs: list[Any], outer: bool | None) -> bool | None:
-    """The same of ``value`` beside ``name``."""
+    """Whether ``value`` beside ``name`` is a secret; ``None`` if the value decides."""
     for name in (item[1] for item in pairs if item[0] == "name" and isinstance(item[1], str)):
         # The last part of a path is the name: ``Wifi/Password``.
         outer = _secrecy(name.rpartition("/")[2], outer)
@@ -310,9 +310,9 @@ def _secrecy_of_named(pairs: list[Any], outer: bool | None) -> bool | None:
 
 
 def as_json(value: Any, limit: int = PAYLOAD_LIMIT) -> Any:
-    """A value that `simplified` gave, as JSON can hold it.
+    """A value from `simplified`, converted to JSON.
 
-    Bytes are objects as in all of JSON Lines, keys are text, and numbers that JSON does not have are text.  ``limit``:
+    Bytes are objects as everywhere in JSON Lines, keys are text, and numbers outside JSON are text.  ``limit``: maximum
     bytes of each binary value.
     """
     if isinstance(value, str):
@@ -326,10 +326,10 @@ def as_json(value: Any, limit: int = PAYLOAD_LIMIT) -> Any:
     if isinstance(value, bytes):
         return binary(value, limit)
     if isinstance(value, Pairs):
-        return {_key(key): as_json(one, limit) for key, one in value}
+        return {_key(key): as_json(content, limit) for key, content in value}
     if isinstance(value, list):
-        return [as_json(one, limit) for one in value]
-    if isinstance(value, Tagged):
+        return [as_json(content, limit) for content in value]
+    if isinstance(value, TaggedValue):
         return {"tag": as_json(value.tag), "value": as_json(value.value, limit)}
     return utf8(_other(value))
 
@@ -343,16 +343,16 @@ def _number(value: Any) -> str:
 
 
 def pick(value: Any, path: Sequence[str | int]) -> list[Any]:
-    """The values that a path leads to, at most `MAX_ITEMS`; a list on the way stands for each of its items.
+    """The values that a path leads to, at most `MAX_ITEMS`; the path enters each item of a list.
 
-    A step is a key of a map, the place of an item in a list, or the name of one: of a map whose ``name`` it is.
+    A step is a key of a map, the index of a list item, or the ``name`` of a map in a list.
     """
-    found = [value]
+    ends = [value]
     for step in path:
-        found = [one for holder in found for one in _step(holder, step)][:MAX_ITEMS]
-    return [one for end in found for one in (end if isinstance(end, list) and not isinstance(end, Pairs) else (end,))][
-        :MAX_ITEMS
-    ]
+        ends = [content for holder in ends for content in _step(holder, step)][:MAX_ITEMS]
+    return [
+        content for end in ends for content in (end if isinstance(end, list) and not isinstance(end, Pairs) else (end,))
+    ][:MAX_ITEMS]
 
 
 def _step(holder: Any, step: str | int) -> Iterator[Any]:
@@ -396,7 +396,7 @@ def pretty(value: Any) -> Iterator[str]:
 
 
 def _walk(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]]:
-    """Pieces of text; one that begins a line carries its depth, others -1.  ``left`` counts the items down."""
+    """Pieces of text; a piece that begins a line has its depth, others have -1.  ``left`` counts the items down."""
     left[0] -= 1
     if left[0] < 0:
         yield -1, "..."
@@ -450,7 +450,7 @@ def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]
             -1,
             repr(value) if math.isfinite(value) else {"nan": "NaN", "inf": "Infinity"}.get(str(value), "-Infinity"),
         )
-    elif isinstance(value, Cut):
+    elif isinstance(value, OmittedValue):
         yield -1, "..."
     elif hasattr(value, "tag") and hasattr(value, "value"):
         yield -1, f"{value.tag}("
@@ -464,9 +464,9 @@ def _scalar(value: Any, depth: int, left: list[int]) -> Iterator[tuple[int, str]
 
 
 def _other(value: Any) -> str:
-    """Dates, decimals, addresses and what else tags stand for."""
+    """Dates, decimals, addresses and other types for tags."""
     try:
         isoformat = getattr(value, "isoformat", None)
         return str(isoformat() if isoformat is not None else value)[:1000]
-    except Exception as error:  # str() of a fraction of huge integers, for one
+    except Exception as error:  # str() of a fraction of huge integers, for example
         return f"({type(value).__name__}: {_reason(error)})"

@@ -1,7 +1,7 @@
-"""A transparent proxy that records what it forwards, for places where nobody may capture.
+"""A transparent proxy that records what it forwards, for places where capturing is not allowed.
 
-``relay`` and ``pair`` forward the bytes and tell ``transport.recording`` what happened, and ``service`` runs all of it
-for programs and tests::
+``relay`` and ``pair`` forward the bytes and report each event to ``transport.recording``, and ``service`` runs all of
+it for programs and tests::
 
     with Proxy(upstream="mqtt://127.0.0.1:1883") as proxy:
         ...  # connect to proxy.port

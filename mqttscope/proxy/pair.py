@@ -1,4 +1,4 @@
-"""One client and its connection to the broker: bytes go across unchanged, and what happens is told to the recording."""
+"""One client and its connection to the broker: forwards bytes unchanged and reports each event to the recording."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from mqttscope.mqtt.codec import NEED_MORE, packet_end
 from mqttscope.net.proxy_protocol import header_length
 from mqttscope.transport import sockets
 from mqttscope.transport.recording import Recording
-from mqttscope.transport.sockets import Delivery
+from mqttscope.transport.sockets import DeliveryTracker
 from mqttscope.transport.websocket import Framing
-from mqttscope.transport.wire import Wire
+from mqttscope.transport.wire import SyntheticConnection
 
 HIGH_WATER_BYTES = 256 * 1024
-"""Bytes for a side that does not take them; beyond, its partner is not read from any more."""
+"""Bytes kept for a side that does not read; beyond that, the proxy stops reading from the other side."""
 HALF_CLOSED_S = 60.0
-"""How long a connection may be silent that one side has closed and the other has not."""
+"""Maximum silence of a connection that only one side has closed."""
 MAX_HEAD_BYTES = 65_536
-"""Maximum length of what a client sends before its first packet: a header of the PROXY protocol, an HTTP request."""
+"""Maximum length of the bytes before a client's first packet: a PROXY protocol header, an HTTP request."""
 _TLS_RECORD_HEADER = 5
 
 
 class FirstPacket:
-    """Whether a client has said its first packet, whatever carries that; only the beginning of it is kept.
+    """Detects when a client has sent its first packet, over any transport; keeps only its beginning.
 
-    TLS that passes through unread counts with its first record.
+    For TLS that passes through encrypted, the first TLS record counts.
     """
 
     def __init__(self) -> None:
@@ -35,14 +35,14 @@ class FirstPacket:
         self._left: int | None = None
         """Bytes of the packet still to come, once its length is known."""
         self._prefaced = False
-        """No header of the PROXY protocol is to come any more."""
+        """Whether a PROXY protocol header can no longer come."""
         self._web: Framing | None = None
 
     def feed(self, data: bytes) -> bool:
-        """Take what the client says; returns whether its first packet is complete."""
+        """Take bytes of the client; returns whether its first packet is complete."""
         if self._web is not None:
             received = self._web.receive(data)
-            # What is no WebSocket is for the broker to refuse.
+            # The broker refuses bytes that are not a WebSocket.
             self.complete = bool(received.ended)
             data = received.data
         if self._left is not None:
@@ -50,12 +50,12 @@ class FirstPacket:
         elif data and not self.complete:
             room = MAX_HEAD_BYTES + 1 - len(self._head)
             self._head += data[:room]
-            self._look(data[room:])
+            self._parse_head(data[room:])
         self.complete = self.complete or (self._left is not None and self._left <= 0)
         return self.complete
 
-    def _look(self, rest: bytes) -> None:
-        """Read the beginning; ``rest`` follows it and is not kept."""
+    def _parse_head(self, rest: bytes) -> None:
+        """Parse the beginning; ``rest`` follows it and is not kept."""
         head = bytes(self._head)
         if not self._prefaced and self._web is None:
             preface = header_length(head)
@@ -70,7 +70,7 @@ class FirstPacket:
         if self._web is None and b"GET ".startswith(head[:4]):
             end = head.find(b"\r\n\r\n") + 4
             if (len(head) if end < 4 else end) > MAX_HEAD_BYTES:
-                # A longer head is for the broker to refuse.
+                # The broker refuses a longer head.
                 self._left = 0
             elif end >= 4:
                 self._web = Framing(False, bytes)
@@ -83,34 +83,34 @@ class FirstPacket:
             return
         body, end = packet_end(head, 0, len(head))
         if body != NEED_MORE:
-            # A fifth length byte is for the broker to refuse.
+            # The broker refuses a fifth length byte.
             self._left = end - len(head) - len(rest) if body > 0 else 0
 
 
-class End(asyncio.Protocol):
-    """One end: what arrives is recorded and forwarded to the partner."""
+class ProxySide(asyncio.Protocol):
+    """One side of a proxied connection: records received bytes and forwards them to the other side."""
 
-    def __init__(self, pair: Pair, *, from_client: bool) -> None:
+    def __init__(self, pair: ProxiedConnection, *, from_client: bool) -> None:
         self.pair = pair
         self.from_client = from_client
         self.transport: asyncio.Transport | None = None
-        self.partner: End
+        self.partner: ProxySide
         self.finished = False
-        """Nothing more comes from it."""
+        """Whether this side sends nothing more."""
         self.lost = False
-        self.delivery: Delivery | None = None
-        """What of its partner's stream has reached it; `None` before it is connected."""
+        self.delivery: DeliveryTracker | None = None
+        """How much of the partner's stream has reached this side; `None` before it is connected."""
         self._backlog: list[bytes] = []
-        """What is for it before it is connected."""
+        """Bytes for this side, kept until it is connected."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, and through with TLS."""
+        """The connection is open and its TLS handshake complete."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        self.delivery = Delivery(transport)
+        self.delivery = DeliveryTracker(transport)
         transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         if self.from_client:
-            # Not read before there is somebody to forward to.
+            # Not read before the broker is connected.
             transport.pause_reading()
             self.pair.opened()
         for data in self._backlog:
@@ -118,16 +118,16 @@ class End(asyncio.Protocol):
         self._backlog.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Record, then forward."""
+        """Record the bytes, then forward them."""
         pair = self.pair
         recording = pair.recording
         assert self.delivery is not None
         pair.heard(self.from_client, data)
-        recording.take(pair.wire.data(self.from_client, data, recording.now(), self.delivery.read()))
+        recording.write(pair.wire.data(self.from_client, data, recording.now(), self.delivery.read()))
         self.partner.forward(data)
 
     def forward(self, data: bytes) -> None:
-        """Send what the partner said."""
+        """Forward the partner's bytes to this side."""
         transport = self.transport
         if transport is None or self.delivery is None:
             self._backlog.append(data)
@@ -136,33 +136,33 @@ class End(asyncio.Protocol):
             return
         self.delivery.writing(len(data))
         transport.write(data)
-        self.pair.dirty()
+        self.pair.mark_dirty()
 
-    def known(self) -> int:
-        """How far it had certainly received its partner's stream when it sent what is read from it next."""
-        return 0 if self.delivery is None else self.delivery.known()
+    def delivered(self) -> int:
+        """How much of the partner's stream this side had certainly received when it sent the next bytes to be read."""
+        return 0 if self.delivery is None else self.delivery.delivered()
 
     def eof_received(self) -> bool:
-        """It has nothing more to say; it may still listen."""
+        """This side sends no more; it may still receive."""
         self.finish()
         return self.delivery is None or self.delivery.plain
 
     def finish(self) -> None:
-        """Record the end of its stream and pass it on."""
+        """Record the end of this side's stream and pass it on."""
         if self.finished:
             return
         self.finished = True
         pair, partner = self.pair, self.partner
         recording = pair.recording
-        recording.take(pair.wire.close(self.from_client, recording.now(), self.known()))
-        partner.heard_all()
+        recording.write(pair.wire.close(self.from_client, recording.now(), self.delivered()))
+        partner.on_partner_finished()
         if partner.finished:
             self.close()
         else:
             pair.half_closed()
 
-    def heard_all(self) -> None:
-        """Its partner has nothing more to say; it may still speak, where the transport lets it."""
+    def on_partner_finished(self) -> None:
+        """The partner sends no more; this side may continue, if its transport supports half-closing."""
         transport = self.transport
         if self.finished or transport is None or not transport.can_write_eof():
             self.close()
@@ -170,32 +170,32 @@ class End(asyncio.Protocol):
             transport.write_eof()
 
     def pause_writing(self) -> None:
-        """It does not take what its partner says: the partner has to wait."""
+        """This side does not read: stop reading from the partner."""
         self.partner.read(False)
 
     def resume_writing(self) -> None:
         self.partner.read(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone: in good order, or by a reset, which the partner gets as well."""
+        """The connection is gone: in good order, or by a reset, which is passed on to the partner."""
         if exc is not None and not self.lost:
-            if not self.from_client and (isinstance(exc, ssl.SSLError) or self._says_nothing()):
-                # In TLS 1.3 a broker refuses a client's certificate, or that there is none, after the handshake.  When
-                # it has not read everything by then, a reset may overtake its alert.
+            if not self.from_client and (isinstance(exc, ssl.SSLError) or self._is_silent_in_tls()):
+                # In TLS 1.3 a broker rejects a missing or wrong client certificate only after the handshake.  If it has
+                # not read everything by then, a reset may overtake its alert.
                 self.pair.refused = exc
             self.pair.abort(self.from_client)
         self.lost = True
         self.finish()
         self.partner.close()
-        self.pair.end_lost()
+        self.pair.check_gone()
 
-    def _says_nothing(self) -> bool:
-        """Whether it speaks TLS and has said nothing inside."""
+    def _is_silent_in_tls(self) -> bool:
+        """Whether this side speaks TLS and has sent no application data."""
         delivery = self.delivery
         return delivery is not None and not delivery.plain and not self.pair.wire.sent(self.from_client)
 
     def read(self, on: bool) -> None:
-        """Read from it, or let it wait."""
+        """Resume or pause reading from this side."""
         transport = self.transport
         if transport is not None and not self.finished and not transport.is_closing():
             if on:
@@ -204,8 +204,8 @@ class End(asyncio.Protocol):
                 transport.pause_reading()
 
     def close(self) -> None:
-        """Close it once it has got what is for it."""
-        # A transport with TLS does not take it well when it is closed again.
+        """Close this side once its bytes are sent."""
+        # asyncio's TLS transports do not tolerate being closed twice.
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
 
@@ -214,23 +214,23 @@ class End(asyncio.Protocol):
             sockets.reset(self.transport)
 
 
-class Pair:
-    """A connection of a client and the one made for it to the broker, until both are gone."""
+class ProxiedConnection:
+    """A client's connection and the one made for it to the broker, until both are gone."""
 
     def __init__(
         self,
-        wire: Wire,
+        wire: SyntheticConnection,
         recording: Recording,
-        on_dirty: Callable[[Pair], None],
+        on_dirty: Callable[[ProxiedConnection], None],
         *,
         loop: asyncio.AbstractEventLoop | None = None,
         patience_s: float = 0.0,
         note: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """``loop`` has the clock; without one nothing is limited in time.
+        """``loop`` provides the clock; without it the connection has no timeouts.
 
-        ``patience_s``: how long client and broker may take for their first packets, 0 forever.  ``note`` gets a
-        sentence when the connection is given up.
+        ``patience_s``: timeout for the first packets of client and broker, 0: unlimited.  ``note`` gets a sentence when
+        the connection is given up.
         """
         self.wire = wire
         self.recording = recording
@@ -239,26 +239,26 @@ class Pair:
         self._patience_s = patience_s
         self._first: FirstPacket | None = FirstPacket()
         self._answered = False
-        """The broker has said something."""
+        """Whether the broker has sent anything."""
         self._heard_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self.client = End(self, from_client=True)
-        self.server = End(self, from_client=False)
+        self.client = ProxySide(self, from_client=True)
+        self.server = ProxySide(self, from_client=False)
         self.client.partner, self.server.partner = self.server, self.client
         self.refused: Exception | None = None
-        """Why the broker has ended TLS."""
+        """TLS error sent by the broker."""
         self.gone = asyncio.Event()
         """Set once both ends are gone."""
         self._on_dirty = on_dirty
         self._is_dirty = False
 
     def opened(self) -> None:
-        self.recording.take(self.wire.open(self.recording.now()))
+        self.recording.write(self.wire.open(self.recording.now()))
 
     def heard(self, from_client: bool, data: bytes) -> None:
-        """A side said something: the time to say it in is over.
+        """A side sent data: end or prolong the timeout that waits for it.
 
-        A client may be heard before the broker is connected, and no time is limited yet.
+        The client's data may arrive before the broker is connected; no timeout runs then.
         """
         if self.client.finished or self.server.finished:
             if self._timer is not None and self._loop is not None:
@@ -266,97 +266,99 @@ class Pair:
         elif not from_client:
             self._answered = True
             if self._first is None:
-                self._relax()
+                self._cancel_timer()
         elif self._first is not None and self._first.feed(data):
             self._first = None
             if self._timer is not None:
-                self._relax()
+                self._cancel_timer()
                 self._await_first()
 
     def half_closed(self) -> None:
-        """One side has closed: the other may continue, but not be silent forever."""
-        self._relax()
+        """One side has closed: the other may continue, with a limit on its silence."""
+        self._cancel_timer()
         if self._loop is not None:
             self._heard_at = self._loop.time()
-            self._timer = self._loop.call_later(HALF_CLOSED_S, self._look_half_closed, self._loop)
+            self._timer = self._loop.call_later(HALF_CLOSED_S, self._check_half_closed, self._loop)
 
-    def _look_half_closed(self, loop: asyncio.AbstractEventLoop) -> None:
+    def _check_half_closed(self, loop: asyncio.AbstractEventLoop) -> None:
         left = self._heard_at + HALF_CLOSED_S - loop.time()
         if left > 0:
-            self._timer = loop.call_later(left, self._look_half_closed, loop)
+            self._timer = loop.call_later(left, self._check_half_closed, loop)
             return
         open_side = "broker" if self.client.finished else "client"
         self._give_up(f"the {open_side} was silent for {HALF_CLOSED_S:g} s after the other side had closed")
 
     def _await_first(self) -> None:
-        """Limit the time of the first packet that is still to come, if any."""
+        """Start the timeout for the next expected first packet, if any."""
         if self._patience_s and self._loop is not None and not (self._first is None and self._answered):
-            what = "the broker did not answer the client's first packet" if self._first is None else "no CONNECT came"
-            why = f"{what} within {self._patience_s:g} s"
+            problem = (
+                "the broker did not answer the client's first packet" if self._first is None else "no CONNECT came"
+            )
+            why = f"{problem} within {self._patience_s:g} s"
             self._timer = self._loop.call_later(self._patience_s, self._give_up, why)
 
-    def _relax(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _give_up(self, why: str) -> None:
-        """End both connections: somebody else needs the place."""
+        """Reset both connections, so that they no longer take up a place."""
         self._timer = None
         if self.gone.is_set():
             return
         self.note(f"{self.wire.client}: closed: {why}")
-        self.recording.take(self.wire.abort(False, self.recording.now()))
+        self.recording.write(self.wire.abort(False, self.recording.now()))
         self.client.abort()
         self.server.abort()
         if self.server.transport is None:
             self.server.lost = True
-            self.end_lost()
+            self.check_gone()
 
     def join(self) -> None:
-        """The broker is connected too: continue."""
+        """Start forwarding, since the broker is connected too."""
         if self.client.lost:
             self.server.abort()
         elif self.client.finished:
-            # Not all event loops heed it when reading is paused as soon as a connection is made.
-            self.server.heard_all()
+            # Some event loops still read after a pause that comes as soon as a connection is made.
+            self.server.on_partner_finished()
         else:
             self._await_first()
             self.client.read(True)
 
-    def dirty(self) -> None:
-        """Bytes were sent whose arrival is to be recorded."""
+    def mark_dirty(self) -> None:
+        """Schedule recording the acknowledgment of bytes just sent."""
         if not self._is_dirty:
             self._is_dirty = True
             self._on_dirty(self)
 
     def acknowledge(self) -> bool:
-        """Record what has arrived meanwhile; returns whether something is still under way."""
+        """Record new acknowledgments; returns whether bytes are still in flight."""
         wire, recording = self.wire, self.recording
         now = recording.now()
         open_ends = False
         for end in (self.client, self.server):
-            recording.take(wire.acknowledge(end.from_client, end.known(), now))
+            recording.write(wire.acknowledge(end.from_client, end.delivered(), now))
             open_ends |= not end.lost and wire.acknowledged(end.from_client) < wire.sent(not end.from_client)
         self._is_dirty = open_ends
         return open_ends
 
     def abort(self, from_client: bool) -> None:
-        self.recording.take(self.wire.abort(from_client, self.recording.now()))
+        self.recording.write(self.wire.abort(from_client, self.recording.now()))
         (self.server if from_client else self.client).abort()
 
     def refuse(self) -> None:
-        """There is no broker: the client gets what it would have got from its host."""
-        self.recording.take(self.wire.abort(False, self.recording.now()))
+        """The broker cannot be reached: reset the client, as the broker's host would."""
+        self.recording.write(self.wire.abort(False, self.recording.now()))
         self.client.abort()
         self.server.lost = True
-        self.end_lost()
+        self.check_gone()
 
-    def end_lost(self) -> None:
-        """Look whether both are gone."""
+    def check_gone(self) -> None:
+        """Finish the record once both sides are gone."""
         if self.client.lost and self.server.lost and not self.gone.is_set():
-            self._relax()
-            self.recording.take(self.wire.settle(self.recording.now()))
+            self._cancel_timer()
+            self.recording.write(self.wire.settle(self.recording.now()))
             self.gone.set()
 
     def drop(self) -> None:

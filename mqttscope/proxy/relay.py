@@ -1,4 +1,4 @@
-"""Listening, connecting, and ending in good order."""
+"""Listens for clients, connects each to the broker, and ends in good order."""
 
 from __future__ import annotations
 
@@ -10,70 +10,70 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from mqttscope.proxy.pair import Pair
+from mqttscope.proxy.pair import ProxiedConnection
 from mqttscope.transport.link import reason
 from mqttscope.transport.recording import GRACE_S, HURRY_S, REST_S, Recording
 from mqttscope.transport.server import MAX_CONNECTIONS, Acceptor
-from mqttscope.transport.sockets import Rounds
-from mqttscope.transport.target import Target, shown
+from mqttscope.transport.sockets import AcknowledgmentPoller
+from mqttscope.transport.target import BrokerUrl, shown
 from mqttscope.transport.wire import Endpoint
 
 CONNECT_TIMEOUT_S = 10.0
-"""How long the broker may take to accept a connection, TLS included."""
+"""Timeout for the connection to the broker, TLS included."""
 CLIENT_TIMEOUT_S = 30.0
-"""How long a client may take for its CONNECT, and the broker for its answer."""
+"""Timeout for a client's CONNECT, and for the broker's answer."""
 HANDSHAKE_TIMEOUT_S = 10.0
-"""How long a client may take for TLS."""
-MAX_SAID = 20
-"""Troubles of connections that are told one by one; further ones are counted."""
+"""Timeout for a client's TLS handshake."""
+MAX_REPORTED = 20
+"""Maximum number of connection problems reported one by one; further ones are counted."""
 _DRAIN_S = 0.4
-"""How long connections have to take what is still for them when the proxy ends."""
+"""Time for connections to take their remaining bytes when the proxy ends."""
 _LOOK_S = 0.02
-"""How often the end looks whether everything is judged."""
+"""Interval for checking at the end whether everything is judged."""
 
 
 @dataclass(slots=True)
 class Route:
-    """From where to where."""
+    """Where the proxy listens and connects to, and its limits."""
 
     host: str
-    """Empty for every address."""
+    """Host to listen on; empty for every address."""
     port: int
-    upstream: Target
+    upstream: BrokerUrl
     listen_tls: ssl.SSLContext | None = None
     upstream_tls: ssl.SSLContext | None = None
     max_connections: int = field(default_factory=lambda: MAX_CONNECTIONS)
     connect_timeout_s: float = field(default_factory=lambda: CONNECT_TIMEOUT_S)
-    """For the broker to accept a connection; 0 is no limit."""
+    """Timeout for connecting to the broker; 0: unlimited."""
     client_timeout_s: float = field(default_factory=lambda: CLIENT_TIMEOUT_S)
-    """For the first packet of the client, and then for that of the broker; 0 is no limit."""
+    """Timeout for the client's first packet, and then for the broker's; 0: unlimited."""
 
 
 class Relay(Acceptor):
-    """Takes clients and connects each with the broker.
+    """Accepts clients and connects each to the broker.
 
-    `start`, wait for `stopping`, `close`; all in one event loop.
+    Call `start`, wait for `stopping`, then call `close`, all in one event loop.
     """
 
     def __init__(self, route: Route, recording: Recording, note: Callable[[str], None] = lambda _: None) -> None:
-        super().__init__(route.max_connections, self._say)
+        super().__init__(route.max_connections, self._report_problem)
         self.route = route
         self.recording = recording
         self.note = note
         self.reached = 0
-        """Connections to the broker that were made."""
+        """Number of connections made to the broker."""
         self.unreached = 0
-        """Connections to the broker that could not be made."""
+        """Number of connections to the broker that failed."""
         self.connecting = 0
-        """Clients that are not connected with the broker yet."""
+        """Number of clients not yet connected to the broker."""
         self.served = 0
-        """Connections of clients ever."""
+        """Total number of client connections."""
         self.stopping = asyncio.Event()
         self._hurried_s: float | None = None
-        """When a signal asked for the end, by `time.monotonic`."""
-        self._said = 0
-        self._pairs: set[Pair] = set()
-        self._rounds = Rounds()
+        """Time of the signal that ended the run, by `time.monotonic`."""
+        self._reported = 0
+        self._pairs: set[ProxiedConnection] = set()
+        self._rounds = AcknowledgmentPoller()
         self._closed = False
 
     @property
@@ -81,14 +81,14 @@ class Relay(Acceptor):
         return shown(*self.addresses[0])
 
     async def start(self) -> None:
-        """Listen; :class:`OSError` where that is not possible."""
+        """Start listening; raises :class:`OSError` if that is not possible."""
         loop = asyncio.get_running_loop()
         self.recording.start()
-        loop.set_exception_handler(self._trouble)
-        await self._listen(self.route.host, self.route.port)
+        loop.set_exception_handler(self._on_loop_error)
+        await self.listen(self.route.host, self.route.port)
 
     def stop(self, *, hurry: bool = False) -> None:
-        """Ask to end; in a ``hurry`` judging that lags is not waited for."""
+        """Request the end; ``hurry`` shortens the wait for judging that lags."""
         if hurry and self._hurried_s is None:
             self._hurried_s = time.monotonic()
         self.stopping.set()
@@ -100,7 +100,7 @@ class Relay(Acceptor):
         self._closed = True
         self.stopping.set()
         await self._stop_listening()
-        # That connections end now is not their doing, so it is no part of the record.
+        # Not the clients but the proxy ends these connections now: leave that out of the record.
         self._rounds.close()
         self.recording.sealed = True
         deadline = asyncio.get_running_loop().time() + REST_S
@@ -117,11 +117,11 @@ class Relay(Acceptor):
             pair.client.abort()
             pair.server.abort()
         await self._end_tasks()
-        if self._said > MAX_SAID:
-            self.note(f"further problems with connections, not reported: {self._said - MAX_SAID:,}")
+        if self._reported > MAX_REPORTED:
+            self.note(f"further problems with connections, not reported: {self._reported - MAX_REPORTED:,}")
 
     def _left_s(self, limit_s: float) -> float:
-        """What is left of a limit; after a signal it counts from there, so that limits do not add up."""
+        """Remaining seconds of a limit; after a signal all limits count from it, so that they do not add up."""
         return limit_s if self._hurried_s is None else max(0.0, self._hurried_s + limit_s - time.monotonic())
 
     async def _serve(self, sock: socket.socket) -> None:
@@ -135,13 +135,13 @@ class Relay(Acceptor):
             except OSError:
                 sock.close()
                 return
-            pair = Pair(
+            pair = ProxiedConnection(
                 recording.wire(*ends),
                 recording,
                 self._rounds.note,
                 loop=loop,
                 patience_s=route.client_timeout_s,
-                note=self._say,
+                note=self._report_problem,
             )
             timeout = None if route.listen_tls is None else HANDSHAKE_TIMEOUT_S
             try:
@@ -149,10 +149,10 @@ class Relay(Acceptor):
                     lambda: pair.client, sock, ssl=route.listen_tls, ssl_handshake_timeout=timeout
                 )
             except (OSError, TimeoutError) as error:
-                self._say(f"{ends[0]}: TLS with the client failed: {reason(error)}")
+                self._report_problem(f"{ends[0]}: TLS with the client failed: {reason(error)}")
                 sock.close()
                 return
-            # To Python 3.11.2, a pause while the connection is made is one already, and yet it reads.
+            # Up to Python 3.11.2, a transport paused while its connection is made counts as paused but still reads.
             pair.client.read(True)
             pair.client.read(False)
             self._pairs.add(pair)
@@ -163,12 +163,12 @@ class Relay(Acceptor):
             await pair.gone.wait()
             self._pairs.discard(pair)
             self._rounds.forget(pair)
-            self._tell_refusal(pair, ends[0])
+            self._report_refusal(pair, ends[0])
         finally:
             self.clients -= 1
             self.connecting -= connecting
 
-    async def _connect(self, pair: Pair, client: Endpoint) -> None:
+    async def _connect(self, pair: ProxiedConnection, client: Endpoint) -> None:
         upstream, context = self.route.upstream, self.route.upstream_tls
         loop = asyncio.get_running_loop()
         try:
@@ -182,33 +182,33 @@ class Relay(Acceptor):
                 )
         except (OSError, TimeoutError, UnicodeError) as error:
             self.unreached += 1
-            self._say(f"{client}: cannot reach {upstream}: {reason(error)}")
+            self._report_problem(f"{client}: cannot reach {upstream}: {reason(error)}")
             pair.refuse()
             return
         self.reached += 1
         pair.join()
 
-    def _tell_refusal(self, pair: Pair, client: Endpoint) -> None:
-        """Say why the broker ended TLS; one that said nothing at all was not reached."""
+    def _report_refusal(self, pair: ProxiedConnection, client: Endpoint) -> None:
+        """Report why the broker ended TLS; a broker that sent no application data counts as not reached."""
         if pair.refused is None:
             return
         why = reason(pair.refused)
         if isinstance(pair.refused, ConnectionError):
-            advice = " before it said anything; if it wants one, --cert shows it a client certificate"
+            advice = " before it sent anything; if it wants a client certificate, give one with --cert"
         else:
-            advice = "; --cert shows it a client certificate" if "certificate required" in why else ""
-        self._say(f"{client}: {self.route.upstream} ended TLS: {why}{advice}")
+            advice = "; give a client certificate with --cert" if "certificate required" in why else ""
+        self._report_problem(f"{client}: {self.route.upstream} ended TLS: {why}{advice}")
         if not pair.wire.sent(False):
             self.reached -= 1
             self.unreached += 1
 
-    def _trouble(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
-        """What the event loop would print: connections that break are no news, anything else is a bug."""
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+        """Report errors that the event loop would print, except broken connections, which are expected."""
         error = context.get("exception")
         if not isinstance(error, OSError):
-            self._say(f"internal error: {context.get('message')}: {error!r}")
+            self._report_problem(f"internal error: {context.get('message')}: {error!r}")
 
-    def _say(self, text: str) -> None:
-        self._said += 1
-        if self._said <= MAX_SAID:
+    def _report_problem(self, text: str) -> None:
+        self._reported += 1
+        if self._reported <= MAX_REPORTED:
             self.note(text)

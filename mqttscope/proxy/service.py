@@ -1,4 +1,4 @@
-"""A proxy for programs and tests: runs in a thread of its own, and tells what passed and what was found."""
+"""A proxy for programs and tests: runs in its own thread, and returns the packets that passed and the findings."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mqttscope.events import Event, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.catalogue import expand
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.gate import Baseline, Gate, Policy
+from mqttscope.lint.gate import FindingBaseline, Gate, Policy
 from mqttscope.lint.given_rules import chosen_rules, given_rules, names_of, refuse_none, selected_names
 from mqttscope.lint.quality import is_whole_packet
 from mqttscope.lint.rule import Rule
@@ -36,38 +36,38 @@ from mqttscope.mqtt.packets import Connack, Connect, Publish
 from mqttscope.mqtt.wire import counted
 from mqttscope.proxy.relay import CLIENT_TIMEOUT_S, CONNECT_TIMEOUT_S, Relay, Route
 from mqttscope.report.base import View
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.findings.shown import make_reporter
-from mqttscope.secrets.findings import Hiding, client_name
+from mqttscope.secrets.findings import HidingOptions, client_name
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.server import MAX_CONNECTIONS
 from mqttscope.transport.target import parse_listen, parse_upstream
 from mqttscope.transport.tls import listen_context, upstream_context
 
 DEFAULT_MAX_PACKET_BYTES = 1 << 20
-"""Maximum length of a packet that is judged, by default; larger ones are forwarded, recorded and counted."""
+"""Default maximum length of a packet that is judged; longer ones are forwarded, recorded and counted."""
 MAX_PACKETS = 100_000
-"""Packets that are kept; the oldest go first, and are counted in `Proxy.forgotten`."""
+"""Maximum number of packets kept; the oldest are dropped first and counted in `Proxy.forgotten`."""
 MAX_FINDINGS = 10_000
 WIDTH = 100
-"""Columns of reports."""
+"""Width of reports in columns."""
 _QUIET_S = 0.05
-"""A question is answered when nothing has come for so long: a sender may wait 40 ms for an acknowledgment."""
+"""Silence before a question is answered: a sender may wait 40 ms for an acknowledgment."""
 _BUSY_S = 0.25
-"""How long a question waits while something comes all the time,"""
+"""Maximum wait of a question while packets keep coming."""
 _CONNECTING_S = 1.0
-"""and while connections are being made."""
+"""Maximum wait of a question while connections are being made."""
 _LOOK_S = 0.005
 _ANSWER_S = 30.0
 _JUDGED_S = 25.0
-"""How long a question waits for judging that lags; then :class:`TimeoutError`."""
+"""Maximum wait of a question for judging that lags; then :class:`TimeoutError`."""
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, frozen=True)
 class Seen:
-    """One packet that passed."""
+    """One packet that passed through the proxy."""
 
     connection: int
     """Number of its connection, from 0."""
@@ -77,13 +77,13 @@ class Seen:
     direction: str
     """``client_to_server`` or ``server_to_client``."""
     type: str | None
-    """``publish``; ``None`` where not even that can be read."""
+    """``publish``; ``None`` if not even the type can be read."""
     topic: str | None
     """Resolved topic of a PUBLISH."""
     packet: ControlPacket | None
-    """What was read; of a malformed packet as far as it goes."""
+    """The packet; a malformed one as far as it can be read."""
     malformed: Malformed | None
-    """What is wrong with it, ``None`` for good packets."""
+    """The fault of a malformed packet, ``None`` for good packets."""
     timestamp_ns: int
     frame: int
 
@@ -95,16 +95,15 @@ class Seen:
 class Proxy:
     """A transparent proxy in front of a broker; a context manager that runs while its body does.
 
-    ``upstream`` and ``listen`` are what ``mqttscope proxy`` takes, and so are the files for TLS.  ``select``,
-    ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``; ``rules`` run as well unless they are
-    ignored, as for `mqttscope.lint`: classes or instances with settings.
-    ``policy`` says what counts and what is suppressed, ``baseline`` what is known and does not count.  Questions
-    (`packets`, `findings`, `write`, `assert_conformant`) are answered with all that clients had sent before, while it
-    runs and afterwards.
+    ``upstream``, ``listen`` and the files for TLS take the values of ``mqttscope proxy``.  ``select``,
+    ``extend_select`` and ``ignore`` choose rules as for ``mqttscope lint``.  ``rules``, classes or instances with
+    settings, run in addition unless they are ignored, as for `mqttscope.lint`.  ``policy`` decides which findings fail
+    and which are suppressed; findings in ``baseline`` do not fail.  Questions (`packets`, `findings`, `write`,
+    `assert_conformant`) are answered after everything that clients sent before, while the proxy runs and afterwards.
 
-    `AddressError`, `UnknownRuleError` and `ArgumentError` for addresses, rules and other arguments that cannot be
-    meant, `TlsError` for certificates, and :class:`OSError` from `start` when it cannot listen.  `InvalidStateError`
-    from what needs a start before it, and from a second one.
+    `AddressError`, `UnknownRuleError` and `ArgumentError` for invalid addresses, rules and other arguments,
+    `TlsError` for certificates, and :class:`OSError` from `start` if it cannot listen.  `InvalidStateError` from
+    methods that need a started proxy, and from a second start.
     """
 
     def __init__(
@@ -123,23 +122,25 @@ class Proxy:
         ignore: Iterable[str] = (),
         rules: Iterable[type[Rule] | Rule] = (),
         policy: Policy | None = None,
-        baseline: Baseline | None = None,
+        baseline: FindingBaseline | None = None,
         max_connections: int = MAX_CONNECTIONS,
         connect_timeout: float = CONNECT_TIMEOUT_S,
         client_timeout: float = CLIENT_TIMEOUT_S,
         max_packet: int = DEFAULT_MAX_PACKET_BYTES,
     ) -> None:
-        where = parse_listen(arguments.text("listen", listen, "HOST:PORT, such as 127.0.0.1:1884"))
+        address = parse_listen(arguments.text("listen", listen, "HOST:PORT, such as 127.0.0.1:1884"))
         broker = parse_upstream(arguments.text("upstream", upstream, "a URL, such as mqtt://127.0.0.1:1883"))
         arguments.tls_files(broker, tls=broker.tls, insecure=insecure, ca=ca, cert=cert, key=key)
         arguments.tls_pair("listen_cert", "listen_key", (listen_cert, listen_key))
-        route = Route(*where, broker)
+        route = Route(*address, broker)
         route.max_connections = arguments.whole("max_connections", max_connections, 1)
         route.connect_timeout_s = arguments.seconds("connect_timeout", connect_timeout)
         route.client_timeout_s = arguments.seconds("client_timeout", client_timeout)
         self._max_packet = arguments.whole("max_packet", max_packet, 1)
         self._policy = Policy() if policy is None else arguments.instance("policy", policy, Policy)
-        self._baseline = Baseline() if baseline is None else arguments.instance("baseline", baseline, Baseline)
+        self._baseline = (
+            FindingBaseline() if baseline is None else arguments.instance("baseline", baseline, FindingBaseline)
+        )
         if listen_cert is not None:
             route.listen_tls = listen_context(listen_cert, listen_key)
         if route.upstream.tls:
@@ -149,22 +150,22 @@ class Proxy:
         chosen = selected_names(select), names_of(extend_select, "extend_select"), names_of(ignore, "ignore")
         self._rules = chosen_rules(*chosen, added)
         self._names = dict(zip(("select", "extend_select", "ignore"), chosen, strict=True))
-        self._given = {rule.code: type(rule) for rule in added}
-        """Rules that a name may stand for beside those of the catalogue."""
+        self._own_rules = {rule.code: type(rule) for rule in added}
+        """Rules given to the proxy, by code; names in ``ignore`` may select them."""
         self._connects = 0
-        """CONNECT packets that passed whole."""
+        """CONNECT packets that passed completely."""
         self._connacks = 0
-        """CONNACK packets that did, whatever they say."""
+        """CONNACK packets that passed completely, whatever their Reason Code."""
         self._whole = 0
-        """Packets that came to their end."""
+        """Packets that passed completely."""
         self._too_large = 0
-        """Packets of more than ``max_packet`` bytes, which are not judged."""
+        """Packets longer than ``max_packet`` bytes, which are not judged."""
         self.forgotten: int = 0
-        """Packets beyond `MAX_PACKETS` that were forgotten."""
+        """Number of packets dropped because of `MAX_PACKETS`."""
         self.forgotten_findings: int = 0
-        """Findings beyond `MAX_FINDINGS`, which nobody can ask for."""
+        """Number of findings dropped because of `MAX_FINDINGS`."""
         self.notes: list[str] = []
-        """What went wrong with connections and rules, in words."""
+        """Problems with connections and rules, as sentences."""
         self._address = ""
         self._port = 0
         self._linter = Linter(self._rules)
@@ -172,7 +173,7 @@ class Proxy:
         self._packets: deque[Seen] = deque(maxlen=MAX_PACKETS)
         self._findings: list[Finding] = []
         self._shown: tuple[str, list[Finding]] = ("", [])
-        """The text that `shown` has made last, and its findings."""
+        """Latest text returned by `shown`, and its findings."""
         self._recording: Recording | None = None
         self._relay: Relay | None = None
         self._thread: threading.Thread | None = None
@@ -201,7 +202,7 @@ class Proxy:
 
     @property
     def port(self) -> int:
-        """The port of it; `InvalidStateError` before the start."""
+        """Port that clients connect to; `InvalidStateError` before the start."""
         return self._port if self.address else 0
 
     @property
@@ -216,14 +217,14 @@ class Proxy:
             raise InvalidStateError("a proxy runs only once")
         descriptor, path = tempfile.mkstemp(".pcapng", "mqttscope-")
         os.close(descriptor)
-        # As long as somebody may ask for what was seen.
+        # Kept as long as the proxy can be asked for it.
         weakref.finalize(self, _remove, path)
         options = Options(max_packet_bytes=self._max_packet)
         self._recording = Recording(
             "proxy",
             path=path,
             dissector=Dissector(options),
-            listener=self._hear,
+            listener=self._on_event,
             note=self.notes.append,
         )
         started: Future[None] = Future()
@@ -238,7 +239,7 @@ class Proxy:
             raise
 
     def close(self) -> None:
-        """End the proxy and its connections; what it has seen stays."""
+        """End the proxy and its connections; packets and findings stay available."""
         relay, thread, loop = self._relay, self._thread, self._loop
         if relay is not None and thread is not None and thread.is_alive() and loop is not None:
             with suppress(TimeoutError, RuntimeError):
@@ -256,18 +257,18 @@ class Proxy:
         return self._ask(lambda: list(self._findings))
 
     def failed(self) -> dict[str, str]:
-        """Rules that failed on some packet, with the reason, so that findings may be missing."""
+        """Rules that failed on some packet, with the reason; findings may be missing because of that."""
         return self._ask(lambda: dict(self._failed))
 
     def codes_of(self, name: str) -> list[str]:
-        """Codes of the rules that a code, prefix or name stands for, those that were given to the proxy included.
+        """Codes of the rules that a code, prefix or name selects, including rules given to the proxy.
 
-        `UnknownRuleError` where there is none.
+        `UnknownRuleError` if no rule matches.
         """
-        return expand(name, self._given)
+        return expand(name, self._own_rules)
 
     def write(self, path: str | Path) -> None:
-        """Write what has passed so far as a pcapng file."""
+        """Write everything that has passed as a pcapng file."""
         target, recording = arguments.path("path", path), self._recording
         if recording is None or recording.path is None:
             raise InvalidStateError("the proxy was not started: nothing has passed")
@@ -282,24 +283,24 @@ class Proxy:
         ignore: Iterable[str] = (),
         beside: str = "",
     ) -> str:
-        """The findings as ``mqttscope lint --format full`` shows them, and rules that failed; empty without either.
+        """Findings in the form of ``mqttscope lint --format full``, and failed rules; empty without either.
 
-        ``fail_on`` is the lowest severity that is shown, ``min_confidence`` the lowest confidence: those of the policy
-        (``info``, ``heuristic``) unless given.  ``beside``: a text that is shown as well, such as that of a failed
-        `assert_conformant`; the report leaves out its findings and rules, even after more traffic.
+        ``fail_on`` is the lowest severity shown, ``min_confidence`` the lowest confidence; by default the policy's
+        (``info``, ``heuristic``).  ``beside``: another text that is shown too, such as the message of a failed
+        `assert_conformant`; the report leaves out the findings and rules in it, even after more traffic.
         """
         __tracebackhide__ = True
-        severity, confidence = _lowest(fail_on, min_confidence, self._policy.min_severity, self._policy.min_confidence)
+        policy = self._policy
+        severity, confidence = _lowest_levels(fail_on, min_confidence, policy.min_severity, policy.min_confidence)
         ignored = self._ignored(ignore)
-        text, known = self._shown
-        repeated = {_identity(finding) for finding in known} if text and text in beside else set()
-        findings = [
-            finding for finding in self._counting(severity, confidence, ignored) if _identity(finding) not in repeated
-        ]
-        failing = {
+        text, shown = self._shown
+        repeated = {_identity(finding) for finding in shown} if text and text in beside else set()
+        failing = self._failing_findings(severity, confidence, ignored)
+        findings = [finding for finding in failing if _identity(finding) not in repeated]
+        failed_rules = {
             code: why for code, why in self._failing(ignored).items() if failed_sentence(code, why) not in beside
         }
-        return "\n".join(filter(None, (self._text(findings), failed_text(failing))))
+        return "\n".join(filter(None, (self._text(findings), failed_text(failed_rules))))
 
     def assert_conformant(
         self,
@@ -309,31 +310,31 @@ class Proxy:
         ignore: Iterable[str] = (),
         require_packets: int = 1,
     ) -> None:
-        """:class:`AssertionError` with the findings when something breaks the specification.
+        """Raise :class:`AssertionError` with the findings if something breaks the specification.
 
-        ``fail_on`` is the lowest severity that counts, ``min_confidence`` the lowest confidence, both those of the
-        policy (``error``, ``certain``) unless given; ``ignore`` takes codes of rules, prefixes and names.
+        ``fail_on`` is the lowest severity that fails, ``min_confidence`` the lowest confidence; by default the policy's
+        (``error``, ``certain``).  ``ignore`` takes codes of rules, prefixes and names.
 
-        It raises as well when a rule failed that ``ignore`` does not take, since findings may be missing, and when
-        there is nothing to judge: when the broker was never reached, when no whole CONNECT passed, when no CONNACK came
-        back, or when fewer than ``require_packets`` packets passed; 0 allows all of that.  `ArgumentError` when the
-        proxy has no rule to check with.
+        It also raises if a rule failed that ``ignore`` does not cover, since findings may be missing, and if there is
+        nothing to judge: the broker was never reached, no whole CONNECT passed, no CONNACK came back, or fewer than
+        ``require_packets`` packets passed; 0 allows all of that.  `ArgumentError` if the proxy has no rule to check
+        with.
         """
         __tracebackhide__ = True
         refuse_none(self._rules, **self._names)
         arguments.whole("require_packets", require_packets, 0)
         policy = self._policy
-        severity, confidence = _lowest(fail_on, min_confidence, policy.fail_on, policy.fail_confidence)
+        severity, confidence = _lowest_levels(fail_on, min_confidence, policy.fail_on, policy.fail_confidence)
         ignored = self._ignored(ignore)
-        counting = self._counting(severity, confidence, ignored)
+        counting = self._failing_findings(severity, confidence, ignored)
         failed = failed_text(self._failing(ignored))
         broken = self._recording.judge_error if self._recording is not None else None
         if broken is not None:
             raise AssertionError(f"the traffic could not be judged to its end: {broken!r}")
         nothing = self._nothing(require_packets)
         if counting:
-            told = [f"the traffic does not conform\n\n{self.shown(counting)}", failed, nothing]
-            raise AssertionError("\n\n".join(filter(None, told)))
+            parts = [f"the traffic does not conform\n\n{self.shown(counting)}", failed, nothing]
+            raise AssertionError("\n\n".join(filter(None, parts)))
         if failed:
             raise AssertionError("\n\n".join(filter(None, (failed, nothing))))
         unjudged = self._recording.unjudged_bytes if self._recording is not None else 0
@@ -346,10 +347,10 @@ class Proxy:
             raise AssertionError(nothing)
         if self.forgotten_findings:
             lost = counted(self.forgotten_findings, "finding")
-            raise AssertionError(f"{lost} beyond the first {MAX_FINDINGS:,} were not kept, so that they may count")
+            raise AssertionError(f"{lost} beyond the first {MAX_FINDINGS:,} were not kept, and may fail the check")
 
     def _nothing(self, required: int) -> str:
-        """Why there is nothing to judge, or too little."""
+        """Why there is nothing, or too little, to judge; empty if there is enough."""
         if required <= 0:
             return ""
         connects, connacks, packets, relay = self._ask(
@@ -363,19 +364,19 @@ class Proxy:
             return f"nothing to judge: {self._route.upstream} was never reached{why} ({allowed})"
         if not connects:
             if not relay.served:
-                who = "no client connected"
+                clients = "no client connected"
             else:
-                who = f"no CONNECT passed in {counted(relay.served, 'connection')}"
-            return f"nothing to judge: {who} to {self._address} ({allowed})"
+                clients = f"no CONNECT passed in {counted(relay.served, 'connection')}"
+            return f"nothing to judge: {clients} to {self._address} ({allowed})"
         if not connacks:
-            asked = counted(connects, "CONNECT packet")
-            return f"nothing to judge: {self._route.upstream} sent no CONNACK, {asked} passed ({allowed})"
+            requests = counted(connects, "CONNECT packet")
+            return f"nothing to judge: {self._route.upstream} sent no CONNACK, {requests} passed ({allowed})"
         if packets < required:
             return f"too little to judge: {counted(packets, 'packet')}, {required:,} are required"
         return ""
 
     def shown(self, findings: list[Finding]) -> str:
-        """Some of the findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
+        """Findings in the form of ``mqttscope lint --format full``; empty without findings."""
         self._shown = self._text(findings), findings
         return self._shown[0]
 
@@ -389,32 +390,32 @@ class Proxy:
     def _failing(self, ignored: set[str]) -> dict[str, str]:
         return {code: why for code, why in self.failed().items() if code not in ignored}
 
-    def _counting(self, severity: Severity, confidence: Confidence, ignored: set[str]) -> list[Finding]:
-        """Findings from a severity and a confidence on that nothing suppresses."""
+    def _failing_findings(self, severity: Severity, confidence: Confidence, ignored: set[str]) -> list[Finding]:
+        """Findings of at least this severity and confidence that nothing suppresses."""
         gate = Gate(
             replace(self._policy, fail_on=severity, fail_confidence=confidence, min_severity=Severity.INFO),
             self._baseline,
             rules=self._rules,
-            name=partial(client_name, hiding=Hiding()),
+            name=partial(client_name, hiding=HidingOptions()),
         )
-        judged = [(one, gate.judge(one)) for one in self.findings() if one.rule not in ignored]
-        found = [one for one, verdict in judged if verdict.shown and verdict.counts]
-        return found + [one for one, verdict in gate.summed_up() if verdict.counts]
+        judged = [(finding, gate.judge(finding)) for finding in self.findings() if finding.rule not in ignored]
+        counting = [finding for finding, verdict in judged if verdict.shown and verdict.counts]
+        return counting + [finding for finding, verdict in gate.summed_up() if verdict.counts]
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
             self._keep(event)
         elif isinstance(event, UnparsedEvent):
             self._too_large += event.unparsed.reason == "too_large"
-        found = self._linter.feed(event)
+        findings = self._linter.feed(event)
         if len(self._linter.failures) > len(self._failed):
-            for one in self._linter.internal_errors:
-                if one.rule not in self._failed:
-                    self._failed[one.rule] = one.error
-                    self.notes.append(failed_sentence(one.rule, one.error))
+            for failure in self._linter.internal_errors:
+                if failure.rule not in self._failed:
+                    self._failed[failure.rule] = failure.error
+                    self.notes.append(failed_sentence(failure.rule, failure.error))
         room = max(0, MAX_FINDINGS - len(self._findings))
-        self._findings += found[:room]
-        self.forgotten_findings += len(found[room:])
+        self._findings += findings[:room]
+        self.forgotten_findings += len(findings[room:])
 
     def _keep(self, event: PacketEvent | MalformedEvent) -> None:
         malformed = event.malformed if isinstance(event, MalformedEvent) else None
@@ -461,7 +462,7 @@ class Proxy:
             await relay.close()
 
     def _ask(self, question: Callable[[], T]) -> T:
-        """Answer in the proxy's own thread, after all that has arrived; afterwards in any."""
+        """Answer in the proxy's thread after everything that has arrived; after the end, in the caller's thread."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None or thread is threading.current_thread() or not thread.is_alive():
             return question()
@@ -489,30 +490,30 @@ class Proxy:
             await asyncio.sleep(_LOOK_S)
             if recording.frames != before:
                 before, quiet_since = recording.frames, clock()
-        # In the thread that judges: after all that came before, and while nothing changes what is asked for.
+        # In the judging thread: after everything before it, and while nothing changes the answer.
         return await asyncio.wait_for(asyncio.wrap_future(recording.ask(question)), _JUDGED_S)
 
 
 def findings_text(findings: list[Finding], rules: Sequence[Rule], capture: str) -> str:
-    """Findings as ``mqttscope lint --format full`` shows them; empty when there are none."""
+    """Findings in the form of ``mqttscope lint --format full``; empty without findings."""
     if not findings:
         return ""
     sink = io.BytesIO()
     reporter = make_reporter("full", sink, View(width=WIDTH, payload_limit=256))
-    for one in findings:
-        reporter.feed(one)
-    counts = Counter(one.severity for one in findings)
-    reporter.close(Summary(rules=list(rules), captures=[capture], counts=counts))
+    for finding in findings:
+        reporter.feed(finding)
+    counts = Counter(finding.severity for finding in findings)
+    reporter.close(RunSummary(rules=list(rules), captures=[capture], counts=counts))
     return sink.getvalue().decode("utf-8", "replace")
 
 
 def _identity(finding: Finding) -> tuple[object, ...]:
-    """Values that recognise a finding of one proxy; a `Finding` itself cannot be hashed."""
+    """Values that identify a finding of one proxy; a `Finding` itself cannot be hashed."""
     return finding.rule, finding.connection, finding.frame, finding.packet, finding.offset, finding.message
 
 
 def failed_text(failed: dict[str, str]) -> str:
-    """Rules that failed, by code with the reason, as sentences; empty when there are none."""
+    """Sentences about failed rules, by code with the reason; empty without any."""
     if not failed:
         return ""
     lines = [f"  {failed_sentence(code, why)}" for code, why in sorted(failed.items())]
@@ -523,10 +524,9 @@ def failed_sentence(code: str, why: str) -> str:
     return f"rule {code} failed: {why}"
 
 
-def _lowest(
+def _lowest_levels(
     fail_on: str | None, min_confidence: str | None, severity: Severity, confidence: Confidence
 ) -> tuple[Severity, Confidence]:
-    """What is asked for, or else what the policy says."""
     __tracebackhide__ = True
     return (
         severity if fail_on is None else arguments.choice("fail_on", fail_on, Severity),
@@ -540,4 +540,4 @@ def _remove(path: str) -> None:
 
 
 def _nothing() -> None:
-    """A question whose answer is known: only what comes before it matters."""
+    """A question without an answer: it only waits until everything before it is judged."""

@@ -1,10 +1,10 @@
-"""Captures that may leave the house: frames of the same lengths, with other values in the same places.
+"""Redacted captures, safe to share: frames of unchanged lengths, with other values in the original positions.
 
-What is read is what the dissector reads, so that what is found afterwards is what was found before.  Nothing here does
-I/O, has a clock or draws random numbers: the key comes from the caller, and so does the file for frames that wait.
+The dissector reads the original, so that the redacted copy has the findings of the original.  Nothing here does I/O,
+has a clock or draws random numbers: the caller provides the key and the file for waiting frames.
 
 value
-    what a field, a header or an address holds, and that may be nobody else's business (`kinds.Value`)
+    possibly confidential content of a field, header or address (`kinds.Value`)
 filler
-    letters in the place of bytes that were not understood: no packet begins with them
+    letters that replace bytes that were not understood, and that cannot begin a packet
 """

@@ -1,18 +1,19 @@
-"""Addresses of IP and of link layers in the place of the real ones, under a key.
+"""Replaces IP and link-layer addresses under a key.
 
-Each octet of an IPv4 address becomes another of as many decimal digits, by a permutation that depends on the octets
-before it: addresses of one network stay in one network, which is never the one that they were in, and the text of an
-address keeps its length.  IPv6 does the same by bytes.
+Each octet of an IPv4 address becomes another octet with equally many decimal digits, by a permutation that depends on
+the octets before it.  So addresses of one network stay in one network, which is never the original one, and the text of
+an address keeps its length.  IPv6 addresses are permuted byte by byte.
 
-No address becomes one that the capture holds (`Addresses.know`), and no two become one.  A network of the capture
-(`/24` of IPv4, `/64` of IPv6) becomes one that the capture does not hold: where the permutation gives one that it
-holds, another one of the same class is taken.  Where none is left, addresses find room one by one: in the place of
-other networks, then in other networks of the capture, then in no class; never in the network that they were in.
+No address becomes an address of the capture (`Addresses.note`), and no two addresses become equal.  A network of the
+capture (`/24` of IPv4, `/64` of IPv6) becomes a network that is not in the capture: if the permutation gives a network
+of the capture, another network of the class is used.  If all are used up, addresses are placed one by one: in
+replacements of other networks, then in other networks of the capture, then outside the classes; never in their own
+original network.
 
-An address stays in its class, since readers and rules go by that: loopback, the unspecified address, multicast and
-broadcast stay as they are; of private, link-local, shared and benchmarking addresses the prefix that says so stays, and
-of those of the documentation of IPv6.  Any other address becomes one outside of these classes.  The blocks of IPv4 for
-documentation (RFC 5737) are no class: each is one network, and its prefix would name it.
+An address stays in its class, which matters to readers and rules.  Loopback, unspecified, multicast and broadcast
+addresses stay unchanged.  Private, link-local, shared and benchmarking addresses, and IPv6 documentation addresses,
+keep the prefix of their class.  Any other address becomes an address outside these classes.  The IPv4 blocks for
+documentation (RFC 5737) are not a class: each is a single network, and its prefix would reveal it.
 """
 
 from __future__ import annotations
@@ -38,25 +39,25 @@ _CLASSES: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""Number, mask and length of the prefixes of IPv4 that stay."""
+"""Number, mask and length of the IPv4 prefixes that stay."""
 _SPLIT: Final = frozenset(net >> 24 for net, _, length in _CLASSES if length > 8)
-"""First octets of addresses of which some are of such a class."""
+"""First octets that occur both in a class and outside the classes."""
 _DIGITS: Final = (range(10), range(10, 100), range(100, 256))
-"""Octets by the number of their digits."""
+"""Octets by number of digits."""
 _MAX_TURNS: Final = 64
-"""Times a text or an address of a link layer is drawn; then zeros take its place."""
+"""Maximum number of attempts to draw a text or link-layer address; then zeros are used."""
 IPV4_TEXT: Final = re.compile(rb"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.])")
 _WORD: Final = re.compile(rb"[^ \r\n]+")
-_SAID: Final = re.compile(rb"PROXY|TCP[46]|UNKNOWN|[0-9]{1,5}")
-"""What else a header of the PROXY protocol says that is a line: the protocol and the ports."""
+_HEADER_WORDS: Final = re.compile(rb"PROXY|TCP[46]|UNKNOWN|[0-9]{1,5}")
+"""Other words of a text header of the PROXY protocol: protocol and ports."""
 _DIGIT: Final = re.compile(rb"[0-9A-Fa-f]")
 _HEX: Final = b"0123456789abcdef"
 _SIZES: Final = {1: 4, 2: 16}
-"""Bytes of an address by the family that a binary header names."""
+"""Size of an address by the address family of a binary PROXY header."""
 _NETWORK_SIZES: Final = {4: 3, 16: 8}
-"""Bytes that name the network of an address, by the bytes of the address."""
+"""Number of bytes that identify the network, by the size of an address."""
 _TUNNEL_ADDRESS: Final = 4
-"""Bytes of what Linux cooked captures of a tunnel have in the place of an address of Ethernet: one of IPv4."""
+"""Size of the link address in Linux cooked captures of a tunnel, which is an IPv4 address."""
 _BROADCAST: Final = b"\xff\xff\xff\xff"
 _V4_MAPPED: Final = bytes(10) + b"\xff\xff"
 _V6_ALONE: Final = (bytes(16), bytes(15) + b"\1")
@@ -64,90 +65,90 @@ _V6_ALONE: Final = (bytes(16), bytes(15) + b"\1")
 _V6_MULTICAST, _V6_GLOBAL, _V6_DOCUMENTATION = 0xFF, b"\x2a", b"\x20\x01\x0d\xb8"
 _SOLICITED: Final = bytes.fromhex("ff0200000000000000000001ff")
 _SOLICITED_MAC: Final = bytes.fromhex("3333ff")
-"""Groups that end with the last three bytes of an address (RFC 4291, section 2.7.1; RFC 2464, section 7)."""
+"""Multicast groups that end with the last three bytes of an address (RFC 4291 section 2.7.1; RFC 2464 section 7)."""
 
 
 class Addresses:
-    """The addresses of one run."""
+    """Replacements of the addresses of one run."""
 
     def __init__(self, names: Pseudonyms) -> None:
         self._names = names
         self._known: set[bytes] = set()
         self._settled = False
-        self._made: dict[bytes, bytes] = {}
-        self._taken: set[bytes] = set()
-        """What took the place of others, so that nothing does twice."""
+        self._replacements: dict[bytes, bytes] = {}
+        self._in_use: set[bytes] = set()
+        """Addresses in use as replacements."""
         self._texts: dict[bytes, bytes] = {}
-        """Replacements of texts that cannot be that of the address."""
+        """Replacements of address texts that cannot use the replacement of the address."""
         self._held: set[bytes] = set()
-        """The networks of what is known."""
-        self._given: set[bytes] = set()
-        """What took the place of networks."""
+        """Networks of the capture."""
+        self._network_targets: set[bytes] = set()
+        """Networks in use as replacements."""
         self._targets: dict[tuple[bytes, int, bool], bytes | None] = {}
-        """What a network becomes, by the bits that stay and whether the digits do."""
+        """Replacement of a network, by the number of bits that stay and whether the number of digits stays."""
         self._networks: dict[tuple[bytes, int, bool], Iterator[bytes]] = {}
-        """The networks of one kind that may still be given."""
-        self._rooms: dict[tuple[bytes, int, bool, bool], _Room] = {}
+        """Remaining networks of each kind."""
+        self._rooms: dict[tuple[bytes, int, bool, bool], _AddressPool] = {}
         self._order = lru_cache(4_096)(self._permuted)
 
-    def know(self, raw: bytes) -> None:
-        """Note an address that the capture holds, of 4, 16, or as many bytes as one of a link layer.
+    def note(self, raw: bytes) -> None:
+        """Note an IPv4, IPv6 or link-layer address of the capture.
 
-        The same key gives the same replacements for the same notes, if all are made before the first replacement.
+        Replacements are reproducible if all addresses are noted before the first replacement.
         """
         self._known.add(raw)
         if raw[:12] == _V4_MAPPED:
             self._known.add(raw[12:])
 
-    def know_text(self, raw: bytes) -> None:
-        """Note the IPv4 addresses that stand in a text, and those of a binary header of the PROXY protocol."""
+    def note_text(self, raw: bytes) -> None:
+        """Note the IPv4 addresses in a text, and the addresses in a binary header of the PROXY protocol."""
         for hit in IPV4_TEXT.finditer(raw):
             packed = _packed(hit[0])
             if packed:
                 self._known.add(packed)
         if raw.startswith(SIGNATURE):
-            for at, size in _proxied_places(raw):
-                self.know(raw[at : at + size])
+            for at, size in _proxy_address_places(raw):
+                self.note(raw[at : at + size])
 
     def ip(self, raw: bytes) -> bytes:
-        """Another address in the place of one of 4 or 16 bytes."""
+        """The replacement of an IPv4 or IPv6 address."""
         if not self._settled:
             self._settle()
-        return self._made.get(raw) or self._take(raw, self._usual(raw))
+        return self._replacements.get(raw) or self._choose(raw, self._usual(raw))
 
     def mac(self, raw: bytes) -> bytes:
-        """Another address in the place of one of a link layer; groups, the broadcast and zeros stay."""
+        """The replacement of a link-layer address; groups, broadcast and zeros stay."""
         if len(raw) == _TUNNEL_ADDRESS:
             return self.ip(raw)
         if raw[:3] == _SOLICITED_MAC:
-            return _SOLICITED_MAC + self._moved(raw[3:], 0, b"node ")
+            return _SOLICITED_MAC + self._permute_octets(raw[3:], 0, b"node ")
         if not any(raw) or raw[0] & 1:
             return raw
-        if raw in self._made:
-            return self._made[raw]
+        if raw in self._replacements:
+            return self._replacements[raw]
         for turn in range(_MAX_TURNS):
             drawn = self._names.stream(b"mac" + bytes(turn), raw, len(raw))
-            # Locally administered: no vendor made it.
+            # The locally administered bit is set, so the address belongs to no vendor.
             drawn = bytes((drawn[0] & 0xFC | 0x02,)) + drawn[1:]
             if self._is_free(drawn):
-                return self._keep(raw, drawn)
-        return self._keep(raw, bytes(len(raw)))
+                return self._store(raw, drawn)
+        return self._store(raw, bytes(len(raw)))
 
     def text(self, raw: bytes) -> bytes:
-        """A text with other IPv4 addresses, of the same length."""
-        return IPV4_TEXT.sub(lambda hit: self._told(hit[0]), raw)
+        """The text with its IPv4 addresses replaced, in unchanged length."""
+        return IPV4_TEXT.sub(lambda hit: self._replace_text(hit[0]), raw)
 
-    def proxied(self, header: bytes, *, blank: bool = False, keep: bool = False) -> tuple[bytes, list[int]]:
-        """A header of the PROXY protocol with other addresses, of the same length and form; and their lengths.
+    def proxy_header(self, header: bytes, *, blank: bool = False, keep: bool = False) -> tuple[bytes, list[int]]:
+        """A header of the PROXY protocol with replaced addresses, in unchanged length, and the sizes of changed ones.
 
-        ``blank``: nothing is left of them but their form; ``keep``: they stay.  Nothing is left of what else the header
-        has in it.  The lengths are those of the addresses that became others.
+        ``blank`` leaves only the form of the addresses; ``keep`` leaves the addresses.  Everything else in the header,
+        except protocol and ports, is blanked.
         """
         sizes: list[int] = []
         if not header.startswith(SIGNATURE):
 
             def replaced(hit: re.Match[bytes]) -> bytes:
-                if _SAID.fullmatch(hit[0]):
+                if _HEADER_WORDS.fullmatch(hit[0]):
                     return hit[0]
                 if not _packed(hit[0]):
                     return b"*" * len(hit[0])
@@ -156,129 +157,129 @@ class Addresses:
                 return word
 
             return _WORD.sub(replaced, header), sizes
-        made = bytearray(header[:16] + bytes(len(header) - 16))
-        for at, size in _proxied_places(header):
+        result = bytearray(header[:16] + bytes(len(header) - 16))
+        for at, size in _proxy_address_places(header):
             before = header[at : at + size]
-            made[at : at + size] = before if keep else bytes(size) if blank else self.ip(before)
-            sizes.extend([size] * (made[at : at + size] != before))
-            made[at + size : at + size + 4] = header[at + size : at + size + 4]
-        return bytes(made), sizes
+            result[at : at + size] = before if keep else bytes(size) if blank else self.ip(before)
+            sizes.extend([size] * (result[at : at + size] != before))
+            result[at + size : at + size + 4] = header[at + size : at + size + 4]
+        return bytes(result), sizes
 
     def _word(self, raw: bytes) -> bytes:
-        """An address in a header that is a line."""
         if IPV4_TEXT.fullmatch(raw):
-            return self._told(raw)
+            return self._replace_text(raw)
         packed = _packed(raw)
         if self.ip(packed) == packed:
             return raw
-        # The text of the address that has the place of this one elsewhere is nearly always longer.
+        # The text of this address's replacement is nearly always longer, so it is not used.
         return self._texts.get(raw) or self._drawn_text(raw, self._hexadecimal)
 
-    def _told(self, raw: bytes) -> bytes:
+    def _replace_text(self, raw: bytes) -> bytes:
         packed = _packed(raw)
-        made = str(IPv4Address(self.ip(packed))).encode() if packed else b""
-        return made if len(made) == len(raw) else self._texts.get(raw) or self._drawn_text(raw, self._names.text)
+        address = str(IPv4Address(self.ip(packed))).encode() if packed else b""
+        return address if len(address) == len(raw) else self._texts.get(raw) or self._drawn_text(raw, self._names.text)
 
     def _hexadecimal(self, raw: bytes, purpose: bytes) -> bytes:
         digits = zip(raw, self._names.stream(purpose, raw, len(raw)), strict=True)
-        return bytes(one if one in b":." else _HEX[other % 15 + 1] for one, other in digits)
+        return bytes(character if character in b":." else _HEX[other % 15 + 1] for character, other in digits)
 
     def _drawn_text(self, raw: bytes, draw: Callable[[bytes, bytes], bytes]) -> bytes:
-        """A text of the form of an address that is none of the capture."""
-        made = raw
+        """A text with the form of an address that is not in the capture."""
+        text = raw
         for turn in range(_MAX_TURNS):
-            made = draw(raw, b"address" + bytes(turn))
-            if made != raw and made not in self._taken and self._is_free(_packed(made)):
+            text = draw(raw, b"address" + bytes(turn))
+            if text != raw and text not in self._in_use and self._is_free(_packed(text)):
                 break
         else:
-            made = _DIGIT.sub(b"0", raw)
-        self._texts[raw] = made
-        self._taken.add(made)
-        return made
+            text = _DIGIT.sub(b"0", raw)
+        self._texts[raw] = text
+        self._in_use.add(text)
+        return text
 
     def _settle(self) -> None:
-        """Replace all that is known: what is as usual first, so that others give way to it whatever comes first."""
+        """Replace all noted addresses, first those with their usual replacement, so that order does not matter."""
         self._settled = True
-        known = {one for one in self._known if len(one) in _NETWORK_SIZES}
-        self._held = {_network(one) for one in known}
-        # Not in the order of their numbers, which the order of what takes their places would show.
-        drawn = {one: self._names.stream(b"order", one, 16) for one in known | self._held}
+        known = {address for address in self._known if len(address) in _NETWORK_SIZES}
+        self._held = {_network(address) for address in known}
+        # In an order under the key: numeric order would show in the order of the replacements.
+        drawn = {value: self._names.stream(b"order", value, 16) for value in known | self._held}
         moving = sorted(
-            (one for one in known if one not in self._made and one[:12] != _V4_MAPPED),
-            key=lambda one: (drawn[_network(one)], drawn[one]),
+            (address for address in known if address not in self._replacements and address[:12] != _V4_MAPPED),
+            key=lambda address: (drawn[_network(address)], drawn[address]),
         )
         usual = {raw: self._usual(raw) for raw in moving}
-        for raw, made in usual.items():
-            if self._is_new(_network(made)):
-                self._target(raw, made)
+        for raw, other in usual.items():
+            if self._is_new(_network(other)):
+                self._target(raw, other)
         sharing = []
-        for raw, made in usual.items():
-            target = self._target(raw, made)
-            if made == raw or (target is not None and self._is_free(target + made[len(target) :])):
-                self._take(raw, made)
+        for raw, other in usual.items():
+            target = self._target(raw, other)
+            if other == raw or (target is not None and self._is_free(target + other[len(target) :])):
+                self._choose(raw, other)
             else:
                 sharing.append(raw)
         for raw in sharing:
-            self._take(raw, usual[raw])
+            self._choose(raw, usual[raw])
 
-    def _take(self, raw: bytes, usual: bytes) -> bytes:
-        """An address in the place of another, near to what is usual."""
+    def _choose(self, raw: bytes, usual: bytes) -> bytes:
+        """Replace an address with its usual replacement, or with a similar one."""
         if usual == raw or raw[:12] == _V4_MAPPED:
-            return self._keep(raw, usual)
-        return self._keep(raw, next(one for one in self._others(raw, usual) if one is not None and self._is_free(one)))
+            return self._store(raw, usual)
+        others = (other for other in self._others(raw, usual) if other is not None and self._is_free(other))
+        return self._store(raw, next(others))
 
-    def _keep(self, raw: bytes, made: bytes) -> bytes:
-        self._made[raw] = made
-        self._taken.add(made)
-        return made
+    def _store(self, raw: bytes, other: bytes) -> bytes:
+        self._replacements[raw] = other
+        self._in_use.add(other)
+        return other
 
-    def _is_free(self, made: bytes) -> bool:
-        if made in self._known or made in self._taken:
+    def _is_free(self, address: bytes) -> bool:
+        if address in self._known or address in self._in_use:
             return False
-        return len(made) not in _SIZES.values() or _kept(made) < 8 * len(made)
+        return len(address) not in _SIZES.values() or _kept_bits(address) < 8 * len(address)
 
     def _usual(self, raw: bytes) -> bytes:
-        """What an address becomes unless that is taken; itself where it stays."""
+        """The usual replacement of an address; the address itself if it stays."""
         if raw[:12] == _V4_MAPPED:
             return _V4_MAPPED + self.ip(raw[12:])
-        kept = _kept(raw)
-        if kept >= 8 * len(raw):
+        bits = _kept_bits(raw)
+        if bits >= 8 * len(raw):
             return raw
-        return self._moved(raw, kept, b"ipv4 " if len(raw) == 4 else b"ipv6 ")
+        return self._permute_octets(raw, bits, b"ipv4 " if len(raw) == 4 else b"ipv6 ")
 
-    def _moved(self, raw: bytes, kept: int, purpose: bytes) -> bytes:
-        """An address whose first bits stay, with other octets, each of which depends on those before it."""
-        made = bytearray()
+    def _permute_octets(self, raw: bytes, prefix: int, purpose: bytes) -> bytes:
+        """The address with its first bits kept and its other octets replaced, each depending on the ones before."""
+        result = bytearray()
         for index, octet in enumerate(raw):
-            bits = kept - 8 * index
+            bits = prefix - 8 * index
             if bits >= 8:
-                made.append(octet)
+                result.append(octet)
                 continue
             values = _like(octet, max(0, bits), len(raw) == 4)
             domain = values
-            if len(raw) == 4 and not kept and index < 2:
+            if len(raw) == 4 and not prefix and index < 2:
                 domain = _outside(raw[:index], values, split=octet in _SPLIT)
-                values = _outside(bytes(made), values, split=octet in _SPLIT)
-            # The next one in a circle of all: never the same.
+                values = _outside(bytes(result), values, split=octet in _SPLIT)
+            # The next octet in a cycle of all octets, so never the original one.
             at = self._order(domain, purpose + raw[:index]).index(octet) + 1
-            made.append(self._order(values, purpose + raw[:index])[at % len(values)])
-        return bytes(made)
+            result.append(self._order(values, purpose + raw[:index])[at % len(values)])
+        return bytes(result)
 
     def _permuted(self, values: tuple[int, ...], purpose: bytes) -> tuple[int, ...]:
         return tuple(values[at] for at in self._names.permutation(len(values), purpose + bytes(values[:1])))
 
     def _others(self, raw: bytes, usual: bytes) -> Iterator[bytes | None]:
-        """Addresses in the place of one, the best first: of its class, then, of IPv4, of no class.
+        """Possible replacements of an address, the best first: of its class, then for IPv4 outside the classes.
 
-        None, or one that is not free, where a network or a kind of them is full.
+        Yields ``None`` or an address in use if a network or kind is exhausted.
         """
-        kept = _kept(raw)
+        prefix = _kept_bits(raw)
         short = len(raw) == 4
         own = _network(raw)
-        if kept >= 8 * len(own):
+        if prefix >= 8 * len(own):
             yield usual
-            yield self._room(raw, kept, digits=False, held=own in self._held, own=b"")
-        for bits in (kept, 0) if short else (kept,):
+            yield self._room(raw, prefix, digits=False, held=own in self._held, own=b"")
+        for bits in (prefix, 0) if short else (prefix,):
             for digits in (True, False) if short else (False,):
                 target = self._target(raw, usual, bits, digits=digits)
                 yield target and target + usual[len(own) :]
@@ -287,18 +288,18 @@ class Addresses:
                 yield self._room(raw, bits, digits=digits and short, held=True, own=own)
 
     def _is_new(self, network: bytes) -> bool:
-        """Whether neither the capture holds a network nor another one became it."""
-        return network not in self._held and network not in self._given
+        """Whether a network is neither in the capture nor in use as a replacement."""
+        return network not in self._held and network not in self._network_targets
 
     def _target(self, raw: bytes, usual: bytes, bits: int | None = None, *, digits: bool = True) -> bytes | None:
-        """The network that the one of an address becomes, in its class if ``bits`` does not say otherwise.
+        """The replacement of an address's network, in its class unless ``bits`` is given; ``None`` if all are in use.
 
-        ``digits``: only one with as many digits.  None if none is left.
+        ``digits`` requires equally many digits.
         """
-        own, kept = _network(raw), _kept(raw)
-        if kept >= 8 * len(own):
+        own, prefix = _network(raw), _kept_bits(raw)
+        if prefix >= 8 * len(own):
             return own
-        bits = kept if bits is None else bits
+        bits = prefix if bits is None else bits
         digits = digits and len(raw) == 4
         place = (own, bits, digits)
         if place not in self._targets:
@@ -306,72 +307,75 @@ class Addresses:
             row = self._networks.setdefault(
                 _kind(values[: len(own)], bits, digits), self._every_network(raw, values, bits)
             )
-            made = next((one for one in chain([_network(usual)], row) if one != own and self._is_new(one)), None)
-            self._targets[place] = made
-            if made is not None:
-                self._given.add(made)
+            networks = chain([_network(usual)], row)
+            target = next((network for network in networks if network != own and self._is_new(network)), None)
+            self._targets[place] = target
+            if target is not None:
+                self._network_targets.add(target)
         return self._targets[place]
 
     def _room(self, raw: bytes, bits: int, *, digits: bool, held: bool, own: bytes) -> bytes | None:
-        """A free address in any network but ``own``; only in networks of the capture if ``held``, or in no such one."""
+        """A free address outside the network ``own``: in networks of the capture if ``held``, else in others."""
         values = _values(raw, bits, digits)
         kind = (*_kind(values, bits, digits), held)
         room = self._rooms.get(kind)
         if room is None:
-            room = self._rooms[kind] = _Room(self._every_address(raw, values, bits, held=held))
+            room = self._rooms[kind] = _AddressPool(self._every_address(raw, values, bits, held=held))
         return room.take(own, self._is_free)
 
     def _every_network(self, raw: bytes, values: Sequence[tuple[int, ...]], bits: int) -> Iterator[bytes]:
-        """Networks of some octets of which as many bits stay as of an address, each once."""
+        """Distinct networks from these octets that share the first ``bits`` bits with an address."""
         size = _NETWORK_SIZES[len(raw)]
-        return (one for one in self._every(values[:size], b"network") if _kept(one + raw[size:]) == bits)
+        return (
+            network for network in self._every(values[:size], b"network") if _kept_bits(network + raw[size:]) == bits
+        )
 
     def _every_address(
         self, raw: bytes, values: Sequence[tuple[int, ...]], bits: int, *, held: bool
     ) -> Iterator[bytes]:
         for network in self._every_network(raw, values, bits):
             if (network in self._held) is held:
-                yield from (network + one for one in self._every(values[len(network) :], network))
+                yield from (network + host for host in self._every(values[len(network) :], network))
 
     def _every(self, values: Sequence[tuple[int, ...]], purpose: bytes) -> Iterator[bytes]:
         """All combinations of octets, each once, in an order under the key."""
-        size = prod(len(one) for one in values)
-        form = b"".join(bytes(one[:1]) for one in values)
+        size = prod(len(octets) for octets in values)
+        form = b"".join(bytes(octets[:1]) for octets in values)
         at = first = self._names.number(b"first " + purpose, form, size)
         step = self._names.number(b"step " + purpose, form, size)
-        # With no factor in common, the steps reach all of them before they come back.
+        # With step and size coprime, the steps visit all combinations before they repeat.
         while gcd(step, size) != 1:
             step += 1
         while True:
-            rest, made = at, bytearray()
+            rest, octets = at, bytearray()
             for row in reversed(values):
                 rest, index = divmod(rest, len(row))
-                made.append(row[index])
-            yield bytes(reversed(made))
+                octets.append(row[index])
+            yield bytes(reversed(octets))
             at = (at + step) % size
             if at == first:
                 return
 
 
-class _Room:
-    """Addresses of one kind, which are given one by one to what comes from other networks."""
+class _AddressPool:
+    """Addresses of one kind, used one by one as replacements for addresses of other networks."""
 
     def __init__(self, addresses: Iterator[bytes]) -> None:
         self._addresses = addresses
         self._left: list[bytes] = []
-        """What could not be given to those of the same network: always of one network."""
+        """Addresses skipped because of their network; all of one network."""
 
     def take(self, own: bytes, is_free: Callable[[bytes], bool]) -> bytes | None:
-        """The next free address that is not of the network ``own``; None if none is left."""
+        """The next free address outside the network ``own``, or ``None``."""
         while self._left and not self._left[-1].startswith(own):
-            made = self._left.pop()
-            if is_free(made):
-                return made
-        for made in self._addresses:
-            if is_free(made):
-                if not own or not made.startswith(own):
-                    return made
-                self._left.append(made)
+            address = self._left.pop()
+            if is_free(address):
+                return address
+        for address in self._addresses:
+            if is_free(address):
+                if not own or not address.startswith(own):
+                    return address
+                self._left.append(address)
         return None
 
 
@@ -380,30 +384,30 @@ def _network(raw: bytes) -> bytes:
 
 
 def _values(raw: bytes, bits: int, digits: bool) -> tuple[tuple[int, ...], ...]:
-    """For each octet of an address those that may take its place if the first bits stay."""
-    return tuple(_like(one, min(8, max(0, bits - 8 * index)), digits) for index, one in enumerate(raw))
+    """Possible replacements of each octet of an address if the first bits stay."""
+    return tuple(_like(octet, min(8, max(0, bits - 8 * index)), digits) for index, octet in enumerate(raw))
 
 
 def _kind(values: Sequence[tuple[int, ...]], bits: int, digits: bool) -> tuple[bytes, int, bool]:
-    return bytes(one[0] for one in values), bits, digits
+    return bytes(octets[0] for octets in values), bits, digits
 
 
 def _packed(text: bytes) -> bytes:
-    """The bytes of an address that is written so; none where it is no address."""
+    """The bytes of an address in text form; empty if the text is not an address."""
     try:
         return ip_address(text.decode("ascii")).packed
     except ValueError:
         return b""
 
 
-def _proxied_places(header: bytes) -> list[tuple[int, int]]:
-    """Where the addresses are in a binary header of the PROXY protocol, and their lengths; the ports are after both."""
+def _proxy_address_places(header: bytes) -> list[tuple[int, int]]:
+    """Offsets and sizes of the addresses in a binary PROXY header; the ports follow both addresses."""
     size = _SIZES.get(header[13] >> 4, 0) if len(header) >= 16 else 0
     return [(16, size), (16 + size, size)] if size and len(header) >= 20 + 2 * size else []
 
 
-def _kept(raw: bytes) -> int:
-    """How many of the first bits of an address stay; all of them where it says nothing of who has it."""
+def _kept_bits(raw: bytes) -> int:
+    """Number of the first bits of an address that stay; all bits if the address does not identify anyone."""
     every = 8 * len(raw)
     if len(raw) == 4:
         if not any(raw) or raw == _BROADCAST or raw[0] == 127 or raw[0] >> 4 == 0xE:
@@ -411,7 +415,7 @@ def _kept(raw: bytes) -> int:
         number = int.from_bytes(raw, "big")
         return next((length for net, mask, length in _CLASSES if number & mask == net), 0)
     if raw[:12] == _V4_MAPPED:
-        return 96 + _kept(raw[12:])
+        return 96 + _kept_bits(raw[12:])
     if raw in _V6_ALONE:
         return every
     if raw[0] == _V6_MULTICAST:
@@ -423,17 +427,18 @@ def _kept(raw: bytes) -> int:
 
 @cache
 def _like(octet: int, bits: int, digits: bool) -> tuple[int, ...]:
-    """Octets with the same first bits, and with as many digits."""
+    """Octets with equal first bits, and with equally many digits if ``digits``."""
     known = next(row for row in _DIGITS if octet in row) if digits else range(256)
-    return tuple(one for one in known if one >> (8 - bits) == octet >> (8 - bits))
+    return tuple(other for other in known if other >> (8 - bits) == octet >> (8 - bits))
 
 
 @cache
 def _outside(begin: bytes, values: tuple[int, ...], *, split: bool) -> tuple[int, ...]:
-    """Of the octets that may be the first or the second one, those of addresses of no class.
+    """The first or second octets that lead to addresses outside the classes.
 
-    ``split``: whether the first one is of those that some classes have a part of: these are a circle by themselves.
+    ``split`` selects the first octets of `_SPLIT`, which form a cycle of their own.
     """
     if begin:
-        return tuple(one for one in values if not _kept(bytes((begin[0], one, 0, 1))))
-    return tuple(one for one in values if (one in _SPLIT) is split and (split or not _kept(bytes((one, 0, 0, 1)))))
+        return tuple(octet for octet in values if not _kept_bits(bytes((begin[0], octet, 0, 1))))
+    chosen = (octet for octet in values if (octet in _SPLIT) is split)
+    return tuple(octet for octet in chosen if split or not _kept_bits(bytes((octet, 0, 0, 1))))

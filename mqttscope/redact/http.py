@@ -1,7 +1,7 @@
-"""Heads of HTTP without what they say of users, hosts and programs, of the same length.
+"""Redacts HTTP heads: replaces everything about users, hosts and programs, in unchanged length.
 
-What opens a WebSocket stays: methods, versions, status codes, the fields that RFC 6455 needs, and words such as
-``mqtt`` in a path.  Everything else is text of the same form.
+Everything that opens a WebSocket stays: methods, versions, status codes, the fields that RFC 6455 needs, and words such
+as ``mqtt`` in a path.  Everything else becomes text of equal form.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from mqttscope.net.http_upgrade import EXTENSION, SUBPROTOCOL_NAME
 from mqttscope.redact.addresses import IPV4_TEXT, Addresses
 from mqttscope.redact.kinds import Value
-from mqttscope.redact.packets import Packets
+from mqttscope.redact.packets import PacketRedactor
 from mqttscope.redact.pseudonyms import Pseudonyms
 
 _REQUEST: Final = re.compile(rb"([A-Z]{3,8})( +)([^ \r\n]*)(.*)", re.DOTALL)
@@ -31,7 +31,7 @@ _NAMES: Final = frozenset(
     b"sec-websocket-protocol sec-websocket-extensions sec-fetch-dest sec-fetch-mode sec-fetch-site vary age "
     b"access-control-allow-origin x-powered-by x-request-id x-api-key x-auth-token dnt".split()
 )
-"""Names of fields that say nothing of whoever uses them."""
+"""Common names of fields, which stay."""
 _KEPT: Final = {
     b"upgrade": re.compile(rb"[\w/.,\s-]{0,64}"),
     b"connection": re.compile(rb"(?:upgrade|keep-alive|close|[,\s])*", re.IGNORECASE),
@@ -41,7 +41,7 @@ _KEPT: Final = {
     b"sec-websocket-accept": re.compile(rb"[A-Za-z0-9+/]{27}="),
     b"sec-websocket-version": re.compile(rb"\d{1,3}"),
 }
-"""Fields that stay where their value is of this form."""
+"""Fields with values that stay if they match the pattern."""
 _TOKEN: Final = re.compile(rb"[^\s,]+")
 _PARAMETERS: Final = re.compile(
     EXTENSION.pattern
@@ -50,31 +50,31 @@ _PARAMETERS: Final = re.compile(
 HEAD: Final = re.compile(rb"(?:[A-Z]{3,8} |HTTP/1\.)")
 
 
-class Heads:
-    """Replaces values in heads of HTTP."""
+class HeadRedactor:
+    """Replaces values in HTTP heads."""
 
-    def __init__(self, names: Pseudonyms, addresses: Addresses, packets: Packets) -> None:
+    def __init__(self, names: Pseudonyms, addresses: Addresses, packets: PacketRedactor) -> None:
         self._names = names
         self._addresses = addresses
         self._value = packets.value
 
     def replaced(self, head: bytes) -> bytes:
-        """A head of the same length, from its first line to the empty one."""
+        """The redacted head, in unchanged length, from its first line to the empty line."""
         first, *lines = head.splitlines(keepends=True) or [b""]
-        made = [self._first(first)]
+        lines_made = [self._first(first)]
         for line in lines:
             if line[:1] in (b" ", b"\t") and line.strip():
-                made.append(self._header(line))
+                lines_made.append(self._header(line))
                 continue
             name, colon, value = line.partition(b":")
             if not colon:
-                made.append(line if not line.strip() else self._header(line))
+                lines_made.append(line if not line.strip() else self._header(line))
                 continue
-            made.append(self._field(name, colon, value))
-        return b"".join(made)
+            lines_made.append(self._field(name, colon, value))
+        return b"".join(lines_made)
 
     def host(self, raw: bytes) -> bytes:
-        """A host name of the same length: equal labels stay equal."""
+        """The replacement of a host name; equal labels stay equal."""
         return self._value(Value.HOST_NAMES, raw, self._host)
 
     def _host(self, raw: bytes) -> bytes:
@@ -83,10 +83,10 @@ class Heads:
             host, colon, port = raw, b"", b""
         if IPV4_TEXT.fullmatch(host):
             return self._addresses.text(host) + colon + port
-        return b".".join(self._names.text(one, b"host") for one in host.split(b".")) + colon + port
+        return b".".join(self._names.text(label, b"host") for label in host.split(b".")) + colon + port
 
     def _header(self, raw: bytes) -> bytes:
-        return self._value(Value.HTTP_HEADERS, raw, lambda one: self._names.text(one, b"http"))
+        return self._value(Value.HTTP_HEADERS, raw, lambda text: self._names.text(text, b"http"))
 
     def _first(self, line: bytes) -> bytes:
         status = _STATUS.fullmatch(line)
@@ -100,13 +100,13 @@ class Heads:
         return request[1] + request[2] + self._target(request[3]) + rest
 
     def _target(self, raw: bytes) -> bytes:
-        """A path: words that every other path has stay."""
+        """The replacement of a path; common words stay."""
         path, mark, query = raw.partition(b"?")
-        made, at = [], 0
+        parts, at = [], 0
         for word in _PATH_WORD.finditer(path):
-            made += [self._header(path[at : word.start()]), word[0]]
+            parts += [self._header(path[at : word.start()]), word[0]]
             at = word.end()
-        return b"".join((*made, self._header(path[at:]), mark, self._header(query)))
+        return b"".join((*parts, self._header(path[at:]), mark, self._header(query)))
 
     def _field(self, name: bytes, colon: bytes, value: bytes) -> bytes:
         word = name.strip().lower()
@@ -115,21 +115,21 @@ class Heads:
         around = value[:start], value[start + len(body) :]
         known = _KEPT.get(word)
         if known is not None and known.fullmatch(body):
-            made = body
+            new = body
         elif word == b"host":
-            made = self.host(body)
+            new = self.host(body)
         elif word == b"origin":
             scheme, slashes, host = body.partition(b"://")
-            made = scheme + slashes + self.host(host) if slashes else self._header(body)
+            new = scheme + slashes + self.host(host) if slashes else self._header(body)
         elif word == b"sec-websocket-protocol":
-            made = _TOKEN.sub(self._subprotocol, body)
+            new = _TOKEN.sub(self._subprotocol, body)
         elif word == b"sec-websocket-extensions":
-            made = b",".join(self._extension(one) for one in body.split(b","))
+            new = b",".join(self._extension(extension) for extension in body.split(b","))
         else:
-            made = self._header(body)
+            new = self._header(body)
         if word not in _NAMES:
             name = self._header(name)
-        return name + colon + around[0] + made + around[1]
+        return name + colon + around[0] + new + around[1]
 
     def _subprotocol(self, hit: re.Match[bytes]) -> bytes:
         return hit[0] if SUBPROTOCOL_NAME.fullmatch(hit[0].decode("latin-1")) else self._header(hit[0])

@@ -1,4 +1,4 @@
-"""What is replaced, and how the user has it: the kinds of values, and the choice of one treatment for each."""
+"""Kinds of values in a capture, and the treatment that the user chooses for each kind."""
 
 from __future__ import annotations
 
@@ -10,97 +10,95 @@ from typing import Final
 
 
 class Value(StrEnum):
-    """Kinds of values that a capture holds and that may be nobody else's business."""
+    """Kinds of possibly confidential values in a capture."""
 
     PASSWORDS = "passwords"
     AUTHENTICATION = "authentication"
-    """Authentication Data, and the name of a method that is not one of the usual ones."""
+    """Authentication Data, and unusual names of Authentication Methods."""
     USER_NAMES = "user-names"
     CLIENT_IDENTIFIERS = "client-identifiers"
     TOPICS = "topics"
-    """Topic Names and Topic Filters, those of wills and responses, Response Information."""
+    """Topic Names, Topic Filters, Will Topics, Response Topics, Response Information."""
     PAYLOADS = "payloads"
-    """Of messages and of wills."""
+    """Payloads of messages and wills."""
     CORRELATION_DATA = "correlation-data"
     USER_PROPERTIES = "user-properties"
     CONTENT_TYPES = "content-types"
-    """Content types that are not registered, or not widely known."""
+    """Content types that are not registered or not common."""
     REASON_STRINGS = "reason-strings"
     HOST_NAMES = "host-names"
-    """In HTTP, in TLS and in Server References."""
+    """Host names in HTTP, TLS and Server References."""
     HTTP_HEADERS = "http-headers"
     """Paths, queries, and all header fields that WebSocket does not need."""
     TLS = "tls"
-    """Randoms, tickets, certificates and all that is encrypted."""
+    """Randoms, tickets, certificates and all encrypted bytes."""
     ADDRESSES = "addresses"
     """IP addresses."""
     MACS = "macs"
 
 
 class Treatment(StrEnum):
-    """What becomes of a kind."""
+    """Treatment of one kind of values."""
 
     KEEP = "keep"
     HASH = "hash"
-    """Another value of the same length and form; equal ones stay equal."""
+    """Replace with another value of equal length and form; equal values stay equal."""
     BLANK = "blank"
-    """The same filler for all values."""
+    """Replace all values with one filler."""
 
 
 FILLER: Final = b"acdefghijklmnoqrstuvwxyz"
-"""Bytes in the place of what is not understood: letters with which no packet begins."""
+"""Bytes that replace what is not understood: letters that cannot begin a packet."""
 BLANK: Final = b"x"
 NOT_UNDERSTOOD: Final = "not-understood"
-"""What is counted of bytes that belong to nothing that could be read."""
-
-
+"""Name of the count of bytes that were not understood."""
 Values = list[tuple[str, int]]
-"""Kinds of some values, and how many bytes each has."""
+"""Kind and number of bytes of each value."""
 
 
 @dataclass(slots=True)
-class Choice:
-    """What the user wants of each kind, and what was done."""
+class TreatmentChoice:
+    """Treatments chosen by the user, and counts of replaced values."""
 
     treatments: Mapping[Value, Treatment] = field(default_factory=dict)
-    """Kinds that are not hashed."""
+    """Treatments of the kinds that are not hashed."""
     counts: Counter[str] = field(default_factory=Counter)
-    """Values that were replaced, by kind."""
+    """Number of replaced values, by kind."""
     sizes: Counter[str] = field(default_factory=Counter)
-    """Bytes of them."""
+    """Number of bytes of replaced values, by kind."""
     fresh: Values = field(default_factory=list)
-    """What was counted since the last `take_fresh`."""
+    """Values counted since the last `take_fresh`."""
 
     @classmethod
-    def of(cls, keep: Collection[str] = (), blank: Collection[str] = ()) -> Choice:
-        kept = {Value(one): Treatment.KEEP for one in keep}
-        return cls({**kept, **{Value(one): Treatment.BLANK for one in blank}})
+    def of(cls, keep: Collection[str] = (), blank: Collection[str] = ()) -> TreatmentChoice:
+        treatments = {Value(name): Treatment.KEEP for name in keep}
+        return cls({**treatments, **{Value(name): Treatment.BLANK for name in blank}})
 
-    def of_kind(self, kind: Value) -> Treatment:
+    def treatment_of(self, kind: Value) -> Treatment:
         return self.treatments.get(kind, Treatment.HASH)
 
     def count(self, kind: str, size: int, values: int = 1) -> None:
-        """Note that values of this kind were replaced; ``size``: how many bytes they have together."""
+        """Count replaced values of a kind; ``size`` is their total number of bytes."""
         if values:
             self.counts[kind] += values
             self.sizes[kind] += size
 
     def value(self, kind: str, size: int) -> None:
-        """Note that a value in a payload was replaced, which counts again where TCP or the capture has it again."""
+        """Count a replaced value in a payload; it counts again if TCP or the capture repeats it."""
         self.count(kind, size)
         self.fresh.append((kind, size))
 
     def take_fresh(self) -> Values:
-        found, self.fresh = self.fresh, []
-        return found
+        values, self.fresh = self.fresh, []
+        return values
 
     def count_again(self, values: Values, times: int) -> None:
-        """Add ``times`` to the count of these values, and their bytes as often; a negative number subtracts."""
+        """Count these values ``times`` more, with their bytes; a negative number subtracts."""
         for kind, size in values:
             self.counts[kind] += times
             self.sizes[kind] += times * size
 
 
 def filler(length: int) -> bytes:
-    """So many bytes that say nothing and begin no packet."""
+    """Meaningless bytes that cannot begin a packet."""
     return FILLER[:1] * length

@@ -1,8 +1,8 @@
-"""MQTT Control Packets with other values in the same places: names, payloads, credentials.
+"""Redacts MQTT Control Packets: replaces names, payloads and credentials in their original positions.
 
-What no field is known to hold is replaced by filler, so that nothing is left by oversight; numbers, flags and lengths
-stay.  A packet that breaks the layout is replaced as far as its fields can be read.  Of what follows, as few bytes stay
-as it takes for the same faults to be found in the same places: the length of a text that does not fit, for example.
+Bytes outside the known fields become filler, so that nothing is overlooked; numbers, flags and lengths stay.  A
+malformed packet is replaced as far as its fields can be read.  Of the rest, as few bytes stay as needed to find equal
+faults at equal offsets, such as the length of a string that does not fit.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mqttscope.mqtt.constants import REASON_CODES, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.properties import BY_NAME
-from mqttscope.redact.kinds import BLANK, NOT_UNDERSTOOD, Choice, Treatment, Value, filler
+from mqttscope.redact.kinds import BLANK, NOT_UNDERSTOOD, Treatment, TreatmentChoice, Value, filler
 from mqttscope.redact.pseudonyms import Pseudonyms
 
 _OF_FIELDS: Final = {
@@ -41,18 +41,18 @@ _OF_FIELDS: Final = {
     "reason_string": Value.REASON_STRINGS,
     "server_reference": Value.HOST_NAMES,
 }
-"""The kind of each field that holds a text or bytes, by its last word; all others hold numbers."""
+"""Kind of each field with text or bytes, by the last word of its path; all other fields are numbers."""
 _OF_LAYOUT: Final = frozenset(
     (
         "flags", "header_flags", "packet_type", "remaining_length", "protocol_name", "protocol_level", "connect_flags",
         "acknowledge_flags", "property_length", "property_identifier", "reason_codes",
     )
 )  # fmt: skip
-"""Fields that say what the others are, or where."""
+"""Fields that define the type, position or presence of other fields."""
 _UNREAD: Final = frozenset(("unparsed", "trailing_bytes", "fixed_header"))
 _NAMES: Final = frozenset((b"MQTT", b"MQISDP"))
 _NUMBER_BYTES: Final = 5
-"""Bytes that a number takes at most: a Variable Byte Integer that is one byte too long."""
+"""Maximum size of a number: a Variable Byte Integer that is one byte too long."""
 _METHOD: Final = re.compile(
     rb"SCRAM-SHA-\d{1,3}(?:-PLUS)?|PLAIN|LOGIN|EXTERNAL|ANONYMOUS|GS2-KRB5|KERBEROS|GSSAPI|OAUTHBEARER|XOAUTH2"
     rb"|DIGEST-MD5|CRAM-MD5|NTLM|SPNEGO|K8S-SAT|OAUTH2-JWT|token",
@@ -73,22 +73,22 @@ _FEATURES: Final = re.compile(
     rb"(?=/|\Z)",
     re.IGNORECASE,
 )
-"""First levels by which brokers name what they offer."""
+"""First levels of topics that brokers use for features."""
 _SHARE: Final = re.compile(rb"share(?=/)")
 MAX_KEPT: Final = 4
-"""Bytes of a damaged packet that stay after the fields that could be read, at most: those of a length."""
+"""Maximum number of bytes of a damaged packet that stay after the readable fields: the size of a length."""
 
 
-class Packets:
+class PacketRedactor:
     """Replaces values in packets."""
 
-    def __init__(self, names: Pseudonyms, choice: Choice) -> None:
+    def __init__(self, names: Pseudonyms, choice: TreatmentChoice) -> None:
         self._names = names
         self._choice = choice
         self.topic = lru_cache(65_536)(self._topic)
-        """Another topic or filter in the place of one, level by level."""
+        """The replacement of a topic or filter, level by level."""
         self.differing = 0
-        """Damaged packets in which other faults will be found than before."""
+        """Number of damaged packets with other faults than before the redaction."""
         self._by_kind: dict[Value, Callable[[bytes], bytes]] = {
             Value.PASSWORDS: lambda raw: names.secret(raw, b"password"),
             Value.USER_NAMES: self._in_levels,
@@ -102,59 +102,58 @@ class Packets:
             Value.CONTENT_TYPES: self._content_type,
         }
 
-    def replaced(self, found: ControlPacket | Malformed, version: ProtocolVersion) -> bytes:
-        """The bytes of a packet with other values."""
-        raw = found.raw
-        if isinstance(found, Malformed):
+    def replaced(self, packet: ControlPacket | Malformed, version: ProtocolVersion) -> bytes:
+        """The bytes of a packet with replaced values."""
+        raw = packet.raw
+        if isinstance(packet, Malformed):
             return self._damaged(raw, version)
-        if type(found) is Publish and version < ProtocolVersion.V5 and not found.missing:
-            return self._publish(raw, found)
+        if type(packet) is Publish and version < ProtocolVersion.V5 and not packet.missing:
+            return self._publish(raw, packet)
         return self._by_fields(raw, version)[0]
 
     def beginning(self, raw: bytes, version: ProtocolVersion) -> bytes:
-        """The same of a packet that lost bytes, of which these are the beginning."""
+        """The beginning of an incomplete packet with replaced values."""
         return self._damaged(raw, version) if raw else raw
 
     def value(self, kind: Value, raw: bytes, make: Callable[[bytes], bytes] | None = None) -> bytes:
-        """Another value of a kind and of the same length, as the user wants it."""
-        treatment = self._choice.of_kind(kind)
+        """The replacement of a value, by the treatment of its kind, in unchanged length."""
+        treatment = self._choice.treatment_of(kind)
         if treatment is Treatment.KEEP or not raw:
             return raw
-        made = _blank(raw, kind) if treatment is Treatment.BLANK else (make or self._by_kind[kind])(raw)
-        if made != raw:
+        new = _blank(raw, kind) if treatment is Treatment.BLANK else (make or self._by_kind[kind])(raw)
+        if new != raw:
             self._choice.value(kind, len(raw))
-        return made
+        return new
 
-    def _publish(self, raw: bytes, found: Publish) -> bytes:
-        """What `_by_fields` does for nearly all packets of 3.1.1."""
+    def _publish(self, raw: bytes, packet: Publish) -> bytes:
+        """Fast path of `_by_fields` for PUBLISH of 3.1 and 3.1.1, which is nearly every packet."""
         body, _ = packet_end(raw, 0, len(raw))
         start = body + 2
         after = start + (raw[body] << 8 | raw[body + 1])
-        begin = len(raw) - len(found.payload)
+        begin = len(raw) - len(packet.payload)
         topic = self.value(Value.TOPICS, raw[start:after])
         return raw[:start] + topic + raw[after:begin] + self.value(Value.PAYLOADS, raw[begin:])
 
     def _by_fields(self, raw: bytes, version: ProtocolVersion, *, numbers: bool = True) -> tuple[bytes, int]:
-        """A packet by the fields that can be read of it, and where these end.
+        """Replace the readable fields of a packet; returns the packet and the end of these fields.
 
-        ``numbers``: whether those stay that say nothing of the layout.
+        ``numbers`` is whether numbers stay that do not define the layout.
         """
-        made = bytearray(filler(len(raw)))
+        result = bytearray(filler(len(raw)))
         read = 0
         for span in trace(raw, version):
             start, end, name = span.start, span.end, span.field.rpartition(".")[2].partition("[")[0]
             if name in _UNREAD:
                 if name == "fixed_header":
-                    made[start:end] = raw[start:end]
+                    result[start:end] = raw[start:end]
                     read = max(read, end)
                 continue
             if numbers or name in _OF_FIELDS or name in _OF_LAYOUT:
-                made[start:end] = self._field(name, span.field, raw[start:end])
+                result[start:end] = self._field(name, span.field, raw[start:end])
             read = max(read, end)
-        return bytes(made), read
+        return bytes(result), read
 
     def _field(self, name: str, path: str, raw: bytes) -> bytes:
-        """The bytes of one field with another value."""
         kind = _OF_FIELDS.get(name)
         in_block = ".properties." in f".{path}" and name != "property_length"
         if name == "protocol_name":
@@ -162,16 +161,16 @@ class Packets:
         if name == "payload":
             return self.value(Value.PAYLOADS, raw)
         if name == "reason_codes":
-            # Where framing is lost, anything may be in the place of codes.
+            # If framing is lost, the reason codes may be any bytes.
             return raw if raw[0] in REASON_CODES else filler(1)
         at = 0
         if in_block:
-            # The identifier, which may be in more bytes than it takes.
+            # The property identifier, which may be overlong.
             at = next((index for index, octet in enumerate(raw[:4], 1) if octet < 0x80), 4)
         if kind is None:
-            # A number; where its property does not end, what follows it is none.
-            kept = at if name not in BY_NAME and in_block else at + _NUMBER_BYTES
-            return raw[:kept] + filler(len(raw) - kept)
+            # A number, unless the property is truncated.
+            size = at if name not in BY_NAME and in_block else at + _NUMBER_BYTES
+            return raw[:size] + filler(len(raw) - size)
         if name == "user_property":
             return self._pair(kind, raw, at)
         return raw[: at + 2] + self._of(kind, name, raw[at + 2 :])
@@ -183,7 +182,7 @@ class Packets:
 
     def _of(self, kind: Value, name: str, raw: bytes) -> bytes:
         if name == "authentication_data":
-            return self.value(kind, raw, lambda one: self._names.secret(one, b"authentication"))
+            return self.value(kind, raw, lambda data: self._names.secret(data, b"authentication"))
         if name == "authentication_method":
             return raw if _METHOD.fullmatch(raw) else self.value(kind, raw, self._names.name)
         if kind is Value.CONTENT_TYPES and _CONTENT.fullmatch(raw):
@@ -191,24 +190,24 @@ class Packets:
         return self.value(kind, raw)
 
     def _damaged(self, raw: bytes, version: ProtocolVersion) -> bytes:
-        """A packet that breaks the layout, so that the same is wrong with it afterwards."""
-        found = decode(raw, version)
-        wanted = _shape(found)
-        # Where a packet ends before its fields do, what seems to be a number may be a part of a text.
-        doubtful = isinstance(found, Malformed) and not found.complete
+        """A malformed packet with replaced values and unchanged faults."""
+        packet = decode(raw, version)
+        wanted = _shape(packet)
+        # In an incomplete packet, an apparent number may be part of a text.
+        doubtful = isinstance(packet, Malformed) and not packet.complete
         counts, sizes = self._choice.counts.copy(), self._choice.sizes.copy()
         best = b""
         for numbers in (False, True) if doubtful else (True,):
             self._choice.counts, self._choice.sizes = counts.copy(), sizes.copy()
-            made, read = self._by_fields(raw, version, numbers=numbers)
-            best = best or made
+            result, read = self._by_fields(raw, version, numbers=numbers)
+            best = best or result
             places = {read}
-            if isinstance(found, Malformed):
-                places.update(one.offset for one in found.faults if one.offset >= read)
-            for kept in range(MAX_KEPT + 1):
-                trial = bytearray(made)
+            if isinstance(packet, Malformed):
+                places.update(fault.offset for fault in packet.faults if fault.offset >= read)
+            for size in range(MAX_KEPT + 1):
+                trial = bytearray(result)
                 for at in places:
-                    trial[at : at + kept] = raw[at : at + kept]
+                    trial[at : at + size] = raw[at : at + size]
                 if _shape(decode(trial, version)) == wanted:
                     self._choice.count(NOT_UNDERSTOOD, max(0, len(raw) - read))
                     return bytes(trial)
@@ -217,13 +216,13 @@ class Packets:
         return best
 
     def _in_levels(self, raw: bytes) -> bytes:
-        """A name that may be a level of a topic: the same level gives the same name."""
+        """The replacement of a name that may be a topic level; equal levels stay equal."""
         return b"/".join(map(self._names.name, raw.split(b"/")))
 
     def _topic(self, raw: bytes) -> bytes:
         feature = _FEATURES.match(raw) or _SHARE.match(raw)
-        kept = feature.end() if feature else 0
-        return raw[:kept] + self._in_levels(raw[kept:])
+        start = feature.end() if feature else 0
+        return raw[:start] + self._in_levels(raw[start:])
 
     def _content_type(self, raw: bytes) -> bytes:
         head, suffix = _TYPE.match(raw), _SUFFIX.search(raw)
@@ -236,17 +235,17 @@ class Packets:
 
 
 def _blank(raw: bytes, kind: Value) -> bytes:
-    """The same filler for all values of one length; levels of topics stay apart."""
+    """Filler that is equal for all values of one length; topic levels stay separate."""
     if kind is not Value.TOPICS:
         return BLANK * len(raw)
     return re.sub(rb"[^/+#$]", BLANK, raw)
 
 
-def _shape(found: ControlPacket | Malformed) -> tuple[object, ...]:
-    """What the linter reads from a packet beside its values."""
-    if not isinstance(found, Malformed):
-        return (found.packet_type, len(found.raw))
+def _shape(packet: ControlPacket | Malformed) -> tuple[object, ...]:
+    """Everything that the linter reads from a packet except its values."""
+    if not isinstance(packet, Malformed):
+        return (packet.packet_type, len(packet.raw))
     return (
-        found.packet_type, found.reason, found.offset, found.field, found.complete, found.fields_read,
-        tuple((one.reason, one.offset, one.field) for one in found.faults),
+        packet.packet_type, packet.reason, packet.offset, packet.field, packet.complete, packet.fields_read,
+        tuple((fault.reason, fault.offset, fault.field) for fault in packet.faults),
     )  # fmt: skip

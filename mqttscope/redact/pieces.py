@@ -1,12 +1,12 @@
-"""Where the bytes of streams lie in frames, and frames whose payload is replaced part by part.
+"""Maps the bytes of streams to frames, and replaces payloads of frames part by part.
 
-A stream is understood later than its segments come: a packet may end many segments after it began, and a segment may be
-sent again after it was understood.  So each payload is a `Piece`, which knows its frame, and `Direction` has the pieces
-of one direction that still wait, and the last ones that do not.  What is learned of some bytes goes into every piece
-that holds them, wherever they were captured.  Bytes that came again with other content stay different.
+A stream is understood later than its segments arrive: a packet may end many segments after its beginning, and a segment
+may be sent again after it was understood.  So each payload is a `SegmentPiece` with a reference to its frame.
+`DirectionPieces` contains the waiting pieces of one direction, and the last completed ones.  A replacement is written
+into every piece that contains the bytes.  Bytes that were sent again with other content stay different.
 
-`Spool` keeps frames in their order until all is learned: the newest in memory, the others in a file, in which they are
-changed where they lie.  No byte of a payload comes into that file before it was replaced.
+`FrameSpool` stores frames in order until all replacements are known: the newest in memory, the others in a file, where
+they are changed in place.  The file never contains original payload bytes.
 """
 
 from __future__ import annotations
@@ -22,63 +22,64 @@ from mqttscope.redact.frames import MovedFrame, change, word_sum
 from mqttscope.redact.kinds import FILLER, Values, filler
 
 HISTORY: Final = 32
-"""Pieces of a direction that are remembered after all of them is known, for segments that are sent again."""
+"""Number of completed pieces remembered per direction, for segments that are sent again."""
 KEPT_PIECES: Final = 64
-"""Pieces that stay at the end of a connection: they may be of the next one between the same endpoints."""
+"""Number of pieces kept at the end of a connection: they may belong to the next one between these endpoints."""
 MAX_WAITING: Final = 1 << 19
-"""Pieces of a direction that wait; of the oldest of more, what is not known stays filler."""
+"""Maximum number of waiting pieces per direction; beyond it, unknown bytes of the oldest pieces stay filler."""
 MEMORY_BYTES: Final = 8 << 20
-"""Bytes of frames that are held in memory."""
+"""Maximum number of bytes of frames in memory."""
+Buffer = bytes | bytearray
 FRAME_COST: Final = 256
-"""What a frame counts beside its bytes."""
+"""Memory overhead of a frame, in bytes."""
 
 
 @dataclass(slots=True)
-class Piece:
+class SegmentPiece:
     """The payload of a segment."""
 
     frame: MovedFrame
     start: int
-    """Sequence number of its first byte."""
+    """Sequence number of the first byte."""
     original: bytes
-    made: bytearray
+    replaced: bytearray
     known: bytearray
-    """1 for each byte that was replaced by what belongs there."""
+    """1 for each byte with a known replacement."""
     left: int
-    """How many were not."""
+    """Number of bytes without a known replacement."""
     values: list[tuple[int, Values]] = field(default_factory=list)
-    """What was replaced, by the last byte of the packet that it is in."""
+    """Replaced values, by the last byte of their packet."""
 
     def take_values(self, start: int, stop: int) -> list[tuple[int, Values]]:
-        """Those of packets that end between two bytes, which are no longer in the piece."""
-        found = [one for one in self.values if start <= one[0] < stop]
-        if found:
-            self.values = [one for one in self.values if not start <= one[0] < stop]
-        return found
+        """Remove and return the values of packets that end in a range of bytes."""
+        values = [row for row in self.values if start <= row[0] < stop]
+        if values:
+            self.values = [row for row in self.values if not start <= row[0] < stop]
+        return values
 
 
 @dataclass(slots=True)
-class Direction:
+class DirectionPieces:
     """The pieces of one direction between two endpoints."""
 
-    again_counted: Callable[[Values, int], None] = lambda values, times: None
-    """Told in how many pieces more, or fewer, values are that were counted."""
-    waiting: list[Piece] = field(default_factory=list)
-    again: deque[Piece] = field(default_factory=lambda: deque(maxlen=HISTORY))
-    """Pieces of bytes that were known when they came.  They may be of another connection with the same numbers."""
-    history: deque[Piece] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    on_recount: Callable[[Values, int], None] = lambda values, times: None
+    """Called with values and the change of the number of pieces that contain them."""
+    waiting: list[SegmentPiece] = field(default_factory=list)
+    again: deque[SegmentPiece] = field(default_factory=lambda: deque(maxlen=HISTORY))
+    """Pieces that were known on arrival; they may belong to another connection with equal sequence numbers."""
+    history: deque[SegmentPiece] = field(default_factory=lambda: deque(maxlen=HISTORY))
     highest: int = -1
-    """Sequence number after the furthest byte so far, -1 before the first."""
+    """Sequence number after the furthest byte received; -1 before the first byte."""
     ended: bool = False
-    """Its connection is over: what still waits is of no packet that anybody reads."""
+    """Whether the connection has ended: waiting pieces will not be understood."""
     forgotten: int = 0
-    """Pieces that did not wait until somebody knew them, for lack of room."""
+    """Number of pieces dropped before they were understood, for lack of memory."""
 
     def add(self, frame: MovedFrame, start: int, payload: bytes, put: Put) -> None:
-        """Take the payload of a segment, which is filler in its frame, and fill in what is known of it."""
+        """Add the payload of a segment, which is filler in its frame, and fill in known replacements."""
         self.ended = False
         length = len(payload)
-        piece = Piece(frame, start, payload, bytearray(filler(length)), bytearray(length), length)
+        piece = SegmentPiece(frame, start, payload, bytearray(filler(length)), bytearray(length), length)
         end = (start + length) & 0xFFFFFFFF
         if self.highest < 0 or distance(self.highest, start) >= 0:
             self.highest = end
@@ -86,11 +87,11 @@ class Direction:
             if distance(self.highest, end) > 0:
                 self.highest = end
             repeated = 0
-            for one in (*self.history, *self.waiting):
-                shift = distance(one.start, start)
-                low, high = max(0, -shift), min(length, len(one.original) - shift)
-                if low < high and 1 in one.known[low + shift : high + shift]:
-                    repeated += self._repeat(one, piece, low, high, shift, put)
+            for earlier in (*self.history, *self.waiting):
+                shift = distance(earlier.start, start)
+                low, high = max(0, -shift), min(length, len(earlier.original) - shift)
+                if low < high and 1 in earlier.known[low + shift : high + shift]:
+                    repeated += self._repeat(earlier, piece, low, high, shift, put)
             if repeated >= length:
                 self.again.append(piece)
                 return
@@ -99,34 +100,35 @@ class Direction:
             self.end(MAX_WAITING // 2)
         self.waiting.append(piece)
 
-    def _repeat(self, one: Piece, piece: Piece, low: int, high: int, shift: int, put: Put) -> int:
-        """Fill in what an earlier piece has of the same bytes, until somebody knows better; returns how many."""
+    def _repeat(self, earlier: SegmentPiece, piece: SegmentPiece, low: int, high: int, shift: int, put: Put) -> int:
+        """Fill in replacements of an earlier piece for the repeated bytes, preliminarily; returns their number."""
         at, count = low, 0
         while at < high:
-            if not one.known[at + shift]:
+            if not earlier.known[at + shift]:
                 at += 1
                 continue
-            stop = one.known.find(0, at + shift, high + shift) - shift
+            stop = earlier.known.find(0, at + shift, high + shift) - shift
             stop = high if stop + shift < 0 else stop
-            made = _compared(piece, at, one.original[at + shift : stop + shift], one.made[at + shift : stop + shift])
-            piece.made[at:stop] = made
-            self._exchange(piece, at, stop, [(end - shift, values) for end, values in one.values])
-            put(piece.frame, at, made)
+            part = slice(at + shift, stop + shift)
+            new = _replacement_for(piece, at, earlier.original[part], earlier.replaced[part])
+            piece.replaced[at:stop] = new
+            self._exchange(piece, at, stop, [(end - shift, values) for end, values in earlier.values])
+            put(piece.frame, at, new)
             count += stop - at
             at = stop
         return count
 
-    def _exchange(self, piece: Piece, start: int, stop: int, values: list[tuple[int, Values]]) -> None:
-        """Count the values of packets that end in some bytes of a piece, and no longer those that were there."""
+    def _exchange(self, piece: SegmentPiece, start: int, stop: int, values: list[tuple[int, Values]]) -> None:
+        """Count the values of packets that end in some bytes of a piece, and uncount the earlier values there."""
         for _, known in piece.take_values(start, stop):
-            self.again_counted(known, -1)
-        for end, found in values:
+            self.on_recount(known, -1)
+        for end, fresh in values:
             if start <= end < stop:
-                piece.values.append((end, found))
-                self.again_counted(found, 1)
+                piece.values.append((end, fresh))
+                self.on_recount(fresh, 1)
 
-    def learn(self, start: int, original: bytes, made: bytes, put: Put, values: Values | None = None) -> None:
-        """Put ``made`` in the place of bytes that begin at a sequence number; ``values``: what was replaced in them."""
+    def learn(self, start: int, original: bytes, new: bytes, put: Put, values: Values | None = None) -> None:
+        """Replace bytes that begin at a sequence number; ``values`` are the replaced values in them."""
         length = len(original)
         placed = False
         for piece in (*self.again, *self.waiting) if self.again else self.waiting:
@@ -135,24 +137,24 @@ class Direction:
             if low < high and 0 in piece.known[low + shift : high + shift]:
                 self._exchange(piece, low + shift, high + shift, [(length - 1 + shift, values)] if values else [])
                 placed = placed or high == length
-                _fill(piece, low + shift, original[low:high], made[low:high], put)
+                _fill(piece, low + shift, original[low:high], new[low:high], put)
         if values and placed:
-            # They were counted before, and now for each piece that they end in.
-            self.again_counted(values, -1)
+            # The values were counted before; now each piece that contains their end counts them.
+            self.on_recount(values, -1)
         if any(not piece.left for piece in self.waiting):
-            self._sort_out(lambda piece: not piece.left)
+            self._release(lambda piece: not piece.left)
 
-    def pass_by(self, end: int) -> None:
-        """All before a sequence number was gone through: what is filler until now stays so."""
+    def release_until(self, end: int) -> None:
+        """Release all pieces before a sequence number; their remaining filler is final."""
         if self.waiting and distance((self.waiting[0].start + len(self.waiting[0].original)) & 0xFFFFFFFF, end) >= 0:
-            self._sort_out(lambda piece: distance((piece.start + len(piece.original)) & 0xFFFFFFFF, end) >= 0)
+            self._release(lambda piece: distance((piece.start + len(piece.original)) & 0xFFFFFFFF, end) >= 0)
 
-    def end(self, kept: int | None = None) -> None:
-        """Forget what waits, but for the last pieces: `KEPT_PIECES` unless given."""
-        self.ended = kept is None
-        del self.waiting[: max(0, len(self.waiting) - (KEPT_PIECES if kept is None else kept))]
+    def end(self, count: int | None = None) -> None:
+        """Drop the waiting pieces except the last ``count`` (by default `KEPT_PIECES`)."""
+        self.ended = count is None
+        del self.waiting[: max(0, len(self.waiting) - (KEPT_PIECES if count is None else count))]
 
-    def _sort_out(self, done: Callable[[Piece], bool]) -> None:
+    def _release(self, done: Callable[[SegmentPiece], bool]) -> None:
         left = []
         for piece in self.waiting:
             if done(piece):
@@ -163,45 +165,45 @@ class Direction:
 
 
 Put = Callable[[MovedFrame, int, bytes], None]
-"""Puts bytes into a frame, at an offset of its payload."""
+"""Writes bytes into a frame, at an offset in its payload."""
 
 
-def _fill(piece: Piece, at: int, original: bytes, made: bytes, put: Put) -> None:
-    """Put bytes into a piece where they are not known yet."""
+def _fill(piece: SegmentPiece, at: int, original: bytes, replacement: bytes, put: Put) -> None:
+    """Write a replacement into a piece where no replacement is known yet."""
     stop = at + len(original)
     fresh = stop - at if not any(piece.known[at:stop]) else piece.known[at:stop].count(0)
     if not fresh:
         return
-    new = bytearray(_compared(piece, at, original, made))
+    new = bytearray(_replacement_for(piece, at, original, replacement))
     if fresh < stop - at:
         for index in range(at, stop):
             if piece.known[index]:
-                new[index - at] = piece.made[index]
-    piece.made[at:stop] = new
+                new[index - at] = piece.replaced[index]
+    piece.replaced[at:stop] = new
     piece.left -= fresh
     piece.known[at:stop] = b"\1" * (stop - at)
     put(piece.frame, at, bytes(new))
 
 
-def _compared(piece: Piece, at: int, original: bytes | bytearray, made: bytes | bytearray) -> bytes:
-    """What takes the place of bytes of a piece: where they are not those that were replaced, they stay different."""
+def _replacement_for(piece: SegmentPiece, at: int, original: Buffer, replacement: Buffer) -> bytes:
+    """The replacement for a piece; where its bytes differ from the original ones, the result differs as well."""
     own = piece.original[at : at + len(original)]
     if own == original:
-        return bytes(made)
+        return bytes(replacement)
     return bytes(
-        new if one == other else FILLER[0] if new != FILLER[0] else FILLER[1]
-        for one, other, new in zip(own, original, made, strict=True)
+        new if byte == other else FILLER[0] if new != FILLER[0] else FILLER[1]
+        for byte, other, new in zip(own, original, replacement, strict=True)
     )
 
 
 _HEADER: Final = "<qHII4sB"
 
 
-class Spool:
-    """Frames in their order."""
+class FrameSpool:
+    """Frames in order, in memory and in a file."""
 
     def __init__(self, file: BinaryIO, memory_bytes: int | None = None) -> None:
-        """``file``: empty and seekable; frames that do not fit into memory go there."""
+        """``file`` is empty and seekable; frames that do not fit into memory are written there."""
         self._file = file
         self._limit = MEMORY_BYTES if memory_bytes is None else memory_bytes
         self._held = 0
@@ -209,7 +211,7 @@ class Spool:
         self._frames: deque[MovedFrame] = deque()
 
     def append(self, frame: MovedFrame) -> None:
-        """Take a frame, which may still be changed."""
+        """Add a frame, which may still be changed."""
         assert frame.data is not None
         self._frames.append(frame)
         self._held += len(frame.data) + FRAME_COST
@@ -217,7 +219,7 @@ class Spool:
             self._write(self._frames.popleft())
 
     def put(self, frame: MovedFrame, at: int, new: bytes) -> None:
-        """Put bytes into the payload of a frame, or of a datagram in fragments, and adjust the checksum."""
+        """Write bytes into the payload of a frame or fragmented datagram, and adjust the checksum."""
         odd = bool(at & 1)
         if not frame.parts:
             old = self._exchange(frame, frame.payload + at, new)
@@ -231,7 +233,7 @@ class Spool:
                 self.adjust(frame.parts[0].frame, word_sum(old, odd=odd), word_sum(piece, odd=odd))
 
     def _exchange(self, frame: MovedFrame, place: int, new: bytes) -> bytes:
-        """Put bytes into a frame; returns those that were there."""
+        """Write bytes into a frame; returns the overwritten bytes."""
         data = frame.data
         if data is not None:
             old = bytes(data[place : place + len(new)])
@@ -244,7 +246,7 @@ class Spool:
         return old
 
     def adjust(self, frame: MovedFrame, before: int, after: int) -> None:
-        """Adjust the checksum of TCP to a change of the sum of its bytes."""
+        """Adjust the TCP checksum to a change of the sum of the bytes."""
         if frame.checksum < 0:
             return
         if frame.data is not None:
@@ -256,8 +258,8 @@ class Spool:
         self._file.seek(frame.place + frame.checksum)
         self._file.write(word)
 
-    def belongs(self, frame: MovedFrame, group: bytes) -> None:
-        """Say which connection a frame is of that was appended with as many zeros."""
+    def assign_group(self, frame: MovedFrame, group: bytes) -> None:
+        """Set the connection of a frame that was appended with a placeholder of zeros."""
         assert len(frame.group) == len(group)
         frame.group = group
         if frame.data is None:

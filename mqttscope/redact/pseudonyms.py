@@ -1,12 +1,12 @@
-"""Replaces texts and bytes by others of the same length and form, under a key: equal ones stay equal, others differ.
+"""Replaces texts and bytes under a key: length and form stay, equal values stay equal, different ones stay different.
 
-A text keeps its length in bytes, its punctuation, and what makes rules of the linter fire: control characters,
-non-characters, bytes that are no UTF-8.  Letters become letters, digits become digits, other characters become others
-of as many bytes.  JSON stays JSON.
+A text keeps its length in bytes, its punctuation, and everything that the linter reports: control characters,
+non-characters, bytes that are not UTF-8.  Letters become letters, digits become digits, and other characters become
+others of equal size.  JSON stays JSON.
 
-Short values are permuted by a Feistel network over exactly the texts of the same form, so that two of them never become
-one: the topics ``a/1`` and ``a/2`` stay two topics.  Long values are moved by a stream of the key and the value.  Who
-does not have the key cannot try candidates; nobody can calculate back without it.
+Short values are permuted by a Feistel network over all texts of the form, so that two different values never become
+equal: the topics ``a/1`` and ``a/2`` stay two topics.  Long values are changed by a stream from the key and the value.
+Without the key it is impossible to test candidates or to reverse a replacement.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from hashlib import blake2b, shake_256
 from typing import Final
 
 MAX_PERMUTED: Final = 32
-"""Characters up to which a value is permuted; of longer ones no two become one, except by a chance of 1 to 10**16."""
+"""Maximum length of permuted values; the probability that two longer values become equal is 1 in 10**16."""
 MAX_PERMUTED_BYTES: Final = 16
 MAX_TABLE: Final = 256
-"""Values that a permutation written out as a table has at most."""
+"""Maximum size of a permutation that is stored as a table."""
 MAX_JSON: Final = 1 << 16
-"""Bytes of a payload up to which it is taken for JSON, and beyond which for any text."""
+"""Maximum size of a payload that is parsed as JSON; a larger one is treated as plain text."""
 ROUNDS: Final = 8
 KEY_BYTES: Final = 32
 
@@ -41,63 +41,63 @@ _JSON_TOKEN: Final = re.compile(
 )
 _JSON_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
 _NEVER_UTF8: Final = bytes((*range(0xF8, 0x100), 0xC0, 0xC1))
-"""Bytes that stand in no UTF-8 text."""
+"""Bytes that never occur in UTF-8."""
 _KEPT_ILL_FORMED: Final = 4
-"""Bytes in a row that are no UTF-8 and stay: an overlong form or a surrogate has no more."""
+"""Maximum number of consecutive ill-formed bytes that stay: an overlong form or a surrogate has at most four."""
 
 Places = list[tuple[int, str]]
-"""Where characters stand that are replaced, and from which alphabet each is."""
+"""Offset and alphabet of each character to replace."""
 
 
 @cache
 def _printable(size: int) -> str:
-    """All printable characters of ``size`` bytes in UTF-8; of those of four bytes, planes 1 and 2."""
+    """All printable characters of ``size`` bytes in UTF-8; for four bytes, only planes 1 and 2."""
     first, last = {2: (0x80, 0x800), 3: (0x800, 0x10000), 4: (0x10000, 0x30000)}[size]
-    return "".join(one for one in map(chr, range(first, last)) if one.isprintable())
+    return "".join(character for character in map(chr, range(first, last)) if character.isprintable())
 
 
 @cache
 def _members(alphabet: str) -> dict[str, int]:
-    return {one: index for index, one in enumerate(alphabet)}
+    return {character: index for index, character in enumerate(alphabet)}
 
 
 class Pseudonyms:
-    """The replacements of one run."""
+    """Replacements under one key."""
 
     def __init__(self, key: bytes) -> None:
-        """``key``: any bytes; the same key gives the same replacements."""
+        """``key`` is arbitrary bytes; equal keys give equal replacements."""
         self._key = blake2b(key, digest_size=KEY_BYTES, person=b"mqttscope").digest()
         self._table = lru_cache(4096)(self._make_table)
         self._token = lru_cache(65_536)(self._make_token)
         self.name: Callable[[bytes], bytes] = lru_cache(65_536)(self._name)
-        """A name of the same form; letters of both cases correspond, and slashes, ``+`` and ``#`` stay."""
+        """Replace a name, keeping its form; upper and lower case correspond, and slashes, ``+`` and ``#`` stay."""
 
     def number(self, purpose: bytes, value: bytes, size: int) -> int:
-        """A number below ``size`` that the key makes of a value."""
+        """A number below ``size``, determined by the key and the value."""
         return int.from_bytes(self.stream(purpose, value, 16 + size.bit_length() // 8), "big") % size
 
     def stream(self, purpose: bytes, value: bytes, length: int) -> bytes:
-        """So many bytes that the key makes of a value."""
+        """``length`` bytes, determined by the key and the value."""
         head = self._key + len(purpose).to_bytes(2, "big") + purpose
         return shake_256(head + value).digest(length)
 
     def permute(self, value: int, size: int, purpose: bytes) -> int:
-        """Another of the numbers below ``size``, for each number a different one; for at most `MAX_TABLE` numbers."""
+        """The number that a permutation of the numbers below ``size`` gives; ``size`` is at most `MAX_TABLE`."""
         return self._table(size, purpose)[value]
 
     def permutation(self, size: int, purpose: bytes) -> tuple[int, ...]:
-        """What `permute` gives for each of the numbers, in their order."""
+        """The results of `permute` for all numbers below ``size``, in order."""
         return self._table(size, purpose)
 
     def _make_table(self, size: int, purpose: bytes) -> tuple[int, ...]:
         stream = self.stream(purpose, b"table", 8 * size)
-        return tuple(sorted(range(size), key=lambda one: stream[8 * one : 8 * one + 8]))
+        return tuple(sorted(range(size), key=lambda index: stream[8 * index : 8 * index + 8]))
 
     def _name(self, raw: bytes) -> bytes:
         return self.text(raw, b"name")
 
     def text(self, raw: bytes, purpose: bytes) -> bytes:
-        """A text of the same form, faults of its UTF-8 included."""
+        """Replace a text, keeping its form, including ill-formed UTF-8."""
         if len(raw) > MAX_PERMUTED and raw.isascii():
             return self._long_ascii(raw, purpose)
         text = raw.decode("utf-8", "surrogateescape")
@@ -105,7 +105,7 @@ class Pseudonyms:
         return shown.encode("utf-8", "surrogateescape") if shown.isascii() else _without_runs(self, shown)
 
     def payload(self, raw: bytes, purpose: bytes = b"payload") -> bytes:
-        """A payload of the same length: JSON stays JSON, other text stays text, what is no text stays none."""
+        """Replace a payload, keeping its length: JSON stays JSON, other text stays text, binary stays binary."""
         try:
             text = raw.decode()
         except UnicodeDecodeError:
@@ -115,32 +115,32 @@ class Pseudonyms:
         return self.text(raw, purpose)
 
     def binary(self, raw: bytes, purpose: bytes) -> bytes:
-        """Bytes of the same length that are no UTF-8 text either."""
+        """Replace bytes that are not UTF-8 with others of equal length that are not UTF-8 either."""
         length = len(raw)
         if length == 1:
-            # All bytes from 0x80 on are no text.
+            # Bytes from 0x80 on are not UTF-8 text.
             return bytes((0x80 + self.permute(raw[0] - 0x80, 0x80, b"bytes " + purpose),)) if raw[0] > 0x7F else raw
-        made = raw
-        # A permutation that is applied again until the value is allowed is one of the allowed values.
+        result = raw
+        # Repeating a permutation until the value is allowed gives a permutation of the allowed values.
         for turn in range(1, 4_097):
             if length <= MAX_PERMUTED_BYTES:
-                digits = self._feistel(list(made), [256] * length, b"bytes " + purpose)
-                made = bytes(digits)
+                digits = self._feistel(list(result), [256] * length, b"bytes " + purpose)
+                result = bytes(digits)
             else:
-                made = self.stream(b"bytes " + purpose + turn.to_bytes(2, "big"), raw, length)
-            if not _is_utf8(made):
-                return made
+                result = self.stream(b"bytes " + purpose + turn.to_bytes(2, "big"), raw, length)
+            if not _is_utf8(result):
+                return result
         return b"\xff" * length
 
     def secret(self, raw: bytes, purpose: bytes) -> bytes:
-        """A secret of the same length: nothing of its form is left but whether it was text."""
+        """Replace a secret, keeping only its length and whether it is text."""
         stream = self.stream(b"secret " + purpose, raw, len(raw))
         if not _is_utf8(raw):
             return self.binary(raw, purpose)
-        return bytes(ord(_ALNUM[one % len(_ALNUM)]) for one in stream)
+        return bytes(ord(_ALNUM[octet % len(_ALNUM)]) for octet in stream)
 
     def _json_token(self, token: re.Match[str]) -> str:
-        """A text or a number of JSON: keys and values that are equal stay so from payload to payload."""
+        """Replace a JSON string or number; equal keys and values stay equal across payloads."""
         if token["number"] is not None or token["text"]:
             return self._token(token[0])
         return token[0]
@@ -151,7 +151,7 @@ class Pseudonyms:
         return self._moved(token, _in_number(token), b"json number")
 
     def _moved(self, text: str, places: Places, purpose: bytes) -> str:
-        """A text with other characters in some places."""
+        """Replace the characters of a text at some places."""
         if not places:
             return text
         values, sizes = [], []
@@ -171,24 +171,24 @@ class Pseudonyms:
         return "".join(chars)
 
     def _long_ascii(self, raw: bytes, purpose: bytes) -> bytes:
-        """`text` for a long one without other characters: all of its bytes at once."""
+        """`text` for a long ASCII text: all bytes at once."""
         text = raw.decode()
         if _HEX_WORD.search(text) is not None:
             return self._moved(text, _places(text), purpose).encode()
         length = len(raw)
         stream = self.stream(purpose + b" long", raw.lower(), length)
-        made = int.from_bytes(raw, "big")
+        result = int.from_bytes(raw, "big")
         for alphabet in (_LOWER.upper(), _LOWER, _DIGITS):
             members = alphabet.encode()
-            # Ones where a byte is of this alphabet.
-            mask = int.from_bytes(raw.translate(bytes(0xFF if one in members else 0 for one in range(256))), "big")
-            chosen = stream.translate(bytes(members[one % len(members)] for one in range(256)))
-            made = (made & ~mask) | (int.from_bytes(chosen, "big") & mask)
-        return made.to_bytes(length, "big")
+            # All bits are set in the bytes of this alphabet.
+            mask = int.from_bytes(raw.translate(bytes(0xFF if octet in members else 0 for octet in range(256))), "big")
+            chosen = stream.translate(bytes(members[octet % len(members)] for octet in range(256)))
+            result = (result & ~mask) | (int.from_bytes(chosen, "big") & mask)
+        return result.to_bytes(length, "big")
 
     def _feistel(self, values: list[int], sizes: Sequence[int], purpose: bytes) -> list[int]:
-        """A permutation of all lists of numbers below ``sizes``."""
-        form = purpose + b"\0" + b".".join(b"%d" % one for one in sizes)
+        """Apply a permutation of all lists of numbers below ``sizes``."""
+        form = purpose + b"\0" + b".".join(b"%d" % size for size in sizes)
         total = 1
         for size in sizes:
             total *= size
@@ -196,7 +196,7 @@ class Pseudonyms:
             return _split(self._table(total, form)[_joined(values, sizes)], sizes)
         half = len(sizes) // 2 or 1
         if len(sizes) == 1:
-            # One character of a large alphabet: its number in two halves, within a square that is left again.
+            # One character of a large alphabet: permute in a square of two halves, until the result is in range.
             side = int(total**0.5) + 1
             value = values[0]
             while True:
@@ -247,22 +247,22 @@ def _is_utf8(raw: bytes) -> bool:
 
 def _places(text: str) -> Places:
     """The characters of a text that are replaced: letters and digits, and what is printable beyond ASCII."""
-    found: Places = []
+    places: Places = []
     for at, char in enumerate(text):
         if "a" <= char <= "z" or "A" <= char <= "Z":
-            found.append((at, _LOWER))
+            places.append((at, _LOWER))
         elif "0" <= char <= "9":
-            found.append((at, _DIGITS))
+            places.append((at, _DIGITS))
         elif char > "\x7f" and char.isprintable():
             alphabet = _printable(2 if char < "\u0800" else 3 if char < "\U00010000" else 4)
             if char in _members(alphabet):
-                found.append((at, alphabet))
-    if len(text) >= 8 and found:
+                places.append((at, alphabet))
+    if len(text) >= 8 and places:
         digits = {at for word in (_HEX_WORD, _UUID) for hit in word.finditer(text) for at in range(*hit.span())}
         if digits:
-            # What is hexadecimal stays hexadecimal: rules recognise random names by it.
-            found = [(at, _HEX_LETTERS if at in digits and known == _LOWER else known) for at, known in found]
-    return found
+            # Hexadecimal words stay hexadecimal: rules recognise random names by them.
+            places = [(at, _HEX_LETTERS if at in digits and known == _LOWER else known) for at, known in places]
+    return places
 
 
 def _is_json(text: str) -> bool:
@@ -277,40 +277,40 @@ def _is_json(text: str) -> bool:
 
 
 def _in_number(token: str) -> Places:
-    """The digits of a number that are replaced: it does not begin with zeros afterwards, and keeps its exponent."""
-    found: Places = []
+    """The digits of a number to replace; the result has no leading zeros and keeps the exponent."""
+    places: Places = []
     mantissa = re.split("[eE]", token, maxsplit=1)[0]
     whole = mantissa.lstrip("-").partition(".")[0]
     first = mantissa.find(whole)
     for at, char in enumerate(mantissa):
         if char.isdigit():
-            found.append((at, _NOT_ZERO if at == first and len(whole) > 1 else _DIGITS))
-    return found
+            places.append((at, _NOT_ZERO if at == first and len(whole) > 1 else _DIGITS))
+    return places
 
 
 def _in_json_text(text: str, start: int) -> Places:
     escaped: set[int] = set()
-    found: Places = []
+    places: Places = []
     for hit in _JSON_ESCAPE.finditer(text):
         escaped.update(range(*hit.span()))
         code = hit["code"]
         if code is not None and code[:2].lower() not in ("d8", "d9", "da", "db", "dc", "dd", "de", "df"):
-            found += [(start + at, _HEX) for at in range(hit.end() - 2, hit.end())]
+            places += [(start + at, _HEX) for at in range(hit.end() - 2, hit.end())]
             if code[:2] != "00" and code[0] not in "dD":
-                found.append((start + hit.end() - 3, _HEX))
-    found += [(start + at, known) for at, known in _places(text) if at not in escaped]
-    return sorted(found)
+                places.append((start + hit.end() - 3, _HEX))
+    places += [(start + at, known) for at, known in _places(text) if at not in escaped]
+    return sorted(places)
 
 
-def _without_runs(made: Pseudonyms, text: str) -> bytes:
-    """The bytes of a text; long runs of bytes that are no UTF-8 are replaced by others that are none."""
+def _without_runs(pseudonyms: Pseudonyms, text: str) -> bytes:
+    """The bytes of a text, with long runs of ill-formed bytes replaced by other ill-formed bytes."""
     raw = bytearray(text.encode("utf-8", "surrogateescape"))
     at = run = 0
     for char in text:
         if "\udc80" <= char <= "\udcff":
             run += 1
             if run > _KEPT_ILL_FORMED:
-                index = made.number(b"ill-formed", bytes(raw[max(0, at - 8) : at + 1]), len(_NEVER_UTF8))
+                index = pseudonyms.number(b"ill-formed", bytes(raw[max(0, at - 8) : at + 1]), len(_NEVER_UTF8))
                 raw[at] = _NEVER_UTF8[index]
             at += 1
         else:

@@ -1,8 +1,8 @@
-"""TLS without names, tickets and certificates of anybody, in records of the same lengths.
+"""Redacts TLS: replaces names, tickets and certificates, in records of unchanged lengths.
 
-What stays is what a reader needs to know of the connection: records, versions, cipher suites, the kinds of extensions,
-ALPN, alerts.  Names of hosts become others; randoms, tickets, keys, signatures and all that is encrypted become other
-bytes.  Certificates keep their structure (X.690), not their content.
+Everything that describes the connection stays: records, versions, cipher suites, types of extensions, ALPN, alerts.
+Host names become others.  Randoms, tickets, keys, signatures and encrypted bytes become other bytes.  Certificates keep
+their structure (X.690) but not their content.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from mqttscope.net import tls_hello
-from mqttscope.redact.http import Heads
+from mqttscope.redact.http import HeadRedactor
 from mqttscope.redact.kinds import Value
-from mqttscope.redact.packets import Packets
+from mqttscope.redact.packets import PacketRedactor
 from mqttscope.redact.pseudonyms import Pseudonyms
 from mqttscope.redact.websockets import Learn
 
 MAX_MESSAGE: Final = 1 << 18
-"""Bytes of a handshake message that is read; a longer one becomes other bytes."""
+"""Maximum size of a handshake message that is read; a longer one becomes other bytes."""
 _RETRY: Final = bytes.fromhex("cf21ad74e59a6111be1d8c021e65b891c2a211167abb8c5e079e09e2c8a8339c")
 _KEPT_EXTENSIONS: Final = frozenset((1, 5, 10, 11, 13, 18, 22, 23, 27, 28, 42, 43, 45, 49, 50, 0xFF01))
-"""Extensions that say what a program can do, not who runs it."""
+"""Extensions that describe the capabilities of a program, not its user."""
 _SERVER_NAME, _ALPN, _PADDING, _TICKET, _PRE_SHARED, _COOKIE, _KEY_SHARE = 0, 16, 21, 35, 41, 44, 51
 _NEW_TICKET, _CERTIFICATE, _SERVER_KEY, _REQUEST, _VERIFY, _CLIENT_KEY, _STATUS = 4, 11, 12, 13, 15, 16, 22
 _PROTOCOL: Final = re.compile(rb"mqtt|x-amzn-mqtt-ca|x-amzn-http-ca|http/\d\.\d|h2|h2c|h3", re.IGNORECASE)
 _VISIBLE: Final = re.compile(rb"[ -~]+")
 MAX_DEPTH: Final = 32
-"""How deeply parts of a certificate may nest."""
+"""Maximum nesting depth of a certificate."""
 
 
 class TlsValues:
-    """Replaces what is in handshake messages."""
+    """Replaces the content of handshake messages."""
 
-    def __init__(self, names: Pseudonyms, heads: Heads, packets: Packets) -> None:
+    def __init__(self, names: Pseudonyms, heads: HeadRedactor, packets: PacketRedactor) -> None:
         self._names = names
         self._heads = heads
         self._value = packets.value
 
     def opaque(self, raw: bytes) -> bytes:
-        """Other bytes in the place of what nobody reads."""
-        return self._value(Value.TLS, raw, lambda one: self._names.stream(b"tls", one, len(one)))
+        """Other bytes for content that is not read."""
+        return self._value(Value.TLS, raw, lambda data: self._names.stream(b"tls", data, len(data)))
 
     def message(self, kind: int, body: bytes) -> bytes:
-        """The body of a handshake message of the same length."""
-        made = self._message(kind, body)
-        return made if len(made) == len(body) else self.opaque(body)
+        """The redacted body of a handshake message, in unchanged length."""
+        new = self._message(kind, body)
+        return new if len(new) == len(body) else self.opaque(body)
 
     def _message(self, kind: int, body: bytes) -> bytes:
         cursor = _Cursor(body)
@@ -76,13 +76,13 @@ class TlsValues:
         elif kind == _STATUS:
             cursor.keep(1)
             cursor.sized(3, self._certificate)
-        cursor.made += self.opaque(cursor.rest())
-        return bytes(cursor.made)
+        cursor.output += self.opaque(cursor.rest())
+        return bytes(cursor.output)
 
     def _hello(self, cursor: _Cursor, kind: int) -> None:
         cursor.keep(2)
         random = cursor.take(32)
-        cursor.made += random if random == _RETRY else self.opaque(random)
+        cursor.output += random if random == _RETRY else self.opaque(random)
         cursor.sized(1, self.opaque)
         if kind == tls_hello.CLIENT_HELLO:
             cursor.sized(2, bytes)
@@ -125,22 +125,22 @@ class TlsValues:
             cursor.keep(2)
             while cursor.at + 6 < stop and cursor.left():
                 cursor.sized(2, self.opaque)
-                cursor.made += self.opaque(cursor.take(4))
+                cursor.output += self.opaque(cursor.take(4))
             cursor.keep(2)
             while cursor.left():
                 cursor.sized(1, self.opaque)
         elif number == _COOKIE:
             cursor.sized(2, self.opaque)
-        cursor.made += self.opaque(cursor.rest())
-        return bytes(cursor.made)
+        cursor.output += self.opaque(cursor.rest())
+        return bytes(cursor.output)
 
     def _protocol(self, raw: bytes) -> bytes:
-        return (
-            raw if _PROTOCOL.fullmatch(raw) else self._value(Value.TLS, raw, lambda one: self._names.text(one, b"alpn"))
-        )
+        if _PROTOCOL.fullmatch(raw):
+            return raw
+        return self._value(Value.TLS, raw, lambda name: self._names.text(name, b"alpn"))
 
     def _server_key(self, cursor: _Cursor) -> None:
-        """RFC 8422 section 5.4 with a named curve, or RFC 5246 section 7.4.3."""
+        """Redact ServerKeyExchange: RFC 8422 section 5.4 with a named curve, or RFC 5246 section 7.4.3."""
         if cursor.peek(1) == b"\x03":
             cursor.keep(3)
             cursor.sized(1, self.opaque)
@@ -151,11 +151,11 @@ class TlsValues:
         cursor.sized(2, self.opaque)
 
     def _certificate(self, raw: bytes) -> bytes:
-        return self._value(Value.TLS, raw, lambda one: self._der(one, 0) or self._names.stream(b"tls", one, len(one)))
+        return self._value(Value.TLS, raw, lambda der: self._der(der, 0) or self._names.stream(b"tls", der, len(der)))
 
     def _der(self, raw: bytes, depth: int) -> bytes | None:
-        """Other content in the same structure (X.690), ``None`` where there is none."""
-        made, at = bytearray(), 0
+        """Other content in the structure of the original (X.690); ``None`` without such a structure."""
+        result, at = bytearray(), 0
         if depth > MAX_DEPTH:
             return None
         while at < len(raw):
@@ -172,16 +172,16 @@ class TlsValues:
             new = self._der(inner, depth + 1) if tag & 0x20 else self._primitive(tag, inner, depth)
             if new is None:
                 return None
-            made += raw[at:body] + new
+            result += raw[at:body] + new
             at = stop
-        return bytes(made)
+        return bytes(result)
 
     def _primitive(self, tag: int, raw: bytes, depth: int) -> bytes:
         random = self._names.stream(b"der", raw, len(raw))
         if tag in (0x01, 0x05, 0x06, 0x0A) or (tag in (0x02, 0x03) and len(raw) <= 4):
             return raw
         if tag == 0x02:
-            # Positive, and as long as it was.
+            # The number stays positive and keeps its length.
             head = 2 if raw[0] == 0 else 1
             first = bytes((0, random[0] | 0x80)) if head > 1 else bytes((random[0] & 0x3F | 0x40,))
             return first + random[head:]
@@ -197,12 +197,12 @@ class TlsValues:
 
 
 class _Cursor:
-    """Reads fields one after the other, and gathers what takes their place."""
+    """Reads fields in order, and collects their replacements."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0
-        self.made = bytearray()
+        self.output = bytearray()
 
     def left(self) -> int:
         return len(self.data) - self.at
@@ -219,17 +219,17 @@ class _Cursor:
         return self.take(self.left())
 
     def keep(self, size: int) -> None:
-        self.made += self.take(size)
+        self.output += self.take(size)
 
     def sized(self, width: int, make: Callable[[bytes], bytes]) -> None:
         size = int.from_bytes(self.peek(width), "big")
         self.keep(width)
-        self.made += make(self.take(size))
+        self.output += make(self.take(size))
 
 
 @dataclass(slots=True)
 class TlsStream:
-    """The records of one direction."""
+    """TLS records of one direction."""
 
     values: TlsValues
     learn: Learn
@@ -238,16 +238,16 @@ class TlsStream:
     remaining: int = 0
     framed: bool = True
     clear: bool = True
-    """Handshake messages are not encrypted yet."""
+    """Whether handshake messages are still unencrypted."""
     short: bool = False
-    """The record is an alert in clear."""
+    """Whether the record is an unencrypted alert."""
     handshake: bytearray = field(default_factory=bytearray)
-    """What was gathered of a message, or of an encrypted record."""
+    """Collected bytes of a message or of an encrypted record."""
     places: list[tuple[int, int]] = field(default_factory=list)
-    """Where the bytes of ``handshake`` lie: offset and length."""
+    """Offset and length in the stream of the parts of ``handshake``."""
 
-    def take(self, offset: int, data: bytes) -> None:
-        """Take bytes of TCP."""
+    def feed(self, offset: int, data: bytes) -> None:
+        """Read bytes of the TCP stream."""
         at, end = 0, len(data)
         while at < end and self.framed:
             if self.remaining:
@@ -266,7 +266,7 @@ class TlsStream:
             self._opaque(offset + at, data[at:])
 
     def gap(self, length: int) -> None:
-        """Bytes are missing."""
+        """Skip missing bytes."""
         within = min(length, self.remaining)
         self.remaining -= within
         self._give_up()
@@ -319,7 +319,7 @@ class TlsStream:
             self._put(raw, raw[:4] + self.values.message(raw[0], raw[4:]))
 
     def _give_up(self) -> None:
-        """What has come of a message or of an encrypted record is not read."""
+        """Replace the collected bytes of an incomplete message or record without reading them."""
         if self.handshake and self.kind == tls_hello.HANDSHAKE and self.clear:
             raw = bytes(self.handshake)
             self._put(raw, raw[:4] + self.values.opaque(raw[4:]))
@@ -333,13 +333,12 @@ class TlsStream:
     def _opaque(self, place: int, piece: bytes) -> None:
         self.learn(place, piece, self.values.opaque(piece))
 
-    def _put(self, raw: bytes, made: bytes) -> None:
-        """Put a message where its bytes lie."""
+    def _put(self, raw: bytes, new: bytes) -> None:
         at = 0
         while at < len(raw):
             place, length = self.places.pop(0)
             used = min(length, len(raw) - at)
-            self.learn(place, raw[at : at + used], made[at : at + used])
+            self.learn(place, raw[at : at + used], new[at : at + used])
             at += used
             if used < length:
                 self.places.insert(0, (place + used, length - used))

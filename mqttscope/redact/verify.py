@@ -1,68 +1,64 @@
-"""Whether the findings of a capture are those of its redacted copy: both are linted, by all rules of the standards."""
+"""Compares the findings of a capture with the findings of its redacted copy, by all rules of the standards."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from mqttscope.dissect import Dissector, Options, dissect_segments, segments
+from mqttscope.dissect import Dissector, FastPath, Options, dissect_segments, segments
+from mqttscope.events import Event
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureNotice, Frame
 
 MAX_DIFFERENCES: Final = 8
-"""Rules whose findings differ that are named."""
+"""Maximum number of rules that are named in differences."""
 
 Findings = Counter[tuple[str, str, str]]
-"""How many findings there are of a rule, with a severity and a confidence."""
+"""Number of findings by rule, severity and confidence."""
 
 
 @dataclass(slots=True)
 class Judgement:
-    """What `lint` says of frames, as far as a redacted copy should keep it."""
+    """Findings of `lint` that a redacted copy should keep."""
 
     findings: Findings = field(default_factory=Counter)
     withheld: int = 0
-    """Possible findings that were not shown, for lack of evidence."""
+    """Number of possible findings withheld for lack of evidence."""
 
     def differences(self, after: Judgement) -> list[str]:
-        """What differs in the copy, as phrases; empty if nothing does."""
-        found = []
+        """Differences of the copy, as phrases; empty without differences."""
+        phrases = []
         changed = [key for key in self.findings | after.findings if self.findings[key] != after.findings[key]]
         for key in sorted(changed)[:MAX_DIFFERENCES]:
             rule, severity, confidence = key
-            found.append(
+            phrases.append(
                 f"{self.findings[key]:,} before and {after.findings[key]:,} after of {rule} ({severity}, {confidence})"
             )
         if len(changed) > MAX_DIFFERENCES:
-            found.append(f"{counted(len(changed) - MAX_DIFFERENCES, 'other rule')}")
+            phrases.append(f"{counted(len(changed) - MAX_DIFFERENCES, 'other rule')}")
         if self.withheld != after.withheld:
-            found.append(
+            phrases.append(
                 f"{self.withheld:,} before and {after.withheld:,} after that were withheld for lack of evidence"
             )
-        return found
+        return phrases
 
 
-def judge(
-    frames: Iterable[Frame | CaptureNotice], options: Options, take: Callable[[Frame], None] | None = None
-) -> Judgement:
-    """Lint frames; each is given to ``take`` before."""
-    made = Judgement()
+def judge(read: Callable[[FastPath], Iterable[Frame | CaptureNotice]], options: Options) -> Judgement:
+    """Lint the frames that ``read`` yields; it may leave frames to the fast path instead."""
+    judgement = Judgement()
     linter = Linter([usual_rule(rule) for rule in select().values()])
-    for event in dissect_segments(segments(_taken(frames, take)), dissector=Dissector(options)):
+    findings = judgement.findings
+
+    def feed(event: Event) -> None:
         for finding in linter.feed(event):
-            made.findings[finding.rule, str(finding.severity), str(finding.confidence)] += 1
-    made.withheld = linter.withheld.total()
-    return made
+            findings[finding.rule, str(finding.severity), str(finding.confidence)] += 1
 
-
-def _taken(
-    frames: Iterable[Frame | CaptureNotice], take: Callable[[Frame], None] | None
-) -> Iterator[Frame | CaptureNotice]:
-    for frame in frames:
-        if take is not None and isinstance(frame, Frame):
-            take(frame)
-        yield frame
+    dissector = Dissector(options)
+    for event in dissect_segments(segments(read(FastPath(dissector, feed, passing=True))), dissector=dissector):
+        feed(event)
+    judgement.withheld = linter.withheld.total()
+    return judgement

@@ -1,8 +1,8 @@
-"""WebSockets with other content: what took the place of packets goes into their frames, masked and compressed.
+"""Redacts WebSockets: writes replaced packets into their frames, masked and compressed.
 
-One `WebStream` goes along each direction.  It notes where in the stream of TCP the application bytes lie, and keeps the
-headers of frames and what opens the WebSocket.  Compressed messages are compressed again, after the replaced ones that
-came before them, and filled up with empty blocks (RFC 1951 section 3.2.3) to the length that they had.
+One `WebStream` per direction notes the positions of application bytes in the TCP stream, and keeps frame headers and
+the opening handshake.  Compressed messages are compressed again, with the replaced earlier messages as window, and
+padded with empty blocks (RFC 1951 section 3.2.3) to their original length.
 """
 
 from __future__ import annotations
@@ -15,89 +15,89 @@ from typing import Final
 
 from mqttscope.net import websocket
 from mqttscope.net.http_upgrade import HEAD_END, MAX_HEADER_BYTES, Upgrade
-from mqttscope.redact.http import HEAD, Heads
+from mqttscope.redact.http import HEAD, HeadRedactor
 from mqttscope.redact.kinds import BLANK, filler
 from mqttscope.redact.pseudonyms import Pseudonyms
 
 MAX_BUFFER: Final = 2 * MAX_HEADER_BYTES
-"""Bytes between two payloads that are looked at, more than heads and control frames take; others are filler."""
+"""Maximum number of bytes read between two payloads, more than heads and control frames need; the rest is filler."""
 MAX_MESSAGE: Final = 1 << 22
-"""Bytes of a compressed message, inflated, up to which it is compressed again; a longer one is filler."""
+"""Maximum decompressed size of a message that is compressed again; a longer one becomes filler."""
 _TAIL: Final = b"\0\0\xff\xff"
 _LEVELS: Final = (9, 6, 1)
 _STRATEGIES: Final = (
     zlib.Z_DEFAULT_STRATEGY, zlib.Z_FIXED, zlib.Z_FILTERED, zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE,
 )  # fmt: skip
 _STEPS: Final = 48
-"""Parts of a message that are made shorter one after the other."""
+"""Number of steps to make a message more compressible."""
 _TRIES: Final = 6
-"""How many parts more are tried if the length does not come out exactly."""
+"""Number of further steps tried if the exact length is not reached."""
 MAX_SHAPED: Final = 1 << 16
-"""Bytes of the longest message that is compressed in all ways."""
+"""Maximum size of a message that is compressed with all strategies."""
 
 Learn = Callable[[int, bytes, bytes], None]
-"""Puts bytes in the place of others, by the offset in the stream of TCP."""
+"""Replaces bytes: offset in the TCP stream, original bytes, new bytes."""
 
 
 @dataclass(slots=True)
-class _Part:
-    """Application bytes that lie together in the stream of TCP."""
+class _PayloadPart:
+    """Application bytes that are contiguous in the TCP stream."""
 
     start: int
-    """Their offset among the application bytes."""
+    """Offset among the application bytes."""
     length: int
     place: int
     key: bytes
 
 
 @dataclass(slots=True)
-class _Message:
-    """A compressed message that waits for what its content is replaced by."""
+class _CompressedMessage:
+    """A compressed message that waits for the replacement of its content."""
 
     start: int
     plain: bytes
-    made: bytearray
+    replaced: bytearray
     known: bytearray
     pieces: list[tuple[int, bytes, bytes]]
-    """Place, masking key and masked bytes of the payload of each frame."""
+    """Offset, masking key and masked payload of each frame."""
 
 
 @dataclass(slots=True)
 class WebStream:
-    """One direction."""
+    """One direction of a WebSocket."""
 
     names: Pseudonyms
-    heads: Heads
+    heads: HeadRedactor
     learn: Learn
     base: int = -1
-    """Offset in the stream of TCP at which the WebSocket begins."""
+    """Offset of the WebSocket in the TCP stream."""
     place: int = 0
     """Offset of the first byte of ``buffer``."""
     buffer: bytearray = field(default_factory=bytearray)
     offset: int = 0
-    """Application bytes so far, lost ones included."""
-    parts: list[_Part] = field(default_factory=list)
+    """Number of application bytes received, including lost ones."""
+    parts: list[_PayloadPart] = field(default_factory=list)
     opened: bool = False
-    """Its bytes count: it carries MQTT."""
+    """Whether the WebSocket carries MQTT."""
     inflater: websocket.Inflater | None = None
-    """Of the original content."""
+    """Decompressor of the original content."""
     window: bytes = b""
-    """The replaced content before the next message."""
-    messages: list[_Message] = field(default_factory=list)
+    """Replaced content before the next message, as compression window."""
+    messages: list[_CompressedMessage] = field(default_factory=list)
     message: list[tuple[int, bytes, bytes]] = field(default_factory=list)
     compressed: bool = False
     begins: int = -1
-    """Offset of the compressed message that is read."""
+    """Offset of the current compressed message."""
     last: bytes = b""
-    """The replaced content of the message before."""
+    """Replaced content of the previous message."""
     unfit: int = 0
-    """Compressed messages that could not be made as long as they were."""
+    """Number of compressed messages that could not be redacted in unchanged length."""
 
-    def take(self, offset: int, data: bytes) -> None:
-        """Take bytes of TCP, before they are read."""
+    def feed(self, offset: int, data: bytes) -> None:
+        """Buffer bytes of the TCP stream before the dissector reads them."""
         if self.base < 0:
             self.base = self.place = offset
-        # A compressed frame has to be complete.
+        # A compressed frame must be complete.
         room = MAX_BUFFER if self.inflater is None else max(MAX_BUFFER, MAX_MESSAGE)
         if offset != self.place + len(self.buffer) or len(self.buffer) > room:
             self._walk(len(self.buffer))
@@ -106,56 +106,56 @@ class WebStream:
             self.place = offset
         self.buffer += data
 
-    def see(self, one: object) -> None:
-        """Take what the WebSocket gives."""
-        if isinstance(one, Upgrade):
+    def note(self, item: object) -> None:
+        """Note an event of the WebSocket."""
+        if isinstance(item, Upgrade):
             self.opened = True
-        elif isinstance(one, websocket.MessageData):
+        elif isinstance(item, websocket.MessageData):
             self.opened = True
-            if one.place >= 0:
-                at = self.base + one.place
+            if item.place >= 0:
+                at = self.base + item.place
                 self._walk(at - self.place)
-                self.parts.append(_Part(self.offset, len(one.data), at, one.key))
-                del self.buffer[: max(0, at + len(one.data) - self.place)]
-                self.place = at + len(one.data)
+                self.parts.append(_PayloadPart(self.offset, len(item.data), at, item.key))
+                del self.buffer[: max(0, at + len(item.data) - self.place)]
+                self.place = at + len(item.data)
             elif self.begins < 0:
                 self.begins = self.offset
-            self.offset += len(one.data)
-            if one.place < 0 and one.frame_end:
+            self.offset += len(item.data)
+            if item.place < 0 and item.frame_end:
                 self._walk(len(self.buffer))
-        elif isinstance(one, websocket.MessageGap | websocket.Lost) and self.opened:
-            self.offset += one.length
+        elif isinstance(item, websocket.MessageGap | websocket.LostBytes) and self.opened:
+            self.offset += item.length
 
-    def put(self, offset: int, raw: bytes, made: bytes) -> None:
-        """Put replaced application bytes into their frames."""
+    def put(self, offset: int, raw: bytes, replacement: bytes) -> None:
+        """Write replaced application bytes into their frames."""
         end = offset + len(raw)
         for part in self.parts:
             low, high = max(offset, part.start), min(end, part.start + part.length)
             if low < high:
                 turn = (low - part.start) & 3
                 key = part.key[turn:] + part.key[:turn]
-                old, new = raw[low - offset : high - offset], made[low - offset : high - offset]
+                old, new = raw[low - offset : high - offset], replacement[low - offset : high - offset]
                 if key:
                     old, new = websocket.unmask(old, key), websocket.unmask(new, key)
                 self.learn(part.place + low - part.start, old, new)
-        self.parts = [one for one in self.parts if one.start + one.length > end]
+        self.parts = [part for part in self.parts if part.start + part.length > end]
         for message in self.messages:
             low, high = max(offset, message.start), min(end, message.start + len(message.plain))
             if low < high:
-                message.made[low - message.start : high - message.start] = made[low - offset : high - offset]
+                message.replaced[low - message.start : high - message.start] = replacement[low - offset : high - offset]
                 message.known[low - message.start : high - message.start] = b"\1" * (high - low)
         while self.messages and 0 not in self.messages[0].known:
             self._compress(self.messages.pop(0))
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Process the remaining bytes and messages."""
         self._walk(len(self.buffer))
         for message in self.messages:
             self._compress(message)
         self.messages.clear()
 
     def _walk(self, length: int) -> None:
-        """Go through complete heads and frames at the beginning of the buffer; the last one may be a header alone."""
+        """Process the complete heads and frames in the buffer; the last frame may be only a header."""
         at = 0
         while 0 <= at < length:
             raw = bytes(self.buffer[at:length])
@@ -176,7 +176,7 @@ class WebStream:
             self.place += at
 
     def _frame(self, raw: bytes, place: int) -> int:
-        """Keep the header of a frame; returns how many bytes were gone through, 0 where it is not complete."""
+        """Keep the header of a frame; returns the number of processed bytes, 0 if the frame is incomplete."""
         if len(raw) < 2:
             return 0
         opcode, size, body = raw[0] & 0x0F, raw[1] & 0x7F, 2
@@ -205,13 +205,12 @@ class WebStream:
     def _control(self, opcode: int, place: int, payload: bytes, key: bytes) -> None:
         """Replace the text of a control frame; the code of a close frame stays."""
         plain = websocket.unmask(payload, key) if key and payload else payload
-        kept = 2 if opcode == websocket.CLOSE else 0
+        size = 2 if opcode == websocket.CLOSE else 0
         make = self.names.text if opcode == websocket.CLOSE else self.names.payload
-        made = plain[:kept] + make(plain[kept:], b"control")
-        self.learn(place, payload, websocket.unmask(made, key) if key and made else made)
+        new = plain[:size] + make(plain[size:], b"control")
+        self.learn(place, payload, websocket.unmask(new, key) if key and new else new)
 
     def _read_message(self) -> None:
-        """A compressed message is complete: note what is in it."""
         pieces, self.message = self.message, []
         if self.inflater is None or self.begins < 0:
             return
@@ -223,23 +222,23 @@ class WebStream:
         if self.begins >= self.offset:
             self.begins = -1
         if error is None and len(plain) <= MAX_MESSAGE:
-            made = bytearray(filler(len(plain)))
-            self.messages.append(_Message(start, plain, made, bytearray(len(plain)), pieces))
+            content = bytearray(filler(len(plain)))
+            self.messages.append(_CompressedMessage(start, plain, content, bytearray(len(plain)), pieces))
         elif error is None:
             self.unfit += 1
 
-    def _compress(self, message: _Message) -> None:
+    def _compress(self, message: _CompressedMessage) -> None:
         length = sum(len(raw) for _, _, raw in message.pieces)
-        made = bytes(message.made)
-        fitting = fit(made, length, self.window)
+        content = bytes(message.replaced)
+        fitting = fit(content, length, self.window)
         if fitting is None:
-            made, fitting = self._shorter(message.plain, made, length)
+            content, fitting = self._shorter(message.plain, content, length)
         if fitting is None:
             self.unfit += 1
             return
         if self.inflater is not None and self.inflater.context_takeover:
-            self.window = (self.window + made)[-websocket.WINDOW_BYTES :]
-        self.last = made
+            self.window = (self.window + content)[-websocket.WINDOW_BYTES :]
+        self.last = content
         at = 0
         for place, key, raw in message.pieces:
             new = fitting[at : at + len(raw)]
@@ -247,37 +246,37 @@ class WebStream:
             if raw:
                 self.learn(place, raw, websocket.unmask(new, key) if key else new)
 
-    def _shorter(self, plain: bytes, made: bytes, length: int) -> tuple[bytes, bytes | None]:
-        """Content that can be compressed to a length: as the message before, else filler, from the end on.
+    def _shorter(self, plain: bytes, content: bytes, length: int) -> tuple[bytes, bytes | None]:
+        """Change content from the end on until it compresses to a length: as in the previous message, else to filler.
 
-        Payloads are at the end, and names are needed longer.
+        It starts at the end because payloads are less important than names.
         """
-        pairs = enumerate(zip(plain, made, strict=True))
+        pairs = enumerate(zip(plain, content, strict=True))
         changed = [at for at, (old, new) in pairs if old != new and new < 0x80 and chr(new).isalnum()][::-1]
-        before = self.last if len(self.last) == len(made) else b""
+        before = self.last if len(self.last) == len(content) else b""
         for source in (before, b"") if before else (b"",):
-            # The more is replaced, the shorter it gets.
+            # More filler makes the compressed message shorter.
             low, high = 0, _STEPS
             while low < high:
                 middle = (low + high) // 2
-                trial = _with_replaced(made, changed[: len(changed) * middle // _STEPS], source)
+                trial = _with_replaced(content, changed[: len(changed) * middle // _STEPS], source)
                 if len(_packed(trial, self.window)) - len(_TAIL) > length:
                     low = middle + 1
                 else:
                     high = middle
             for count in range(low, min(_STEPS, low + _TRIES) + 1):
-                trial = _with_replaced(made, changed[: len(changed) * count // _STEPS], source)
+                trial = _with_replaced(content, changed[: len(changed) * count // _STEPS], source)
                 fitting = fit(trial, length, self.window)
                 if fitting is not None:
                     return trial, fitting
-        return made, None
+        return content, None
 
 
-def _with_replaced(made: bytes, places: list[int], source: bytes) -> bytes:
-    """Content with other letters and digits in some places: those of another content, else filler."""
-    trial = bytearray(made)
+def _with_replaced(content: bytes, places: list[int], source: bytes) -> bytes:
+    """Content with letters and digits at some places taken from ``source``, else filler."""
+    trial = bytearray(content)
     for at in places:
-        is_digit = chr(made[at]).isdigit()
+        is_digit = chr(content[at]).isdigit()
         known = source[at : at + 1]
         alike = known.isdigit() if is_digit else known.isalpha()
         trial[at : at + 1] = known if known and alike else b"1" if is_digit else BLANK
@@ -285,16 +284,16 @@ def _with_replaced(made: bytes, places: list[int], source: bytes) -> bytes:
 
 
 def fit(plain: bytes, length: int, window: bytes) -> bytes | None:
-    """A message of permessage-deflate (RFC 7692) with this content and exactly this length, ``None`` without one.
+    """A permessage-deflate message (RFC 7692) with this content and exact length; ``None`` if impossible.
 
-    ``window``: the content before it that it may refer to.
+    ``window`` is the earlier content for back references.
     """
     strategies = _STRATEGIES if len(plain) <= MAX_SHAPED else _STRATEGIES[:1]
     for strategy, level in product(strategies, _LEVELS):
-        made = _packed(plain, window, level, strategy)
-        padding = _empty_blocks(length - len(made) + len(_TAIL))
+        packed = _packed(plain, window, level, strategy)
+        padding = _empty_blocks(length - len(packed) + len(_TAIL))
         if padding is not None:
-            return (made + padding)[: -len(_TAIL)]
+            return (packed + padding)[: -len(_TAIL)]
     return None
 
 
@@ -305,7 +304,7 @@ def _packed(plain: bytes, window: bytes, level: int = 9, strategy: int = zlib.Z_
 
 
 def _empty_blocks(length: int) -> bytes | None:
-    """So many bytes of blocks without content, after a byte is complete; ``None`` where no blocks are so long."""
+    """Empty blocks of a total length, on a byte boundary; ``None`` if no blocks have this length."""
     if length < 0:
         return None
     parts: list[bytes] = []
@@ -319,7 +318,7 @@ def _empty_blocks(length: int) -> bytes | None:
 
 
 def _block(length: int) -> bytes:
-    """Empty blocks with fixed codes, 10 bits each, then an empty stored one, which ends with a byte."""
+    """Empty blocks with fixed codes, 10 bits each, then an empty stored block that ends on a byte boundary."""
     count = {5: 0, 6: 1, 7: 2, 9: 3}.get(length)
     if count is None:
         return b""

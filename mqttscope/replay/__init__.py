@@ -1,13 +1,14 @@
-"""Replay of recorded connections against a live broker, or against a live device, and the comparison of what came back.
+"""Replays recorded connections against a live broker or device, and compares the result with the recording.
 
 =======  ==================================================================================
-script   what both sides of one recorded connection said, and how it ended
-live     a live connection as the side that is played sees it: state, answers, what is kept
+script   packets of both sides of a recorded connection, and its end
+align    pairs of recorded and live packets, by keys
+live     a live connection as the played side sees it: state, answers, kept packets
 client   plays the client side of a script: server packets in, actions out
 server   plays the server side of a script: packets of a device in, actions out
-order    which steps have to wait for what was seen on other connections
+order    which steps wait for events on other connections
 rewrite  changes to scripts before they are played
-verify   what differs between a recorded and a live connection, by meaning
+verify   differences between a recorded and a live connection, by meaning
 drivers  all connections of a replay, and all devices of a server, over sockets
 =======  ==================================================================================
 

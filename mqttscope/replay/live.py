@@ -1,7 +1,7 @@
-"""The live connection of a replay: its state, what answers what in it, and what is kept of it.
+"""The live connection of a replay: its state, which packet answers which, and the packets that are kept.
 
-The client that is played owns one, and so does the server that is played.  The state is that of `session.Connection`,
-as in a capture; what a side remembers beyond the connection is its own.
+The played client owns one, and so does the played server.  The state is a `session.Connection`, as for a capture.
+State that outlives the connection is stored elsewhere, for each side separately.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.properties import TOPIC_ALIAS
-from mqttscope.replay.script import C2S, S2C, Entry, Script
+from mqttscope.replay.script import C2S, S2C, Script, ScriptEntry
 from mqttscope.session.connection import Connection
 from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS
 
@@ -27,18 +27,18 @@ P = TypeVar("P", bound=ControlPacket)
 MAX_NOTES = 1_000
 """Maximum number of different notes of one connection; further ones are counted together."""
 MAX_WAITING = 2 * MAX_PACKET_IDENTIFIERS
-"""Exchanges that can be open on one connection: each side has its own packet identifiers."""
+"""Maximum number of open exchanges on one connection: each side has its own packet identifiers."""
 MAX_BEYOND_BYTES = 32 * 1024 * 1024
-"""Kept of one live connection beyond what was recorded of it."""
+"""Maximum size of the packets kept of one live connection beyond the recorded ones."""
 MAX_BEYOND_BYTES_OF_ALL = 256 * 1024 * 1024
-"""Kept of all live connections of a replay together."""
+"""Maximum size of the packets kept of all live connections together beyond the recorded ones."""
 PACKET_BYTES = 600
-"""What a packet takes in addition to its own bytes."""
+"""Size counted for each packet in addition to its bytes."""
 
 _BEGIN = (packets.Subscribe, packets.Unsubscribe)
 _END = (packets.Puback, packets.Pubcomp, packets.Suback, packets.Unsuback)
 _ASKED_BY = {PacketType.PUBREL: "pubrec", PacketType.PUBCOMP: "pubrel"}
-"""What an acknowledgement follows, where that is not the PUBLISH itself."""
+"""The packet that an acknowledgement follows, if that is not the PUBLISH itself."""
 
 
 class NoteKind(StrEnum):
@@ -51,68 +51,68 @@ class NoteKind(StrEnum):
     ADDED = "added"
     """A packet was sent that the recording does not have."""
     SESSION = "session"
-    """The live session is another one than the recorded one."""
+    """The live session differs from the recorded one."""
     ENDED = "ended"
-    """The connection ended otherwise."""
+    """The connection ended in another way."""
 
 
 @dataclass(slots=True, frozen=True)
-class Note:
+class ReplayNote:
     """One kind of difference from the recorded bytes; reports count equal ones."""
 
     kind: NoteKind
     text: str
-    """One sentence fragment: ``QoS lowered to the server's Maximum QoS``."""
+    """A sentence fragment: ``QoS lowered to the server's Maximum QoS``."""
 
 
 @dataclass(slots=True)
 class Send:
-    """Send these bytes."""
+    """Instruction to send a packet."""
 
     data: bytes
-    entry: Entry
-    """The packet as it is sent; its ``source`` is the recorded one."""
+    entry: ScriptEntry
+    """The packet as sent; its ``source`` is the recorded one."""
 
 
 @dataclass(slots=True)
 class Close:
-    """End the connection: ``fin`` in order, ``reset`` at once."""
+    """Instruction to end the connection: ``fin`` in good order, ``reset`` at once."""
 
     how: str
     why: str = ""
-    """For people, where the recording does not end it."""
+    """Reason for people, if the recording does not end the connection here."""
 
 
 @dataclass(slots=True)
-class Unfinished:
-    """A message that the side that is played has sent, and that the other has not acknowledged in full."""
+class UnfinishedMessage:
+    """A message sent by the played side that the other side has not acknowledged completely."""
 
-    entry: Entry
-    """The PUBLISH as it was sent."""
+    entry: ScriptEntry
+    """The PUBLISH as sent."""
     released: bool = False
-    """Whether its PUBREC came, so that PUBREL is what has to be sent again."""
+    """Whether its PUBREC came, so that the PUBREL has to be resent."""
 
 
 @dataclass(slots=True)
-class Room:
-    """How many bytes of packets may still be kept."""
+class PacketBudget:
+    """Number of bytes of packets that may still be kept."""
 
     left: int = field(default_factory=lambda: MAX_BEYOND_BYTES_OF_ALL)
-    """Of all connections that share this."""
-    of_one: int = field(default_factory=lambda: MAX_BEYOND_BYTES)
-    """Of each of them."""
+    """Bytes left for all connections that share this budget."""
+    per_connection: int = field(default_factory=lambda: MAX_BEYOND_BYTES)
+    """Maximum for each of these connections."""
 
-    def take(self, taken: int, raw: bytes) -> int:
-        """Room for a packet of a connection that has taken so much; returns what it takes, 0 where there is none."""
+    def reserve(self, used: int, raw: bytes) -> int:
+        """Reserve room for a packet of a connection that has used that much; returns its size, or 0 without room."""
         cost = len(raw) + PACKET_BYTES
-        if cost > self.left or taken + cost > self.of_one:
+        if cost > self.left or used + cost > self.per_connection:
             return 0
         self.left -= cost
         return cost
 
 
 def packet_name(packet: ControlPacket | Malformed) -> str:
-    """``PUBACK``."""
+    """Name of the packet type: ``PUBACK``."""
     return "malformed packet" if isinstance(packet, Malformed) else packet.packet_type.name
 
 
@@ -121,74 +121,74 @@ def ends_exchange(packet: ControlPacket | Malformed) -> bool:
 
 
 def readdressed(packet: P, identifier: int) -> P:
-    """The packet with another packet identifier; itself where it has that already."""
+    """The packet with another packet identifier; the packet itself if it has that identifier already."""
     if packet.packet_identifier == identifier:  # type: ignore[attr-defined]
         return packet
-    made = copy.copy(packet)
-    made.packet_identifier = identifier  # type: ignore[attr-defined]
-    made.raw = b""
-    return made
+    copied = copy.copy(packet)
+    copied.packet_identifier = identifier  # type: ignore[attr-defined]
+    copied.raw = b""
+    return copied
 
 
 def sent_again(packet: packets.Publish, topic: str | None) -> packets.Publish:
-    """The PUBLISH as it is sent once more on another connection: with DUP, and with its ``topic`` where that is known.
+    """The PUBLISH as resent on another connection: with DUP, and with its ``topic`` if that is known.
 
     Topic Aliases end with the connection (5.0 3.3.2.3.4).
     """
-    made = copy.copy(packet)
-    made.dup, made.raw = True, b""
+    copied = copy.copy(packet)
+    copied.dup, copied.raw = True, b""
     if topic is not None:
-        made.topic_name = topic
-        if made.properties is not None:
-            made.properties = made.properties.without(TOPIC_ALIAS)
-    return made
+        copied.topic_name = topic
+        if copied.properties is not None:
+            copied.properties = copied.properties.without(TOPIC_ALIAS)
+    return copied
 
 
-def recorded_delay_ns(acknowledgement: Entry, answers: Iterable[Entry]) -> int:
-    """How long its sender took for a recorded acknowledgement, in nanoseconds.
+def recorded_delay_ns(acknowledgement: ScriptEntry, answers: Iterable[ScriptEntry]) -> int:
+    """Nanoseconds that the sender of a recorded acknowledgement took to send it.
 
-    ``answers``: all recorded acknowledgements of the same message.
+    ``answers``: all recorded acknowledgements of the message.
     """
     assert isinstance(acknowledgement.packet, ControlPacket)
-    asked: Entry | None = acknowledgement.answers
+    request: ScriptEntry | None = acknowledgement.answers
     before = _ASKED_BY.get(acknowledgement.packet.packet_type)
     if before is not None:
-        asked = next((one for one in answers if one.type == before), asked)
-    return 0 if asked is None else max(0, acknowledgement.timestamp_ns - asked.timestamp_ns)
+        request = next((answer for answer in answers if answer.type == before), request)
+    return 0 if request is None else max(0, acknowledgement.timestamp_ns - request.timestamp_ns)
 
 
 @dataclass(slots=True)
 class LiveConnection:
-    """One connection of a replay, as the side that is played sees it.  Times are those that the caller gives, in ns."""
+    """One connection of a replay, as the played side sees it.  The caller supplies all times, in nanoseconds."""
 
     script: Script
-    """What happens; filled as it goes."""
+    """The live packets, added as they are sent and received."""
     plays_client: bool
-    """Whether the side that is played is the client: what it sends goes to the server."""
+    """Whether the played side is the client: its packets go to the server."""
     keep: bool = True
-    """Keep the packets, to compare them."""
-    room: Room = field(default_factory=Room)
-    """For packets that `limit` is called for."""
+    """Whether to keep the packets, to compare them."""
+    budget: PacketBudget = field(default_factory=PacketBudget)
+    """Budget for the packets that `limit` is called for."""
     next_place: Callable[[], int] = field(default_factory=lambda: count().__next__)
-    """Gives the places of live packets."""
+    """Returns the place of the next live packet."""
     max_waiting_bytes: int | None = None
-    """Of packets that wait for an answer; the oldest are forgotten first."""
+    """Maximum size of packets that wait for an answer; the oldest are forgotten first."""
     max_pings: int | None = None
-    """PINGREQs that wait for an answer; the oldest are forgotten first."""
-    connect: Entry | None = None
+    """Maximum number of PINGREQs that wait for an answer; the oldest are forgotten first."""
+    connect: ScriptEntry | None = None
     """The first CONNECT."""
-    notes: dict[Note, int] = field(default_factory=dict)
-    """What differs from the recording, and how often."""
+    notes: dict[ReplayNote, int] = field(default_factory=dict)
+    """Number of each kind of difference from the recording."""
     number: int = 0
-    """Packets of both sides."""
+    """Number of packets of both sides."""
     not_kept: int = 0
-    """Packets for which there was no room."""
+    """Number of packets dropped for lack of room."""
     _kept_bytes: int = 0
-    """What was taken of the room."""
-    _waiting: dict[int, Entry] = field(default_factory=dict)
+    """Bytes of the budget that are used."""
+    _waiting: dict[int, ScriptEntry] = field(default_factory=dict)
     """Packets that wait for an answer, by their number."""
     _waiting_bytes: int = 0
-    _pings: deque[Entry] = field(init=False)
+    _pings: deque[ScriptEntry] = field(init=False)
 
     def __post_init__(self) -> None:
         self._pings = deque(maxlen=self.max_pings)
@@ -203,44 +203,49 @@ class LiveConnection:
 
     def note(self, kind: NoteKind, text: str) -> None:
         """Count a difference; beyond `MAX_NOTES`, new ones of a kind are counted together."""
-        note = Note(kind, text)
+        note = ReplayNote(kind, text)
         if note not in self.notes and len(self.notes) >= MAX_NOTES:
-            note = Note(kind, "other differences, which are only counted")
+            note = ReplayNote(kind, "other differences, which are only counted")
         self.notes[note] = self.notes.get(note, 0) + 1
 
-    def received(self, packet: ControlPacket | Malformed, now_ns: int, *, apply: bool = True) -> Entry:
-        """Take a packet of the other side; returns it with its topic and what it answers.
+    def received(self, packet: ControlPacket | Malformed, now_ns: int, *, apply: bool = True) -> ScriptEntry:
+        """Process a packet of the other side; returns it with its topic and the packet that it answers.
 
-        ``apply=False`` leaves the state as it is, for what the connection is not to go by.
+        ``apply=False`` leaves the state of the connection unchanged.
         """
         direction = S2C if self.plays_client else C2S
         topic = self.connection.resolve_topic(packet, direction) if isinstance(packet, packets.Publish) else None
-        entry = Entry(not self.plays_client, packet, topic, now_ns, 0, raw=packet.raw)
-        self._take(entry, apply=apply)
+        entry = ScriptEntry(not self.plays_client, packet, topic, now_ns, 0, raw=packet.raw)
+        self._process(entry, apply=apply)
         return entry
 
     def sent(
-        self, packet: ControlPacket | Malformed, raw: bytes, source: Entry | None, now_ns: int, topic: str | None = None
+        self,
+        packet: ControlPacket | Malformed,
+        raw: bytes,
+        source: ScriptEntry | None,
+        now_ns: int,
+        topic: str | None = None,
     ) -> Send:
-        """Take a packet of the side that is played, which is sent with these bytes in the place of a recorded one."""
-        entry = Entry(self.plays_client, packet, topic, now_ns, 0, source=source, raw=raw)
-        self._take(entry, apply=True)
+        """Process a packet of the played side, which is sent with these bytes in place of a recorded one."""
+        entry = ScriptEntry(self.plays_client, packet, topic, now_ns, 0, source=source, raw=raw)
+        self._process(entry, apply=True)
         return Send(raw, entry)
 
-    def limit(self, entry: Entry) -> bool:
-        """Keep the latest packet only where there is room for it; returns false where it is dropped for want of it."""
+    def limit(self, entry: ScriptEntry) -> bool:
+        """Keep the latest packet only if there is room for it; returns false if it is dropped."""
         entries = self.script.entries
         if not entries or entries[-1] is not entry:
             return True
-        cost = self.room.take(self._kept_bytes, entry.raw)
+        cost = self.budget.reserve(self._kept_bytes, entry.raw)
         self._kept_bytes += cost
         if not cost:
             entries.pop()
             self.not_kept += 1
         return cost > 0
 
-    def _take(self, entry: Entry, *, apply: bool) -> None:
-        """Find what a packet answers, keep it, and move the state on by it."""
+    def _process(self, entry: ScriptEntry, *, apply: bool) -> None:
+        """Find the packet that an entry answers, keep the entry, and update the state."""
         self.number += 1
         entry.place = self.next_place()
         if self.keep:
@@ -270,8 +275,7 @@ class LiveConnection:
         if isinstance(packet, _BEGIN) or (isinstance(packet, packets.Publish) and packet.qos > 0):
             self._await(entry)
 
-    def _await(self, entry: Entry) -> None:
-        """Remember a packet until its answer comes."""
+    def _await(self, entry: ScriptEntry) -> None:
         waiting, limit = self._waiting, self.max_waiting_bytes
         waiting[self.number - 1] = entry
         self._waiting_bytes += PACKET_BYTES + len(entry.raw)
@@ -279,6 +283,6 @@ class LiveConnection:
             self._forget(next(iter(waiting)))
 
     def _forget(self, number: int) -> None:
-        gone = self._waiting.pop(number, None)
-        if gone is not None:
-            self._waiting_bytes -= PACKET_BYTES + len(gone.raw)
+        forgotten = self._waiting.pop(number, None)
+        if forgotten is not None:
+            self._waiting_bytes -= PACKET_BYTES + len(forgotten.raw)

@@ -1,5 +1,5 @@
-"""Events as text and machine formats.  The I/O edge: reporters write to the stream they are given, nothing else.
+"""Events as text and machine formats.  Reporters write only to the stream that they get.
 
-A reporter takes events one by one (`Reporter.feed`) while the connection is in the state before the packet, and ends
-with `Reporter.close`.
+A reporter receives events one by one (`Reporter.feed`) while the connection is in the state before the packet, and is
+closed by `Reporter.close`.
 """

@@ -1,4 +1,4 @@
-"""What all reporters share: the interface, times, and where the text goes."""
+"""Interface, view settings and time formatting of all reporters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from mqttscope.events import Event
 from mqttscope.mqtt.view import PAYLOAD_LIMIT
-from mqttscope.secrets.findings import Hiding
+from mqttscope.secrets.findings import HidingOptions
 from mqttscope.session.capture_time import captured
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ class Reporter(Protocol):
     """Turns events into output."""
 
     def feed(self, event: Event) -> None:
-        """Write what one event has to say."""
+        """Write an event."""
 
     def close(self) -> None:
-        """Write what is left at the end."""
+        """Write the rest of the output."""
 
 
 class Sink(Protocol):
@@ -33,8 +33,18 @@ class Sink(Protocol):
         """Write bytes."""
 
 
-class Collected:
-    """A sink that keeps lines."""
+class CommentSink(Protocol):
+    """A copy of the captures with comments on their frames."""
+
+    def comment(self, capture: str, frame: int, text: str) -> None:
+        """Keep a comment on a frame."""
+
+    def finish(self, about: str) -> None:
+        """Write the copy; ``about``: comment of the section."""
+
+
+class LineCollector:
+    """A sink that collects lines."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -46,15 +56,15 @@ class Collected:
 
 @dataclass(slots=True)
 class View:
-    """How the user wants to see things; the same for all human formats."""
+    """Display settings of the user, common to all human-readable formats."""
 
     width: int = 100
     """Columns of the terminal; 0 for no limit (output that is not a terminal)."""
     colour: bool = False
     time: str = "iso"
-    """``iso`` (UTC, nanoseconds as captured), ``local`` (the same in the zone of this machine), ``epoch`` (seconds
+    """``iso`` (UTC, nanoseconds as captured), ``local`` (ISO in the zone of this machine), ``epoch`` (seconds
     since 1970), ``relative`` (seconds since the first event), ``delta`` (since the event before), or ``none`` for bytes
-    that no capture tells anything of: neither time, frame nor connection number."""
+    without a capture: no time, frame or connection number."""
     payload: str = "auto"
     """Payload view, one of `report.payload.KINDS`."""
     payload_limit: int = PAYLOAD_LIMIT
@@ -62,27 +72,27 @@ class View:
     """The decoders that the configuration names."""
     show_secrets: bool = False
     secret_length: int = 40
-    """Characters from which on random text in a finding counts as a secret."""
+    """Minimum length of random text in a finding that is hidden as a secret."""
     spreadsheet: bool = False
     """CSV: put an apostrophe before text that a spreadsheet would take as a formula."""
     acknowledged: bool = False
     """JSON Lines: packets have ``tcp_acknowledged``."""
     held: str = "captured"
-    """What those bytes of a payload are that there are, where others are missing: a lake has not kept these."""
+    """Description of the available bytes of an incomplete payload; a lake stores fewer than were captured."""
     unicode: bool = True
     """Whether the output can show arrows and box characters."""
 
     def decoders(self) -> Decoders | None:
-        """The decoders for the payload view; ``None``, as nearly always, where it needs none."""
+        """The decoders for the payload view; ``None``, as nearly always, if it needs no decoder."""
         if self.payloads is None and self.payload in ("auto", "none"):
             return None
         from mqttscope.payloads.decoders import decoders_for
 
         return decoders_for(self.payload, self.payloads)
 
-    def hiding(self) -> Hiding:
-        """What of this decides what is hidden in findings."""
-        return Hiding(self.secret_length, self.payload_limit, self.show_secrets)
+    def hiding(self) -> HidingOptions:
+        """The settings that decide what is hidden in findings."""
+        return HidingOptions(self.secret_length, self.payload_limit, self.show_secrets)
 
 
 @lru_cache(256)
@@ -95,14 +105,14 @@ def _iso_second(second: int) -> str:
 
 
 class Clock:
-    """ISO times with nanoseconds; remembers the second it formatted last, since neighbours share it."""
+    """ISO times with nanoseconds; caches the last second, since events that follow each other share it."""
 
     def __init__(self) -> None:
         self._second: int | None = None
         self._text = ""
 
     def iso(self, timestamp_ns: int) -> str:
-        """``2026-01-02T03:04:05.123456789Z``; times outside years 1 to 9999 as plain seconds."""
+        """``2026-01-02T03:04:05.123456789Z``; seconds since 1970 outside years 1 to 9999."""
         second, nanosecond = divmod(captured(timestamp_ns), 1_000_000_000)
         if second != self._second:
             text = _iso_second(second)

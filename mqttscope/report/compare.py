@@ -5,8 +5,8 @@
       - client PUBLISH to plant/line1/temperature: 6 only in A (frames 14, 18, 22, ...)
       + broker SUBACK: only in B (frame 31)
 
-As text, differences of one client that say the same of one topic are one line with their number.  Secrets are hidden as
-in every report (`report.replay.text`).
+In the text, equal differences of one client about one topic are one line with their number.  Secrets are hidden as in
+every report (`report.replay.text`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,14 @@ from typing import Any
 from mqttscope.mqtt import Malformed, PacketType, ProtocolVersion, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.constants import type_name
 from mqttscope.mqtt.view import text, without_topic
-from mqttscope.replay.verify.captures import A, B, CaptureDifference, CaptureDifferenceKind, Comparison, Counts
+from mqttscope.replay.verify.captures import (
+    A,
+    B,
+    CaptureComparison,
+    CaptureDifference,
+    CaptureDifferenceKind,
+    ComparisonCounts,
+)
 from mqttscope.replay.verify.difference import reason_text
 from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
@@ -31,25 +38,25 @@ from mqttscope.report.when import duration
 from mqttscope.secrets.packets import covered, hidden_in_damaged
 
 MAX_LINES = 200
-"""Lines about differences that text shows where nothing else is asked for."""
+"""Default maximum number of difference lines in the text."""
 MAX_GROUPS = 20_000
-"""Lines that are remembered until the end; the differences of further ones are counted."""
+"""Maximum number of groups remembered until the end; differences of further groups are counted."""
 MAX_FRAMES = 3
-"""Frames that a line names."""
+"""Maximum number of frames named per line."""
 MAX_VALUE = 60
-"""Characters of a value, and of a topic, in a line."""
+"""Maximum characters of a value or a topic in a line."""
 SIDES = ("A", "B")
 _MARKS = {"a": "-", "b": "+", "": "~"}
 
 
 @dataclass(slots=True)
 class _Group:
-    """Differences that one line tells, without the connections that they are of: these are long."""
+    """Differences shown as one line.  Its connections are not kept, since they are large."""
 
     kind: CaptureDifferenceKind
     only: str
     place: tuple[bool, int, int]
-    """In the order of the connection; whole connections first."""
+    """Sort key in the order of the connection; whole connections come first."""
     subject: str
     detail: str
     count: int = 0
@@ -57,19 +64,19 @@ class _Group:
 
 
 class CompareText:
-    """Gathers differences, and writes them by client at the end."""
+    """Collects differences, and writes them by client at the end."""
 
     def __init__(self, sink: Sink, view: View, *, most: int | None = None) -> None:
-        """``most``: lines about differences, `MAX_LINES` unless given."""
+        """``most``: maximum number of difference lines, default `MAX_LINES`."""
         self.sink, self.view, self.most = sink, view, MAX_LINES if most is None else most
         self.beyond = 0
-        """Differences beyond `MAX_GROUPS`."""
+        """Number of differences beyond `MAX_GROUPS`."""
         self._page = Page(view)
         self._clients: dict[str, dict[tuple[Any, ...], _Group]] = {}
         self._groups = 0
 
     def feed(self, difference: CaptureDifference) -> None:
-        """Take one difference."""
+        """Add a difference to its group."""
         entry = difference.entry
         key = (
             difference.kind, difference.only, difference.field,
@@ -87,9 +94,9 @@ class CompareText:
         if len(group.frames) < MAX_FRAMES:
             group.frames.append(_frames(difference))
 
-    def close(self, found: Comparison, names: tuple[str, str], *, complete: bool = True) -> None:
-        """Write everything; ``names`` are those of the captures.  ``complete``: they were compared to their ends."""
-        page, total = self._page, found.counts
+    def close(self, comparison: CaptureComparison, names: tuple[str, str], *, complete: bool = True) -> None:
+        """Write the report; ``names``: names of the captures; ``complete``: both were compared to their ends."""
+        page, total = self._page, comparison.counts
         for side in (A, B):
             what = [
                 plural(getattr(total, name)[side], word)
@@ -106,7 +113,7 @@ class CompareText:
                 left += sum(group.count for group in groups.values())
                 continue
             page.line([""])
-            page.paragraph(self._heading(client, found.clients[client], page), "bold", indent=4)
+            page.paragraph(self._heading(client, comparison.clients[client], page), "bold", indent=4)
             for group in sorted(groups.values(), key=lambda group: group.place):
                 if lines >= self.most:
                     left += group.count
@@ -115,25 +122,23 @@ class CompareText:
                 page.paragraph(f"  {self._line(group)}", indent=6)
         page.line([""])
         if left:
-            page.paragraph(
-                f"and {plural(left, 'more difference')}, left out by --limit; --format jsonl has all of them"
-            )
+            page.paragraph(f"and {plural(left, 'more difference')} not shown (--limit); --format jsonl shows all")
         if self.beyond:
             beyond = plural(self.beyond, "more difference")
-            page.paragraph(f"and {beyond}, for which there was no room; --format jsonl has all of them")
-        told = _summary(total, found)
-        page.paragraph(told if complete else f"not compared to the end: {told}", "bold")
+            page.paragraph(f"and {beyond} not shown (limit: {MAX_GROUPS:,} lines); --format jsonl shows all")
+        conclusion = _summary(total, comparison)
+        page.paragraph(conclusion if complete else f"not compared to the end: {conclusion}", "bold")
         self.sink.write(page.encoded())
 
-    def _heading(self, client: str, counts: Counts, page: Page) -> str:
+    def _heading(self, client: str, counts: ComparisonCounts, page: Page) -> str:
         name = page.safe(concealed(client, self.view)) if client else "connections without a Client Identifier"
-        one, other = counts.connections
-        told = plural(one, "connection") if one == other else f"{plural(one, 'connection')} in A, {other:,} in B"
+        in_a, in_b = counts.connections
+        connections = plural(in_a, "connection") + ("" if in_a == in_b else f" in A, {in_b:,} in B")
         lost = [f"{SIDES[side]} lacks {plural(counts.lost[side], 'byte')}" for side in (A, B) if counts.lost[side]]
-        return f"{name} ({', '.join([told, *lost])})"
+        return f"{name} ({', '.join([connections, *lost])})"
 
     def _group(self, first: CaptureDifference) -> _Group:
-        """What the line of a difference, and of others like it, says."""
+        """Group for a difference and for others like it."""
         page, kind = self._page, first.kind
         entry = first.entry
         frame, place = (0, 0) if entry is None else (entry.frame, entry.place)
@@ -145,14 +150,14 @@ class CompareText:
             ended = (f"{_WHO[first.values[side]]} in {SIDES[side]}" for side in (A, B))
             detail = f"connection ended by the {', by the '.join(ended)}"
         elif kind is CaptureDifferenceKind.ORDER:
-            detail = "at another place in the order"
+            detail = "in a different order"
         elif kind is CaptureDifferenceKind.TIME:
             unicode = self.view.unicode
             after = (f"{duration(first.values[side], unicode=unicode)} in {SIDES[side]}" for side in (A, B))
             detail = f"comes after {', '.join(after)}"
         elif kind is CaptureDifferenceKind.FIELD:
-            one, other = (self._value(first, side, page) for side in (A, B))
-            values = "differs" if one == other else f"{one} in A, {other} in B"
+            value, other = (self._value(first, side, page) for side in (A, B))
+            values = "differs" if value == other else f"{value} in A, {other} in B"
             detail = f"{page.safe(first.field.replace('properties.', ''))} {values}"
         else:
             detail = f"only in {first.only.upper()}"
@@ -160,9 +165,9 @@ class CompareText:
 
     def _line(self, group: _Group) -> str:
         count, mark = group.count, _MARKS[group.only]
-        told = [one for one in group.frames if one]
+        named = [frame for frame in group.frames if frame]
         more = ", ..." if count > len(group.frames) else ""
-        frames = f" (frame{'s' if count > 1 else ''} {', '.join(told)}{more})" if told else ""
+        frames = f" (frame{'s' if count > 1 else ''} {', '.join(named)}{more})" if named else ""
         if group.kind is CaptureDifferenceKind.CONNECTION:
             only = f"only in {group.only.upper()}"
             return f"{mark} {plural(count, 'connection')} {only}{group.detail if count == 1 else ''}"
@@ -188,7 +193,6 @@ class CompareText:
         return f"{'client' if entry.from_client else 'broker'} {kind}{of}"
 
     def _value(self, difference: CaptureDifference, side: int, page: Page) -> str:
-        """One value, as short as it can be told."""
         value = difference.values[side]
         entry, script = difference.entries[side], difference.scripts[side]
         if difference.field.startswith("reason_code") and isinstance(value, int) and entry and script:
@@ -197,14 +201,14 @@ class CompareText:
             return "present" if value else "absent"
         if difference.field == "protocol_level" and value in list(ProtocolVersion):
             return ProtocolVersion(value).text
-        return page.safe(_cut(_told(_plain(difference, side, self.view))))
+        return page.safe(_cut(_value_text(_plain(difference, side, self.view))))
 
 
 _WHO = {"client": "client", "server": "broker", None: "network"}
 
 
 def _about(difference: CaptureDifference) -> str | None:
-    """The topic of a message, or the Topic Filters of a subscription, that a difference is about."""
+    """Topic of the message, or Topic Filters of the subscription, that a difference is about."""
     entry = difference.entry
     while entry is not None and entry.answers is not None:
         entry = entry.answers
@@ -214,52 +218,53 @@ def _about(difference: CaptureDifference) -> str | None:
     if isinstance(packet, Publish):
         return entry.topic or f"an {without_topic(packet)} topic"
     if isinstance(packet, Subscribe):
-        return ", ".join(one.topic_filter for one in packet.subscriptions)
+        return ", ".join(subscription.topic_filter for subscription in packet.subscriptions)
     return ", ".join(packet.topic_filters) if isinstance(packet, Unsubscribe) else None
 
 
 def _frames(difference: CaptureDifference) -> str:
-    frames = [str(one.frame) for one in difference.entries if one is not None and one.frame]
+    frames = [str(entry.frame) for entry in difference.entries if entry is not None and entry.frame]
     return " / ".join(frames)
 
 
 def _plain(difference: CaptureDifference, side: int, shown: View) -> Any:
-    """One value as JSON has it; of the bytes of a damaged packet, those that are shown elsewhere."""
+    """A value as JSON; bytes of a damaged packet only if other reports show them too."""
     value, entry, script = difference.values[side], difference.entries[side], difference.scripts[side]
     if difference.field == "raw" and entry is not None and script is not None and not shown.show_secrets:
         value = covered(value, hidden_in_damaged(value, script.version, entry.doubt))
     return plain(difference.field, value, shown)
 
 
-def _cut(told: str) -> str:
-    return told if len(told) <= MAX_VALUE else f"{told[: MAX_VALUE - 3]}..."
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 3]}..."
 
 
-def _told(value: Any) -> str:
-    """A plain value in a line."""
+def _value_text(value: Any) -> str:
     if value is None:
         return "absent"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
         if "length" not in value:
-            return ", ".join(f"{key} {_told(one)}" for key, one in value.items())
+            return ", ".join(f"{key} {_value_text(member)}" for key, member in value.items())
         if value.get("redacted"):
             return f"{value['length']} bytes, hidden"
         return str(value["text"]) if value.get("text") else f"hex:{value['hex']}" if value.get("hex") else "empty"
     if isinstance(value, list):
         return ", ".join(
-            f"{_told(one['name'])}: {_told(one['value'])}" if isinstance(one, dict) and "name" in one else _told(one)
-            for one in value
+            f"{_value_text(row['name'])}: {_value_text(row['value'])}"
+            if isinstance(row, dict) and "name" in row
+            else _value_text(row)
+            for row in value
         )
     return str(value) or "empty"
 
 
-def _summary(total: Counts, found: Comparison) -> str:
-    clients = len(found.clients)
+def _summary(total: ComparisonCounts, comparison: CaptureComparison) -> str:
+    clients = len(comparison.clients)
     if not total.differences:
         return f"no differences: {plural(total.equal, 'packet')} of {plural(clients, 'client')} mean the same"
-    differing = sum(one.differences > 0 for one in found.clients.values())
+    differing = sum(counts.differences > 0 for counts in comparison.clients.values())
     equal = f"{plural(total.equal, 'packet')} mean{'s' if total.equal == 1 else ''} the same"
     return f"{plural(total.differences, 'difference')} in {differing:,} of {plural(clients, 'client')}; {equal}"
 
@@ -291,12 +296,12 @@ LINE = {
 
 
 class CompareJson:
-    """Writes each difference as a line, or all of them as one document; and the counts."""
+    """Writes each difference as a line, or all as one document, and the counts at the end."""
 
     def __init__(self, sink: Sink, view: View, *, document: bool = False, most: int | None = None) -> None:
         """``document``: one JSON document instead of lines.
 
-        ``most``: differences that are written; the counts have all.
+        ``most``: maximum number of differences written; the counts include all.
         """
         self.sink, self.view, self.document, self.most = sink, view, document, most
         self.packets = ReplayJson(sink, view)
@@ -304,7 +309,7 @@ class CompareJson:
         self._written = 0
 
     def feed(self, difference: CaptureDifference) -> None:
-        """Write one difference."""
+        """Write a difference."""
         self.kinds[str(difference.kind)] += 1
         if self.most is not None and self._written >= self.most:
             return
@@ -316,15 +321,15 @@ class CompareJson:
             self.sink.write(harmless(dumps({"schema": SCHEMA, "event": "capture_difference", **value}) + b"\n"))
         self._written += 1
 
-    def close(self, found: Comparison, names: tuple[str, str], *, complete: bool = True) -> None:
-        """Write the counts; ``names`` are those of the captures.  ``complete``: they were compared to their ends."""
+    def close(self, comparison: CaptureComparison, names: tuple[str, str], *, complete: bool = True) -> None:
+        """Write the counts; ``names``: names of the captures; ``complete``: both were compared to their ends."""
         clients = [
-            {"client_identifier": concealed(text(name), self.view) or None, **COUNTS.view(one)}
-            for name, one in sorted(found.clients.items())
+            {"client_identifier": concealed(text(name), self.view) or None, **COUNTS.view(counts)}
+            for name, counts in sorted(comparison.clients.items())
         ]
         total = {
             "captures": {"a": text(names[A]), "b": text(names[B])},
-            **COUNTS.view(found.counts),
+            **COUNTS.view(comparison.counts),
             "kinds": dict(self.kinds),
             "complete": complete,
             "left_out": sum(self.kinds.values()) - self._written,
@@ -334,29 +339,29 @@ class CompareJson:
             rest = dumps({"clients": clients, "comparison": total})
             self.sink.write(start + b"]," + harmless(rest)[1:] + b"\n")
             return
-        for one in clients:
-            self.sink.write(harmless(dumps({"schema": SCHEMA, "event": "compared_client", **one}) + b"\n"))
+        for client in clients:
+            self.sink.write(harmless(dumps({"schema": SCHEMA, "event": "compared_client", **client}) + b"\n"))
         self.sink.write(harmless(dumps({"schema": SCHEMA, "event": "comparison", **total}) + b"\n"))
 
-    def _object(self, one: CaptureDifference) -> dict[str, Any]:
-        entry, view = one.entry, self.view
+    def _object(self, difference: CaptureDifference) -> dict[str, Any]:
+        entry, view = difference.entry, self.view
         sides: dict[str, Any] = {}
         for side, key in ((A, "a"), (B, "b")):
-            script, packet = one.scripts[side], one.entries[side]
+            script, packet = difference.scripts[side], difference.entries[side]
             sides[key] = None if script is None else {
                 "connection": script.connection.number,
-                "value": _plain(one, side, view),
+                "value": _plain(difference, side, view),
                 "packet": None if packet is None else self.packets.packet(packet, script),
             }  # fmt: skip
-        about = _about(one)
+        about = _about(difference)
         is_message = entry is not None and isinstance(entry.packet, Publish)
         return {
-            "kind": str(one.kind),
-            "only": one.only or None,
-            "client_identifier": concealed(text(one.client), view) or None,
+            "kind": str(difference.kind),
+            "only": difference.only or None,
+            "client_identifier": concealed(text(difference.client), view) or None,
             "direction": None if entry is None else "client_to_server" if entry.from_client else "server_to_client",
             "type": None if entry is None else entry.type,
             "topic": concealed(text(about), view) if about is not None and is_message else None,
-            "field": one.field or None,
+            "field": difference.field or None,
             **sides,
         }

@@ -1,13 +1,13 @@
-"""Output documents, declared once: the keys of an object, what each value is, and where the program has it.
+"""Output documents, declared once: keys of objects, types of values, and their sources in the program.
 
-A `ValueType` is the JSON Schema of a value and makes the value.  `record` puts types together to that of an object:
+A `ValueType` is the JSON Schema of a value and creates the value.  `record` combines types to the type of an object:
 
     PLACE = record({"field": TEXT, "offset": maybe(COUNT), "capture": NAME.at("connection.capture")})
     PLACE.view(finding)  # {"field": ..., "offset": ..., "capture": ...}
 
 A key is read from the attribute of that name unless `ValueType.at` names another one, or a function.  `dev.schemas`
-generates the shipped schemas (``mqttscope/schemas``) from these declarations, so that a document and its schema cannot
-differ.  Schemas leave open which further keys an object has: within schema 1 keys are added.
+generates the shipped schemas (``mqttscope/schemas``) from these declarations, so a document always matches its schema.
+Schemas allow further keys: keys are added within schema 1.
 """
 
 from __future__ import annotations
@@ -26,45 +26,45 @@ Make = Callable[[Any], Any]
 
 
 def itself(value: Any) -> Any:
-    """The value; as the source of a key (`ValueType.at`) the object that the key is of."""
+    """The value itself; as a source (`ValueType.at`) the object that contains the key."""
     return value
 
 
 class ValueType(Schema):
-    """The JSON Schema of a value, and how the value is made."""
+    """The JSON Schema of a value, and the function that creates the value."""
 
     def __init__(self, schema: Schema, view: Make = itself, source: Make | None = None) -> None:
-        """``view`` makes the JSON value of what the program has, ``source`` finds that in the object of a key."""
+        """``view`` creates the JSON value; ``source`` reads its input from the object of a key."""
         super().__init__(schema)
         self.view = view
         self.source = source
 
     def at(self, source: str | Make) -> ValueType:
-        """The same kind of value at another place: the path of an attribute, or a function of the object."""
+        """This type, read from another source: the path of an attribute, or a function of the object."""
         return ValueType(self, self.view, attrgetter(source) if isinstance(source, str) else source)
 
 
 SCHEMA = 1
 TEXT = ValueType({"type": "string"})
 ESCAPED = ValueType(TEXT, utf8)
-"""Text in which bytes that are not UTF-8 are escapes."""
+"""Text; bytes that are not UTF-8 are escaped."""
 BOOL = ValueType({"type": "boolean"})
 WHOLE = ValueType({"type": "integer"})
 COUNT = ValueType({"type": "integer", "minimum": 0})
 NUMBER = ValueType({"type": "number"})
 SECONDS = ValueType(NUMBER, lambda seconds: round(seconds, 6))
 TIME = ValueType(WHOLE, captured)
-"""Nanoseconds since 1970, as the capture has them."""
+"""Nanoseconds since 1970, as captured."""
 MOMENT = ValueType(TEXT, Clock().iso)
 NULL: Schema = {"type": "null"}
 HEX = ValueType({"type": "string", "pattern": "^([0-9a-f]{2})*$"}, bytes.hex)
 DIGITS = ValueType(HEX)
-"""Hexadecimal digits that are text already."""
+"""Hexadecimal digits as text."""
 ANY = ValueType({})
 
 
 def constant(value: Any) -> ValueType:
-    """Always the same value."""
+    """A constant value."""
     return ValueType({"const": value}, source=lambda _: value)
 
 
@@ -76,11 +76,11 @@ def _typed(schema: Schema) -> ValueType:
 
 
 def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> ValueType:
-    """An object with these keys; optional ones are left out where the value is ``None``."""
+    """An object with these keys; optional keys are left out if the value is ``None``."""
     properties = {**required, **(optional or {})}
     types = {name: _typed(schema) for name, schema in properties.items()}
     keys = [(name, kind.source or attrgetter(name), kind.view) for name, kind in types.items()]
-    # Attributes are read together: one by one took a third of the time, and so did calls of what changes nothing.
+    # Attributes are read together: reading one by one took a third of the time, and so did calls of identity functions.
     paths = {name: find.__reduce__()[1][0] for name, find, _ in keys[: len(required)] if isinstance(find, attrgetter)}
     read = attrgetter(*paths.values()) if len(paths) > 1 else None
     together = tuple(paths) if read is not None else ()
@@ -98,16 +98,16 @@ def record(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None
         for name, make in changed:
             shown[name] = make(shown[name])
         for name, find, make in sometimes:
-            found = find(value)
-            if found is not None:
-                shown[name] = make(found)
+            value_ = find(value)
+            if value_ is not None:
+                shown[name] = make(value_)
         return shown
 
     return ValueType({"type": "object", "properties": properties, "required": list(required)}, view)
 
 
 def merged(*parts: tuple[Mapping[str, Schema], Make]) -> ValueType:
-    """An object with the keys of several parts, each read from what a function makes of the value."""
+    """An object with the keys of several parts, each read from the result of a function of the value."""
     records = [(record(keys), find) for keys, find in parts]
     schema = record({name: kind for keys, _ in parts for name, kind in keys.items()})
 
@@ -121,7 +121,7 @@ def merged(*parts: tuple[Mapping[str, Schema], Make]) -> ValueType:
 
 
 def reordered(kind: ValueType, *first: str) -> ValueType:
-    """An object whose schema has some keys before the others."""
+    """An object with certain keys before the others in its schema."""
     names = dict.fromkeys((*first, *kind["properties"]))
     properties = {name: kind["properties"][name] for name in names}
     return ValueType(
@@ -130,25 +130,25 @@ def reordered(kind: ValueType, *first: str) -> ValueType:
 
 
 def mapping(values: Schema) -> ValueType:
-    """An object whose keys are data."""
+    """An object with data as keys."""
     make = _typed(values).view
     schema = {"type": "object", "additionalProperties": values}
-    return ValueType(schema, lambda found: {name: make(value) for name, value in found.items()})
+    return ValueType(schema, lambda counts_: {name: make(value) for name, value in counts_.items()})
 
 
 def by_name(values: Schema) -> ValueType:
-    """A mapping in the order of its keys."""
+    """A mapping sorted by key."""
     kind = mapping(values)
-    return ValueType(kind, lambda found: kind.view(dict(sorted(found.items()))))
+    return ValueType(kind, lambda counts_: kind.view(dict(sorted(counts_.items()))))
 
 
 def counts(*names: str) -> ValueType:
-    """Counts by name, 0 for those that were not counted."""
+    """Counts by name, 0 for names without a count."""
     return ValueType(record(dict.fromkeys(names, COUNT)), lambda counted: {name: counted[name] for name in names})
 
 
 def each(items: Schema) -> ValueType:
-    """A list; what is shown of each item may be in one of its attributes (`ValueType.at`)."""
+    """A list; `ValueType.at` selects the part of each item that is shown."""
     kind = _typed(items)
     find, make = kind.source or itself, kind.view
     schema = {"type": "array", "items": items}
@@ -164,23 +164,23 @@ def some(items: Schema) -> ValueType:
 
 
 def rows(name: str, kind: ValueType, number: str) -> ValueType:
-    """What was counted, most first: an object for each, with what it is and how often it was."""
+    """Counts, highest first: an object for each with its name and number."""
     schema = each(record({name: kind, number: COUNT}))
-    return ValueType(schema, lambda counted: [{name: kind.view(one), number: n} for one, n in counted.most_common()])
+    return ValueType(schema, lambda counted: [{name: kind.view(item), number: n} for item, n in counted.most_common()])
 
 
-def maybe(one: Schema) -> ValueType:
-    """This kind of value, or ``null``."""
-    kind = _typed(one)
-    schema, make = {"anyOf": [one, NULL]}, kind.view
+def maybe(schema_: Schema) -> ValueType:
+    """This type, or ``null``."""
+    kind = _typed(schema_)
+    schema, make = {"anyOf": [schema_, NULL]}, kind.view
     if make is itself:
         return ValueType(schema, itself, kind.source)
     return ValueType(schema, lambda value: None if value is None else make(value), kind.source)
 
 
-def unless_empty(one: Schema) -> ValueType:
-    """This kind of value, or ``null`` where it is empty."""
-    kind = maybe(one)
+def unless_empty(schema_: Schema) -> ValueType:
+    """This type, or ``null`` if the value is empty."""
+    kind = maybe(schema_)
     return ValueType(kind, lambda value: kind.view(value or None), kind.source)
 
 
@@ -189,16 +189,16 @@ def any_of(*those: Schema) -> ValueType:
 
 
 def word(*words: object) -> ValueType:
-    """One of these words; an enumeration stands for all of its own."""
+    """One of these words; an enumeration contributes all its values."""
     listed: list[str] = []
-    for one in words:
-        listed += map(str, one) if isinstance(one, EnumMeta) else [str(one)]
-    plain = all(type(one) is str for one in words)
+    for option in words:
+        listed += map(str, option) if isinstance(option, EnumMeta) else [str(option)]
+    plain = all(type(option) is str for option in words)
     return ValueType({"enum": list(dict.fromkeys(listed))}, itself if plain else str)
 
 
 def times(*names: str) -> dict[str, ValueType]:
-    """Keys of moments: each as text, and in nanoseconds since 1970."""
+    """Keys of times: each as text, and in nanoseconds since 1970."""
     return {key: kind for name in names for key, kind in ((name, MOMENT.at(f"{name}_ns")), (f"{name}_ns", TIME))}
 
 
@@ -212,7 +212,7 @@ def both(values: ValueType) -> ValueType:
 
 
 NAME = ValueType(any_of(TEXT, record({"length": COUNT, "hex": HEX})), text)
-"""Text of a capture, or the bytes of one that is not UTF-8."""
+"""Captured text, or its bytes if it is not UTF-8."""
 BINARY: Schema = {
     **record({"length": COUNT}, {"text": TEXT, "hex": HEX, "truncated": BOOL, "redacted": BOOL}),
     "anyOf": [{"required": [key]} for key in ("text", "hex", "redacted")],
@@ -225,4 +225,4 @@ CAPTURE_ERROR = record({"capture": NAME, "message": TEXT, "offset": maybe(WHOLE)
 PACKET = ValueType(
     {"anyOf": [{"$ref": f"#/$defs/event_{name}"} for name in ("packet", "malformed", "gap", "unparsed")]}
 )
-"""A packet within another document, as ``inspect`` writes it: `dev.schemas` has these definitions."""
+"""A packet within another document, as ``inspect`` writes it, defined in `dev.schemas`."""

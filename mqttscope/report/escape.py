@@ -1,8 +1,9 @@
-r"""Captured text made safe for a terminal, and measured in its columns.
+r"""Escapes captured text for a terminal, and measures it in columns.
 
-Payloads, topics and client identifiers come from whoever speaks to the broker.  Nothing of them that moves the cursor,
-changes colours or reorders the line may reach the terminal, so it is shown as an escape: ``\n``, ``\x1b``,
-``\u202e``.  Bytes that are not UTF-8 are shown as ``\x80``.  Backslashes of the data stay as they are.
+Payloads, topics and Client Identifiers come from any client of the broker.  Characters that move the cursor, change
+colours or reorder the line must not reach the terminal and are shown as escapes: ``
+``, ``\x1b``, ``\u202e``.  Bytes
+that are not UTF-8 are shown as ``\x80``.  Backslashes in the data are unchanged.
 """
 
 from __future__ import annotations
@@ -12,23 +13,23 @@ import re
 from rich.cells import cell_len, get_character_cell_size
 
 MAX_MARKS = 3
-"""Combining marks on one character that are shown as such; further ones are escaped, or they would pile up over the
-lines above."""
+"""Maximum number of combining marks shown on one character; further ones are escaped, or they would cover the lines
+above."""
 
 _SHORT = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
 def escape(text: str, *, ascii_only: bool = False) -> str:
-    """Text without anything that a terminal obeys.
+    """Text without characters that control a terminal.
 
-    Control, format and unassigned characters, line and paragraph separators, every space but the usual one, variation
+    Control, format and unassigned characters, line and paragraph separators, spaces other than U+0020, variation
     selectors and lone surrogates become escapes; with ``ascii_only`` everything outside ASCII does.
     """
     if text.isprintable():
         if text.isascii() or (not ascii_only and _ORDINARY.fullmatch(text)):
             return text
     elif text.isascii():
-        return _CONTROL.sub(lambda found: _escaped_ascii(found[0]), text)
+        return _CONTROL.sub(lambda match: _escaped_ascii(match[0]), text)
     out: list[str] = []
     marks = 0
     for char in text:
@@ -49,12 +50,12 @@ _ORDINARY = re.compile(
     "[ -~\xa1-\u02ff\u0370-\u0482\u048a-\u0590\u2010-\u2027\u2030-\u205e\u2070-\u20cf\u2100-\u2bff\u3001-\u3029"
     "\u3030-\u3098\u30a0-\u312f\u3190-\ua66e\uac00-\ud7a3\uff01-\uff9d]*"
 )
-"""Text without combining marks and variation selectors; whether each character can be shown is another question."""
+"""Text without combining marks and variation selectors; whether each character is printable is checked elsewhere."""
 _CONTROL = re.compile("[\0-\x1f\x7f]")
 
 
 def escape_bytes(raw: bytes, *, ascii_only: bool = False) -> str:
-    r"""Bytes as safe text: UTF-8 where they are, ``\x80`` where they are not."""
+    r"""Bytes as safe text: UTF-8 where valid, else ``\x80``."""
     return escape(raw.decode("utf-8", "surrogateescape"), ascii_only=ascii_only)
 
 
@@ -65,18 +66,18 @@ def _escaped_ascii(char: str) -> str:
 
 
 def escaped(char: str) -> str:
-    r"""A character as an escape: ``\u202e``; ``\x80`` for what stands for a byte that is not UTF-8."""
+    r"""A character as an escape: ``\u202e``; ``\x80`` for a byte that is not UTF-8."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     if code > 0xFFFF:
         return f"\\U{code:08x}"
-    # Not \x85 for U+0085: that is how a byte is shown which is not UTF-8.
+    # Not \x85 for U+0085: this form means a byte that is not UTF-8.
     return f"\\u{code:04x}" if code > 0x7F else f"\\x{code:02x}"
 
 
 _OTHERS = re.compile("[^\\x00-\\x7f→…]")
-"""Anything but ASCII and what this program writes itself, of which each takes one column."""
+"""Any character except ASCII and the two that this program writes itself; these take one column each."""
 
 
 def cells(text: str) -> int:
@@ -84,14 +85,14 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, width: int, ellipsis: str = "…") -> str:
-    """The beginning of escaped text in at most ``width`` columns, with an ellipsis where something was left out."""
+    """The beginning of escaped text in at most ``width`` columns, with an ellipsis if something was cut."""
     if len(text) <= width and cells(text) <= width:
         return text
     return head(text, max(0, width - len(ellipsis))) + ellipsis[: max(0, width)]
 
 
 def head(text: str, width: int) -> str:
-    """As much of the beginning of escaped text as ``width`` columns hold."""
+    """The longest beginning of escaped text that fits ``width`` columns."""
     if text.isascii():
         return text[:width]
     used = 0
@@ -103,7 +104,7 @@ def head(text: str, width: int) -> str:
 
 
 def elide(text: str, width: int, ellipsis: str = "…") -> str:
-    """Escaped text in at most ``width`` columns, its middle left out: the ends of names tell them apart."""
+    """Escaped text in at most ``width`` columns without its middle: the ends of names distinguish them."""
     if len(text) <= width and cells(text) <= width:
         return text
     room = width - len(ellipsis)

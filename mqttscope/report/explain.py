@@ -1,4 +1,4 @@
-"""A rule in words: what, why, what instead, the statements after it, for pages, help texts and the terminal."""
+"""Descriptions of rules for pages, help texts and the terminal: summary, reason, advice, statements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mqttscope.lint.catalogue import Statement, statement
-from mqttscope.lint.rule import Needs, Rule
+from mqttscope.lint.rule import CODE, Needs, Rule, Standard
 
 CONFIDENCES = {
     "certain": "certain: proved by the bytes",
@@ -20,7 +20,7 @@ SCOPES = {
     "session": "the connections of a session",
     "broker": "all connections of a broker",
 }
-"""How far a rule has to look."""
+"""How much traffic a rule has to see."""
 NEEDS = {
     Needs.OPENING: "the CONNECT and the answer to it",
     Needs.SESSION_BIRTH: "the beginning of the session",
@@ -28,50 +28,48 @@ NEEDS = {
     Needs.WHOLE_RECEIVER: "no bytes of the other side lost",
     Needs.BOTH_DIRECTIONS: "packets of both sides",
 }
-"""What a capture must have, else findings are withheld."""
-PROFILE = "PRF"
-"""Area of the rules that a profile switches on."""
+"""Requirements for a capture; findings are withheld if they are not met."""
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#~])")
 
 
 @dataclass(slots=True)
-class Cited:
+class CitedStatement:
     """A statement that a rule cites."""
 
     statement: Statement
     where: str
-    """Where it applies, in words; empty for everywhere."""
+    """Packets and sides that it applies to, in words; empty for all."""
     partly: bool
-    """Whether the rule sees only a part of its violations."""
+    """Whether the rule detects only some of its violations."""
 
 
-def cited(rule: type[Rule]) -> Iterator[Cited]:
-    """The statements of a rule: by version, those it checks before those it sees in part."""
-    for version in reversed(rule.versions):
+def cited(rule: type[Rule]) -> Iterator[CitedStatement]:
+    """The statements of a rule by version, then by other standards: fully checked ones before partly checked ones."""
+    for version in (*reversed(rule.versions), *Standard):
         for identifier, where in rule.statements.get(version, {}).items():
             known = statement(version, identifier)
             if known is not None:
-                yield Cited(known, in_words(where), partly=False)
+                yield CitedStatement(known, in_words(where), partly=False)
         for identifier in rule.also.get(version, ()):
             known = statement(version, identifier)
             if known is not None:
-                yield Cited(known, "", partly=True)
+                yield CitedStatement(known, "", partly=True)
 
 
 def in_words(where: str) -> str:
-    """``client publish`` as ``PUBLISH of the client``; alternatives joined by ``or``."""
-    told = []
-    for one in where.split(","):
-        words = one.split()
+    """``client publish`` as ``PUBLISH of the client``, alternatives joined by ``or``."""
+    alternatives = []
+    for alternative in where.split(","):
+        words = alternative.split()
         side = f"of the {words.pop(0)}" if words and words[0] in ("client", "server") else ""
         kind, _, path = words[0].partition(".") if words else ("", "", "")
         parts = [path, "of" if path else "", "any packet" if kind == "any" else kind.upper(), side]
-        told.append(" ".join(part for part in parts if part) or side)
-    return " or ".join(part for part in told if part)
+        alternatives.append(" ".join(part for part in parts if part) or side)
+    return " or ".join(part for part in alternatives if part)
 
 
 def at_most(rule: type[Rule]) -> str:
-    """``error``, or ``at most error`` where some findings are less severe."""
+    """``error``, or ``at most error`` if some findings are less severe."""
     return f"at most {rule.worst()}" if rule.severities else str(rule.severity)
 
 
@@ -81,19 +79,19 @@ def versions(rule: type[Rule]) -> str:
 
 
 def area(rule: type[Rule]) -> str:
-    """The folder that a rule lies in, as words: ``flow control``; ``own rules`` for those that come from elsewhere."""
+    """The directory of a rule as words, such as ``flow control``; ``own rules`` for third-party rules."""
     if not rule.is_ours():
         return "own rules"
     return rule.__module__.split(".")[-2].replace("_", " ")
 
 
 def is_on(rule: type[Rule]) -> bool:
-    return not rule.is_practice() and not rule.code.startswith(PROFILE)
+    return not rule.is_practice() and not rule.is_for_profiles()
 
 
-def switched(rule: type[Rule]) -> str:
-    """What switches a rule on that is off by itself, with a blank before it; empty for others."""
-    if rule.code.startswith(PROFILE):
+def activation_note(rule: type[Rule]) -> str:
+    """Note about what enables a rule that is off by default, after a space; empty for other rules."""
+    if rule.is_for_profiles():
         return " (only with --profile)"
     return " (off unless selected)" if rule.is_practice() else ""
 
@@ -102,23 +100,23 @@ def needs(rule: type[Rule]) -> list[str]:
     return [words for need, words in NEEDS.items() if need in rule.needs]
 
 
-def markdown(told: str) -> str:
-    """Text of a docstring as Markdown: its marks mean nothing, double backquotes stay code."""
-    parts = re.split(r"``(.+?)``", told)
+def markdown(text: str) -> str:
+    """Text of a docstring as Markdown: its marks are escaped, double backquotes stay code."""
+    parts = CODE.split(text)
     return "".join(f"`{part}`" if index % 2 else _MARKDOWN.sub(r"\\\1", part) for index, part in enumerate(parts))
 
 
 def help_text(rule: type[Rule]) -> str:
-    lines = [*rule.paragraphs(), *(f"{one.statement.key}: {one.statement.summary}" for one in cited(rule))]
-    return "\n\n".join(lines)
+    statements = (citation.statement for citation in cited(rule))
+    return "\n\n".join([*rule.paragraphs(), *(f"{statement.key}: {statement.summary}" for statement in statements)])
 
 
 def help_markdown(rule: type[Rule]) -> str:
     """A rule in Markdown, without headings."""
-    lines = [markdown(one) for one in rule.paragraphs()]
+    lines = [markdown(paragraph) for paragraph in rule.paragraphs(marked=True)]
     rows = [
-        f"* **{one.statement.key}** (section {one.statement.section}): {markdown(one.statement.summary)}"
-        for one in cited(rule)
+        f"* **{known.key}** (section {known.section}): {markdown(known.summary)}"
+        for known in (citation.statement for citation in cited(rule))
     ]
     if rows:
         lines.append("\n".join(rows))

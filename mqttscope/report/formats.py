@@ -1,4 +1,4 @@
-"""Reports of events by the names of their formats."""
+"""Event reports by the names of their formats."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ FORMATS: dict[str, tuple[str, str]] = {
     "tree": ("tree", "Tree"),
     "ladder": ("ladder", "Ladder"),
     "csv": ("table", "Table"),
-    "jsonl": ("jsonl", "JsonLines"),
-    "html": ("html.packets", "Packets"),
+    "jsonl": ("jsonl", "EventJsonLines"),
+    "html": ("html.packets", "PacketPage"),
 }
-"""Name of a format -> module, which is imported when the format is used, and class: a `PublicReport` but for jsonl and
-what is made of its lines."""
+"""Name of a format -> module, imported on use, and class: a `PublicReport`, except for formats based on jsonl."""
 
 
 def make_reporter(name: str, sink: Sink, view: View) -> Reporter:
-    """The report of a format, ``jsonl`` among them: it is the one with a lane of its own for packets."""
+    """The report of a format."""
     if name == "jsonl" and view.acknowledged:
         lines: Any = make_reporter(name, sink, replace(view, acknowledged=False))
         return cast(Reporter, importlib.import_module("mqttscope.report.jsonl").AcknowledgedLines(sink, lines.line))
     if name == "jsonl" and view.decoders() is not None:
-        # A class of its own, so that lines without decoders cost nothing more.
+        # A separate class, so that lines without decoders cost nothing more.
         return cast(Reporter, importlib.import_module("mqttscope.report.jsonl_decoded").DecodedLines(sink, view))
     module, kind = FORMATS[name]
-    made = getattr(importlib.import_module(f"mqttscope.report.{module}"), kind)
+    report_type = getattr(importlib.import_module(f"mqttscope.report.{module}"), kind)
     if name == "jsonl":
-        return cast(Reporter, made(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets))
-    return cast(Reporter, made(sink, view))
+        return cast(Reporter, report_type(sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets))
+    return cast(Reporter, report_type(sink, view))

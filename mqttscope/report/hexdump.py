@@ -1,6 +1,6 @@
-"""Hexdump of one packet: the bytes of each field are one span, faults have carets under them.
+"""Hexdump of one packet: fields have different colours or letters, faults have carets under them.
 
-Spans are told apart by colour, or by letters in a line under the bytes; the letters are those of the field list.
+Without colours, letters in a line under the bytes identify the fields; the field list uses the same letters.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from mqttscope.mqtt.declare import Span
+from mqttscope.mqtt.declare import FieldSpan
 from mqttscope.mqtt.wire import counted
 from mqttscope.report.escape import cells
 from mqttscope.report.style import Painter
@@ -19,39 +19,39 @@ _SHOWN = bytes(byte if 32 <= byte < 127 else ord(".") for byte in range(256))
 
 
 def letter(index: int) -> str:
-    """The letter of the field with this number; they begin again after Z, since order tells them apart."""
+    """The letter of a field; letters repeat after Z, since their order distinguishes them."""
     return _LETTERS[index % len(_LETTERS)]
 
 
 @dataclass(slots=True)
-class Mark:
-    """A place that carets point at."""
+class HexdumpMark:
+    """A position that carets point at."""
 
     start: int
     end: int
-    """Offset after the last byte; equal to ``start`` for a place where a byte is missing."""
+    """Offset after the last byte; equal to ``start`` if a byte is missing there."""
     text: str
-    """Escaped."""
+    """Escaped text."""
 
 
 class Hexdump:
-    """The dump of ``raw``.
+    """Hexdump of ``raw``.
 
-    ``hidden`` are ranges whose bytes are not shown (secrets), ``skip`` ranges whose whole rows are left out, in order.
+    ``hidden``: ranges of secret bytes, which are not shown.  ``skip``: ranges left out in whole rows, in order.
     """
 
     def __init__(
         self,
         raw: bytes,
-        spans: Sequence[Span],
+        spans: Sequence[FieldSpan],
         painter: Painter,
         *,
-        marks: Sequence[Mark] = (),
+        marks: Sequence[HexdumpMark] = (),
         hidden: Sequence[tuple[int, int]] = (),
         skip: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.raw = raw
-        self.spans = sorted(spans, key=lambda one: one.start)
+        self.spans = sorted(spans, key=lambda span: span.start)
         self.painter = painter
         self.marks = marks
         self.hidden = hidden
@@ -106,8 +106,8 @@ class Hexdump:
         yield from self._carets(start, stop)
 
     def _fields(self, start: int, stop: int) -> list[tuple[int, int, int]]:
-        """``(number of the span or -1, first byte, end)`` of the row, without holes."""
-        found: list[tuple[int, int, int]] = []
+        """``(number of the span or -1, first byte, end)`` of the row, without gaps."""
+        parts: list[tuple[int, int, int]] = []
         at = start
         spans = self.spans
         while self._first_span < len(spans) and spans[self._first_span].end <= start:
@@ -117,16 +117,16 @@ class Hexdump:
             while index < len(spans) and spans[index].end <= at:
                 index += 1
             if index == len(spans) or spans[index].start >= stop:
-                found.append((-1, at, stop))
+                parts.append((-1, at, stop))
                 break
             span = spans[index]
             if span.start > at:
-                found.append((-1, at, span.start))
+                parts.append((-1, at, span.start))
                 at = span.start
             behind = min(span.end, stop)
-            found.append((index, at, behind))
+            parts.append((index, at, behind))
             at = behind
-        return found
+        return parts
 
     def _is_hidden(self, at: int) -> bool:
         return any(first <= at < behind for first, behind in self.hidden)
@@ -140,10 +140,10 @@ class Hexdump:
         shown = self.raw[first:behind].translate(_SHOWN).decode("ascii")
         if not self.hidden:
             return shown
-        return "".join("*" if self._is_hidden(at) else one for at, one in enumerate(shown, first))
+        return "".join("*" if self._is_hidden(at) else char for at, char in enumerate(shown, first))
 
     def _letters(self, start: int, fields: list[tuple[int, int, int]]) -> str:
-        """The letter of each field under its first byte, dashes under the rest; nothing inside one long field."""
+        """The letter of each field under its first byte, dashes under the rest; empty inside one long field."""
         if self.painter.colour or not fields:
             return ""
         if len(fields) == 1 and (fields[0][0] < 0 or self.spans[fields[0][0]].start < start):

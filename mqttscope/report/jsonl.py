@@ -1,8 +1,8 @@
 """Writes events as JSON Lines, schema 1: one event per line, the stable interface for scripts (``docs/jsonl.md``).
 
-A line is what `mqtt.view.view` gives, as JSON after an envelope.  Nearly all lines are of packets: `PacketLines` builds
-those of publishes, their acknowledgements and pings as text around parts that recur, without building objects first.
-A test compares both ways.
+A line is an envelope followed by the result of `mqtt.view.view`, as JSON.  Nearly all lines are packets: `PacketLines`
+builds the lines of publishes, acknowledgements and pings as text from cached parts, without creating objects first.  A
+test compares both ways.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
     ConnectionOpened,
-    DiscardedEvent,
     Event,
-    GapEvent,
+    LossEvent,
     MalformedEvent,
     PacketEvent,
     UnparsedEvent,
@@ -35,14 +34,14 @@ from mqttscope.net.frame import CaptureError
 from mqttscope.report.base import Clock, Sink
 from mqttscope.report.public import fields_shown, hidden_of, public_event, public_packet
 from mqttscope.secrets.addresses import transport_view, without_secrets
-from mqttscope.secrets.credentials import starred_name, without_told
+from mqttscope.secrets.credentials import starred_name, without_property_credentials
 from mqttscope.secrets.forms import SHORTEST, suspicions, without_tokens
 from mqttscope.secrets.packets import DISGUISED, hides_payload
 from mqttscope.secrets.values import without_names_of, without_tokens_of
 from mqttscope.session.capture_time import captured
 from mqttscope.session.connection import Connection
 
-__all__ = ["SCHEMA", "AcknowledgedLines", "JsonLines", "dumps", "harmless"]
+__all__ = ["SCHEMA", "AcknowledgedLines", "EventJsonLines", "dumps", "harmless"]
 
 SCHEMA: Final = 1
 _dumps: Final = orjson.dumps
@@ -50,27 +49,34 @@ _dumps: Final = orjson.dumps
 Names = Callable[[Connection, Direction], str]
 
 LINES_TOGETHER: Final = 50
-"""So many lines are written at once to a sink that gathers them anyway."""
+"""Number of lines written at once to a sink that collects its input."""
 
 
-class JsonLines:
+class EventJsonLines:
     """Writes every event as one line.
 
-    A sink may say by an attribute ``immediate`` that nobody waits for single lines; else each is written at once.
+    Lines are written at once, unless the sink has an attribute ``immediate`` that is false: nobody waits for them.
     """
 
-    def __init__(
-        self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False, names: Names | None = None
-    ) -> None:
-        """``names``: what stands in lines in the place of what names a connection, from one of its ends."""
+    def __init__(self, sink: Sink, *, payload_limit: int = PAYLOAD_LIMIT, show_secrets: bool = False) -> None:
         self.sink = sink
         self.payload_limit = payload_limit
         self.show_secrets = show_secrets
         self._clock = Clock()
-        self._lines = PacketLines(payload_limit, show_secrets=show_secrets, names=names)
+        self._lines = PacketLines(payload_limit, show_secrets=show_secrets)
         self.packet_line = self._lines.line
         self._waiting: list[str] = []
         self._together = LINES_TOGETHER if getattr(sink, "immediate", True) is False else 1
+
+    @property
+    def packet_lines(self) -> PacketLines:
+        """The maker of lines."""
+        return self._lines
+
+    def write_through(self, sink: Sink) -> None:
+        """Write each line at once to another sink."""
+        self.close()
+        self.sink, self._together = sink, 1
 
     def feed(self, event: Event) -> None:
         """Write one event."""
@@ -80,17 +86,13 @@ class JsonLines:
             if len(self._waiting) >= self._together:
                 self.close()
 
-    def names(self, connection: Connection, direction: Direction) -> str:
-        """What names a connection in lines of a direction."""
-        return self._lines.names(connection, direction)
-
     def line(self, event: Event) -> str | None:
-        """The line of an event for who writes it, ``None`` for one that has none; as text that may hold all of JSON."""
+        """The event as a JSON line, or ``None``; not yet escaped by `harmless`."""
         return self._lines.line(event) if isinstance(event, PacketEvent) else self.other(event)
 
     def close(self) -> None:
-        """Write what waits."""
-        # Taken before it is written, so that an interruption cannot write it twice.
+        """Write the waiting lines."""
+        # Taken before writing, so that an interruption cannot cause a second write.
         lines, self._waiting = self._waiting, []
         whole = "".join(lines)
         if not whole.isascii() or "\x7f" in whole:
@@ -99,27 +101,29 @@ class JsonLines:
             self.sink.write(whole.encode())
 
     def flush(self) -> None:
-        """Write what waits; there is no end of which it would have to be told."""
+        """Write the waiting lines; the report does not end."""
         self.close()
 
     def other(self, event: Event) -> str | None:
-        """The line of any other event, ``None`` for one that has none."""
+        """The line of an event other than a packet, or ``None``."""
         if not self.show_secrets:
             event = public_event(event)
         if isinstance(event, MalformedEvent):
             return self._malformed(event)
-        if isinstance(event, GapEvent):
-            return f'{self._lines.envelope("gap", event)},"length":{event.length},"reason":"{event.reason}"}}\n'
+        if isinstance(event, LossEvent):
+            line = f"{self._lines.envelope(event.kind, event)},{dumps_text(event.values)[1:]}\n"
+            self._lines.forget(event.connection)  # the connection may be over already
+            return line
         if isinstance(event, UnparsedEvent):
-            found = event.unparsed
-            shown: dict[str, Any] = {"length": found.length, "reason": found.reason, "missing": found.missing}
-            if found.packet_type is not None:
-                shown["packet_type"] = found.packet_type
+            unparsed = event.unparsed
+            shown: dict[str, Any] = {"length": unparsed.length, "reason": unparsed.reason, "missing": unparsed.missing}
+            if unparsed.packet_type is not None:
+                shown["packet_type"] = unparsed.packet_type
             hidden = hidden_of(event)
-            if hidden and hidden[0] == (0, len(found.raw)):
-                shown["raw"] = {"length": len(found.raw), "redacted": True}
+            if hidden and hidden[0] == (0, len(unparsed.raw)):
+                shown["raw"] = {"length": len(unparsed.raw), "redacted": True}
             else:
-                shown["raw"] = binary(found.raw, self.payload_limit)
+                shown["raw"] = binary(unparsed.raw, self.payload_limit)
                 if hidden:
                     shown["raw"]["redacted"] = True
             return f"{self._lines.envelope('unparsed', event)},{dumps_text(shown)[1:]}\n"
@@ -127,10 +131,6 @@ class JsonLines:
             return dumps_text(self.connection(event)) + "\n"
         if isinstance(event, ConnectionEnding):
             return f"{dumps_text(self._ending(event))}\n"
-        if isinstance(event, DiscardedEvent):
-            line = f'{self._lines.envelope("discarded", event)},"length":{event.length},"reason":"{event.reason}"}}\n'
-            self._lines.forget(event.connection)  # it may be over, so that nothing else would
-            return line
         if isinstance(event, CaptureError):
             error = {"schema": SCHEMA, "event": "capture_error", "capture": text(event.capture)}
             error |= {"message": text(without_secrets(event.message)), "offset": event.offset, "frames": event.frames}
@@ -138,7 +138,7 @@ class JsonLines:
         return None
 
     def _other_end(self, connection: Connection) -> dict[str, Any] | None:
-        """How the side ended that did not end first."""
+        """How the side ended that ended last."""
         other = connection.also_closed
         if other is None:
             return None
@@ -150,19 +150,19 @@ class JsonLines:
         }
 
     def _malformed(self, event: MalformedEvent) -> str:
-        found = event.malformed
+        malformed = event.malformed
         version = event.connection.version
         kind = event.type
         hidden = hidden_of(event)
         shown: dict[str, Any] = {
             "packet": event.number,
             "type": kind,
-            "length": len(found.raw) + found.missing,
-            "malformed": malformed_view(found, limit=self.payload_limit, redacted=bool(hidden)),
+            "length": len(malformed.raw) + malformed.missing,
+            "malformed": malformed_view(malformed, limit=self.payload_limit, redacted=bool(hidden)),
         }
-        if found.packet is not None and kind is not None:
+        if malformed.packet is not None and kind is not None:
             shown[kind] = view(
-                found.packet,
+                malformed.packet,
                 version,
                 limit=self.payload_limit,
                 show_secrets=self.show_secrets,
@@ -190,7 +190,6 @@ class JsonLines:
         }
 
     def _ending(self, event: ConnectionEnding) -> dict[str, Any]:
-        """The object of the first FIN or RST."""
         connection = event.connection
         identifier = connection.client_identifier
         return {
@@ -220,7 +219,7 @@ class JsonLines:
         if proxy is not None:
             shown["proxy"] = proxy
         if isinstance(event, ConnectionClosed):
-            unacknowledged = {str(one): self._lines.unacknowledged(event, one) for one in Direction}
+            unacknowledged = {str(side): self._lines.unacknowledged(event, side) for side in Direction}
             self._lines.forget(connection)
             identifier = connection.client_identifier
             shown |= {
@@ -252,14 +251,14 @@ class JsonLines:
 
 
 class AcknowledgedLines:
-    """Writes lines with ``tcp_acknowledged`` for each packet: a class of its own, so that other lines cost no more."""
+    """Writes lines with ``tcp_acknowledged`` for each packet; separate, so that other lines cost nothing more."""
 
     def __init__(self, sink: Sink, line: Callable[[Event], str | None]) -> None:
-        """``line`` makes the line of an event."""
+        """``line``: returns the line of an event."""
         self.sink, self._line = sink, line
 
     def feed(self, event: Event) -> None:
-        """Write one event."""
+        """Write an event."""
         line = self._line(event)
         if line is None:
             return
@@ -268,26 +267,25 @@ class AcknowledgedLines:
         self.sink.write(harmless(line.encode()))
 
     def close(self) -> None:
-        """Nothing waits to be written."""
+        """Do nothing: no line waits."""
 
 
 TEXTS_KEPT: Final = 10_000
-"""Topics, and as many property blocks, whose JSON is kept."""
+"""Maximum number of cached topics, and of cached property blocks."""
 LONGEST_KEPT: Final = 512
-"""Characters of the longest JSON of a topic or a property block that is kept."""
+"""Maximum characters of the cached JSON of a topic or a property block."""
 MAX_UNACKNOWLEDGED: Final = 16
 """Maximum number of packets of a direction that the line of a closed connection names as not acknowledged."""
 CONNECTIONS_KEPT: Final = 10_000
-"""Connections whose part of the line is kept."""
+"""Maximum number of connections with cached line parts."""
 PAYLOADS_KEPT: Final = 1 << 20
-"""Bytes of payloads and characters of their JSON that are kept: a message comes from its publisher, and again for each
-subscriber."""
+"""Maximum size of cached payloads and their JSON: a message comes from its publisher, and again for each subscriber."""
 FORMS_KEPT: Final = 4_096
-"""Forms of payloads of which it is kept how they are written."""
+"""Maximum number of payload shapes with cached JSON escaping."""
 LONGEST_FORM: Final = 512
-"""Bytes of the longest payload whose form is looked at."""
+"""Maximum size of a payload with a cached shape."""
 STARTS_KEPT: Final = 10_000
-"""Beginnings of packets, by their first three bytes, whose part of the line is kept."""
+"""Maximum number of cached line parts for the first three bytes of packets."""
 
 _C2S: Final = Direction.CLIENT_TO_SERVER
 _S2C: Final = Direction.SERVER_TO_CLIENT
@@ -299,22 +297,22 @@ _FLAGS: Final = tuple(
     for bits in range(16)
 )
 _NO_PROPERTIES: Final = ',"payload":'
-"""What stands between the Packet Identifier and the payload of a PUBLISH without properties."""
+"""Text between the Packet Identifier and the payload of a PUBLISH without properties."""
 _PACKET: Final = ',"packet":'
 _UNIDENTIFIED: Final = ',"packet_identifier":null'
 _BEFORE_TOPIC: Final = '}},"topic":'
-"""What stands between the value of a payload and the resolved topic."""
+"""Text between the payload value and the resolved topic."""
 _END: Final = "}\n"
 
 _DIGITS: Final = b"0123456789"
 _UNUSUAL: Final = 0
-"""How the payload of a form is written: after a closer look,"""
+"""Escaping of a payload shape: needs a closer look,"""
 _PLAIN: Final = 1
-"""as it is,"""
+"""not needed,"""
 _QUOTED: Final = 2
-"""with a backslash before quotation marks,"""
+"""a backslash before quotation marks,"""
 _ESCAPED: Final = 3
-"""or as text that JSON has to escape otherwise."""
+"""or by the JSON encoder."""
 
 
 class _Introduction:
@@ -323,50 +321,48 @@ class _Introduction:
     __slots__ = ("add_of_client", "add_of_server", "from_client", "from_server", "of_client", "of_server", "revision")
 
     def __init__(self, revision: int, from_client: str, from_server: str) -> None:
-        # Frame, time and end in the stream of the latest packets, one after the other: an object for each packet took
-        # 10 % of the time, and so did one call that packs them.
+        # Frame, time and stream end of the latest packets, one after the other: an object for each packet took 10 %
+        # of the time, and so did one call that packs them.
         self.of_client, self.of_server = (
             deque[int](maxlen=3 * MAX_UNACKNOWLEDGED),
             deque[int](maxlen=3 * MAX_UNACKNOWLEDGED),
         )
         self.add_of_client, self.add_of_server = self.of_client.append, self.of_server.append
         self.revision = revision
-        """Of the connection it holds for."""
+        """Revision of the connection that the parts describe."""
         self.from_client = from_client
         self.from_server = from_server
 
 
-_OUTCOMES: Final = tuple(
+OUTCOMES: Final = tuple(
     f'"reason_code":{code},"reason":"{REASON_CODES.get(code, "Unknown")}","properties":{{}}}}}}\n'
     for code in range(256)
 )
-"""How an acknowledgement of 5.0 without properties ends, by reason code."""
+"""Ends of acknowledgements of 5.0 without properties, by reason code."""
 
 
 class PacketLines:
     """Makes the line of each packet, and the envelope of other events.
 
-    What recurs is made once and kept, as far as the limits above allow: the second of the time, what names the
-    connection (until that changes), what follows from the first bytes of the packet, topics, property blocks and
-    payloads, and how payloads of one form are written: of those that differ in their digits alone.  Parts have in them
-    what stands before and after them in every line, and a line is put together once: each piece costs as much as its
-    text.
+    Recurring parts are cached within the limits above: the second of the time, the fields that name the connection
+    (until they change), the parts that follow from the first bytes of the packet, topics, property blocks and payloads,
+    and the escaping of payloads that differ only in their digits.  A cached part includes the fixed text around it, and
+    a line is put together once: each piece costs as much as its text.
     """
 
-    def __init__(self, payload_limit: int, *, show_secrets: bool, names: Names | None = None) -> None:
+    def __init__(self, payload_limit: int, *, show_secrets: bool) -> None:
         self.payload_limit = payload_limit
         self.show_secrets = show_secrets
-        self._named = names
         self._clock = Clock()
         self._capture: str | None = None
-        self._opening = self._packet_opening = ""
+        self._opening = self.packet_opening = ""
         self._second_ns = -1 << 64
-        """Where the second begins whose time is kept; at first one that no capture has."""
+        """Start of the second of the cached time; at first a time that no capture has."""
         self._time = self._second = ""
-        """What the line has before and after the nanoseconds in the second, up to those of the whole time."""
+        """Text of the line before and after the nanoseconds of the second, up to the nanoseconds since 1970."""
         self._divided = False
-        """Whether the digits of the time are those of its second and of the nanoseconds after it, as since 1970."""
-        self._connections: dict[int, _Introduction] = {}
+        """Whether the digits since 1970 are the digits of the second followed by its nanoseconds."""
+        self.connections: dict[int, _Introduction] = {}
         self._forms: dict[bytes, int] = {}
         self._payloads: dict[bytes, str] = {}
         self._payloads_left = PAYLOADS_KEPT
@@ -379,16 +375,16 @@ class PacketLines:
         packet = event.packet
         connection = event.connection
         if event.capture is not self._capture:
-            self._open(event.capture)
+            self.open(event.capture)
         timestamp_ns = captured(event.timestamp_ns)
         past_ns = timestamp_ns - self._second_ns
         if past_ns < 0 or past_ns >= _SECOND:
             past_ns = self._turn(timestamp_ns)
         fraction = str(_SECOND + past_ns)[1:]
         nanoseconds = fraction if self._divided else str(timestamp_ns)
-        named = self._connections.get(connection.number)
+        named = self.connections.get(connection.number)
         if named is None or named.revision != connection.revision:
-            named = self._introduce(connection)
+            named = self.introduce(connection)
         raw = packet.raw
         if event.direction is _C2S:
             naming, add = named.from_client, named.add_of_client
@@ -421,11 +417,11 @@ class PacketLines:
                 else:
                     value, end = self._payloads.get(payload) or self._payload(payload), _END
                 return (
-                    f"{self._packet_opening}{event.frame}{self._time}{fraction}{self._second}{nanoseconds}{naming}"
+                    f"{self.packet_opening}{event.frame}{self._time}{fraction}{self._second}{nanoseconds}{naming}"
                     f"{event.number}{start}{shown}{identified}{properties}{value}{resolved}{end}"
                 )
         head = (
-            f"{self._packet_opening}{event.frame}{self._time}{fraction}{self._second}{nanoseconds}{naming}"
+            f"{self.packet_opening}{event.frame}{self._time}{fraction}{self._second}{nanoseconds}{naming}"
             f"{event.number}{start}"
         )
         if packet.header_flags is None:
@@ -433,40 +429,40 @@ class PacketLines:
                 identifier = packet.packet_identifier
                 if connection.version is not _V5:
                     return f'{head}{{"packet_identifier":{identifier}}}}}\n'
-                return f'{head}{{"packet_identifier":{identifier},{_OUTCOMES[packet.reason_code or 0]}'
+                return f'{head}{{"packet_identifier":{identifier},{OUTCOMES[packet.reason_code or 0]}'
             if isinstance(packet, Pingreq | Pingresp):
                 return f"{head}{{}}}}\n"
         if type(packet) is Publish:
             return self._doubtful(head, event, packet)
-        # Passwords and Authentication Data are left out by the view.
+        # The view leaves out passwords and Authentication Data.
         shown_packet = packet if self.show_secrets else without_names_of(without_tokens_of(packet, self.payload_limit))
         fields = view(shown_packet, connection.version, limit=self.payload_limit, show_secrets=self.show_secrets)
         return f"{head}{dumps_text(fields)}}}\n"
 
     def _payload(self, payload: bytes) -> str:
-        """A payload with its length, up to the resolved topic; kept, as far as the limit allows."""
+        """A payload with its length, up to the resolved topic; cached within the limit."""
         if len(payload) > self.payload_limit:
             return self._cut(payload, 0)
-        made = f'{{"length":{len(payload)},{self._content(payload)}{_BEFORE_TOPIC}'
-        size = len(payload) + len(made)
+        encoded = f'{{"length":{len(payload)},{self._content(payload)}{_BEFORE_TOPIC}'
+        size = len(payload) + len(encoded)
         if size > self._payloads_left:
             self._payloads.clear()
             self._payloads_left = PAYLOADS_KEPT
         if size <= self._payloads_left:
-            self._payloads[payload] = made
+            self._payloads[payload] = encoded
             self._payloads_left -= size
-        return made
+        return encoded
 
     def _cut(self, payload: bytes, missing: int) -> str:
-        """The same of a payload that is longer than the limit, or that the capture does not have to its end."""
+        """An incomplete payload, or one above the limit, up to the resolved topic."""
         if not self.show_secrets:
             payload = without_tokens(payload, self.payload_limit)
         return f"{dumps_text(binary(payload, self.payload_limit, missing))[:-1]}{_BEFORE_TOPIC}"
 
     def _content(self, payload: bytes) -> str:
-        """How a payload within the limit is shown: ``text`` or ``hex``, with its value."""
+        """A payload within the limit as ``text`` or ``hex`` with its value."""
         if len(payload) <= LONGEST_FORM and payload.isascii():
-            # Without its digits it is like many others; no credential has one but in an escape, no control character.
+            # Shape: the payload without digits, which matter to neither escaping nor secrets except in percent escapes.
             form = payload.translate(None, _DIGITS)
             how = self._forms.get(form, -1)
             if how < 0:
@@ -485,9 +481,9 @@ class PacketLines:
         return f'"hex":"{payload.hex()}"' if content is None else f'"text":{dumps_text(content)}'
 
     def _form(self, form: bytes) -> int:
-        """How payloads are written that are this, in ASCII, without their digits."""
+        """Escaping of ASCII payloads with this shape (without digits)."""
         content = form.decode()
-        # Digits make an escape of a percent sign.
+        # Digits turn a percent sign into an escape.
         if printable(form) is None or (not self.show_secrets and ("%" in content or suspicions(form))):
             how = _UNUSUAL
         elif "\\" in content or not content.isprintable():
@@ -500,7 +496,7 @@ class PacketLines:
         return how
 
     def _doubtful(self, head: str, event: PacketEvent, packet: Publish) -> str:
-        """The line of a PUBLISH whose payload may be the rest of a CONNECT."""
+        """The line of a PUBLISH that may contain the rest of a CONNECT."""
         hide = not self.show_secrets and hides_payload(packet, event.connection.side(event.direction).doubt)
         shown = packet if self.show_secrets else without_names_of(public_packet(event, self.payload_limit).packet)
         fields = view(shown, event.connection.version, limit=self.payload_limit, hide_payload=hide)
@@ -512,10 +508,10 @@ class PacketLines:
         return f"{head}{dumps_text(more)[1:]}\n"
 
     def envelope(self, name: str, event: Any) -> str:
-        """What the line of an event that is no packet begins with: capture, frame, time, connection, direction."""
+        """Beginning of a line that is not a packet: capture, frame, time, connection, direction."""
         if event.capture is not self._capture:
-            self._open(event.capture)
-        named = self._introduce(event.connection)
+            self.open(event.capture)
+        named = self.introduce(event.connection)
         naming = named.from_client if event.direction is _C2S else named.from_server
         timestamp_ns = captured(event.timestamp_ns)
         past_ns = self._turn(timestamp_ns)
@@ -525,9 +521,9 @@ class PacketLines:
         )
 
     def unacknowledged(self, event: ConnectionClosed, direction: Direction) -> list[int] | None:
-        """Frames of the packets of a direction that TCP never acknowledged; ``None`` if none of them is proven.
+        """Frames of packets of a direction that TCP never acknowledged; ``None`` if this cannot be decided.
 
-        Only packets that were written are known.  When both sides have sent FIN the last acknowledgment may still come.
+        Only written packets are known.  If both sides have sent FIN, the last acknowledgment may still come.
         """
         connection, side = event.connection, event.connection.side(direction)
         of_client = direction is _C2S
@@ -536,7 +532,7 @@ class PacketLines:
             return None
         if not left:
             return []
-        named = self._connections.get(connection.number)
+        named = self.connections.get(connection.number)
         how, other, last_ns = connection.closed_how, connection.also_closed, event.timestamp_ns
         by_receiver = connection.closed_by == ("server" if of_client else "client")
         if other is not None:
@@ -553,41 +549,58 @@ class PacketLines:
         return frames or None
 
     def forget(self, connection: Connection) -> None:
-        """The connection has ended: no further line will name it."""
-        self._connections.pop(connection.number, None)
+        """Forget a connection that has ended."""
+        self.connections.pop(connection.number, None)
 
-    def _open(self, capture: str) -> None:
+    def open(self, capture: str) -> None:
+        """Begin the lines of a capture."""
         self._capture = capture
         self._opening = f'"capture":{dumps_text(text(capture))},"frame":'
-        self._packet_opening = f'{{"schema":{SCHEMA},"event":"packet",{self._opening}'
+        self.packet_opening = f'{{"schema":{SCHEMA},"event":"packet",{self._opening}'
+
+    def second_of(self, timestamp_ns: int) -> tuple[int, bytes, bytes, bool]:
+        """Begin of the second of a time, the text before and after its nanoseconds, and whether digits are divided."""
+        self._turn(timestamp_ns)
+        return self._second_ns, self._time.encode(), self._second.encode(), self._divided
+
+    def topic(self, topic: str) -> str:
+        """JSON of a topic."""
+        return self._topics.get(topic) or self._topic(topic)
+
+    def block(self, block: Properties) -> str:
+        """JSON of the properties of a PUBLISH, up to the value of its payload."""
+        return self._blocks.get(block.items) or self._block(block)
+
+    def payload(self, payload: bytes) -> str:
+        """JSON of a payload, up to the resolved topic."""
+        return self._payloads.get(payload) or self._payload(payload)
 
     def _turn(self, timestamp_ns: int) -> int:
-        """Go to another second; returns the nanoseconds in it."""
+        """Change to another second; returns the nanoseconds in it."""
         second, past_ns = divmod(timestamp_ns, _SECOND)
         self._second_ns = timestamp_ns - past_ns
         self._time = f',"timestamp":"{self._clock.iso(timestamp_ns).partition(".")[0]}.'
-        # Only then are all digits but the last nine those of the second.
+        # Otherwise the digits before the last nine are not the digits of the second.
         self._divided = second > 0
         self._second = f'Z","timestamp_ns":{second if second > 0 else ""}'
         return past_ns
 
-    def _introduce(self, connection: Connection) -> _Introduction:
+    def introduce(self, connection: Connection) -> _Introduction:
         """The parts of a line that name the connection, for both directions."""
-        kept = self._connections.get(connection.number)
-        if kept is None or kept.revision != connection.revision:
-            if len(self._connections) >= CONNECTIONS_KEPT:
-                self._connections.clear()
-            named = self._named or self.names
-            from_client, from_server = (f",{named(connection, one)}{_PACKET}" for one in (_C2S, _S2C))
-            before, kept = kept, _Introduction(connection.revision, from_client, from_server)
+        introduction = self.connections.get(connection.number)
+        if introduction is None or introduction.revision != connection.revision:
+            if len(self.connections) >= CONNECTIONS_KEPT:
+                self.connections.clear()
+            from_client, from_server = (f",{self.names(connection, direction)}{_PACKET}" for direction in (_C2S, _S2C))
+            before, introduction = introduction, _Introduction(connection.revision, from_client, from_server)
             if before is not None:
-                kept.of_client.extend(before.of_client)
-                kept.of_server.extend(before.of_server)
-            self._connections[connection.number] = kept
-        return kept
+                introduction.of_client.extend(before.of_client)
+                introduction.of_server.extend(before.of_server)
+            self.connections[connection.number] = introduction
+        return introduction
 
     def names(self, connection: Connection, direction: Direction) -> str:
-        """What names a connection in lines of a direction."""
+        """The fields that name a connection in lines of a direction."""
         identifier = connection.client_identifier
         return dumps_text(
             {
@@ -602,7 +615,7 @@ class PacketLines:
         )[1:-1]
 
     def _start(self, raw: bytes, missing: int) -> str:
-        """Type, lengths, and of a PUBLISH the flags: all of it follows from the first bytes, if nothing is missing."""
+        """Type, lengths, and flags of a PUBLISH; they follow from the first bytes if nothing is missing."""
         header = 2
         while raw[header - 1] & 0x80:
             header += 1
@@ -618,45 +631,45 @@ class PacketLines:
         return start
 
     def _topic(self, topic: str) -> str:
-        """JSON of a topic; that of a payload in disguise is never kept, so that one that is kept is none."""
-        made = dumps_text(shown_name(topic, show_secrets=self.show_secrets))
-        if len(made) <= LONGEST_KEPT and topic not in DISGUISED:
+        """JSON of a topic; topics that may be disguised payloads are not cached."""
+        encoded = dumps_text(shown_name(topic, show_secrets=self.show_secrets))
+        if len(encoded) <= LONGEST_KEPT and topic not in DISGUISED:
             if len(self._topics) >= TEXTS_KEPT:
                 self._topics.clear()
-            self._topics[topic] = made
-        return made
+            self._topics[topic] = encoded
+        return encoded
 
     def _block(self, block: Properties) -> str:
-        shown = block if self.show_secrets else without_told(block)
-        made = f',"properties":{dumps_text(properties_view(shown, self.payload_limit))}{_NO_PROPERTIES}'
-        # What a limit cut is short here, but may be long in the block.
-        if len(made) <= LONGEST_KEPT and '"truncated"' not in made:
+        shown = block if self.show_secrets else without_property_credentials(block)
+        encoded = f',"properties":{dumps_text(properties_view(shown, self.payload_limit))}{_NO_PROPERTIES}'
+        # A value shortened by a limit may be long in the block, which is the key.
+        if len(encoded) <= LONGEST_KEPT and '"truncated"' not in encoded:
             if len(self._blocks) >= TEXTS_KEPT:
                 self._blocks.clear()
-            self._blocks[block.items] = made
-        return made
+            self._blocks[block.items] = encoded
+        return encoded
 
 
 _HARMFUL: Final = re.compile(
     "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e0fff]"
 )
-"""Control and format characters, line and paragraph separators: what a terminal or a reader of lines may obey."""
+"""Control and format characters, line and paragraph separators, which a terminal or line reader interprets."""
 
 
 def harmless(line: bytes) -> bytes:
-    r"""JSON with control and format characters as ``\uXXXX``: the same values, nothing for a terminal to obey."""
+    r"""JSON with control and format characters as ``\uXXXX``: equal values, harmless for a terminal."""
     return _without_harm(line.decode()).encode()
 
 
 def _without_harm(line: str) -> str:
     if (line.isascii() and "\x7f" not in line) or line[:-1].isprintable():
-        return line  # quicker than the search, and true of nearly all lines
+        return line  # faster than the search, and true for nearly all lines
     return _HARMFUL.sub(_escaped, line)
 
 
-def _escaped(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be")
+def _escaped(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
@@ -665,7 +678,7 @@ def dumps(value: Any) -> bytes:
     try:
         return orjson.dumps(value)
     except TypeError:
-        # Counts of drops and times between clocks that jump may need more than 64 bits.
+        # Drop counts and times between clocks that jump may need more than 64 bits.
         return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
@@ -674,5 +687,5 @@ def dumps_text(value: Any) -> str:
 
 
 def shown_name(name: str | None, *, show_secrets: bool) -> Any:
-    """A Client Identifier or a topic as a value of JSON."""
+    """A Client Identifier or a topic as a JSON value."""
     return None if name is None else text(name if show_secrets else starred_name(name))

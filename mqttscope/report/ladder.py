@@ -1,8 +1,8 @@
 """The ladder: client on the left, broker on the right, an arrow for each packet.
 
-What belongs together carries one tag: a PUBLISH and its acknowledgements up to the last, a request and its answer.
-The packet that ends an exchange says how long it took.  Connections are interleaved as they were on the wire, each
-line named by its connection.
+Packets of one exchange have one tag: a PUBLISH and all its acknowledgements, a request and its answer.  The packet that
+ends an exchange shows how long it took.  Connections are interleaved as on the wire, and each line names its
+connection.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from mqttscope.report.when import NARROW
 from mqttscope.session.connection import C2S, Connection
 
 UNLIMITED_CELLS = 140
-"""Columns of a ladder where the output has no limit: its right-hand side has to stand somewhere."""
+"""Width of a ladder in output without a limit; its right side needs a position."""
 MIN_CELLS = 40
 MAX_TAGS = 10_000
-"""Exchanges that carry a tag at a time; those that no packet ever ends would add up."""
+"""Maximum number of tagged exchanges at a time; exchanges that never end would add up."""
 CIRCLED = 20
-"""Tags go round from 1 to here, as long as so few exchanges run at a time."""
+"""Highest tag number that is reused, as long as at most this many exchanges run at a time."""
 MAX_UNANSWERED = 5
-"""Exchanges without an answer that the end of a connection names."""
+"""Maximum number of unanswered exchanges named at the end of a connection."""
 
 _BEGINS = {
     PacketType.CONNECT: "connect",
@@ -37,21 +37,21 @@ _QUIET = {PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PU
 _QUIET |= {PacketType.PINGRESP}
 
 
-class Tags:
-    """Which exchange has which number.  An exchange is known by its connection and the packet that began it."""
+class ExchangeTags:
+    """Tag numbers of exchanges.  An exchange is identified by its connection and its first packet."""
 
     def __init__(self) -> None:
         self._running: dict[int, dict[int, int]] = {}
         self._count = 0
         self._circle: set[int] = set()
-        """Numbers of the circle that are in use."""
+        """Numbers up to `CIRCLED` that are in use."""
         self._last = 0
         self._beyond = CIRCLED
-        """Highest number given while the circle was full."""
+        """Highest number used beyond `CIRCLED`."""
 
     def begin(self, connection: int, packet: int) -> int:
-        """Number for an exchange: the next one round the circle that is free; its own when it has one."""
-        known = self.of(connection, packet)
+        """The number of an exchange: its own if it has one, else the next free one."""
+        known = self.number_of(connection, packet)
         if known is not None:
             return known
         if self._count >= MAX_TAGS:
@@ -75,26 +75,25 @@ class Tags:
         self._last = number
         return number
 
-    def of(self, connection: int, packet: int) -> int | None:
-        """Number of a running exchange."""
-        found = self._running.get(connection)
-        return None if found is None else found.get(packet)
+    def number_of(self, connection: int, packet: int) -> int | None:
+        tags = self._running.get(connection)
+        return None if tags is None else tags.get(packet)
 
     def end(self, connection: int, packet: int) -> int | None:
-        """The exchange is over and its number free again; returns the number."""
-        found = self._running.get(connection)
-        number = None if found is None else found.pop(packet, None)
+        """End an exchange and free its number; returns the number."""
+        tags = self._running.get(connection)
+        number = None if tags is None else tags.pop(packet, None)
         if number is not None:
             self._count -= 1
             self._circle.discard(number)
-            if not found:
+            if not tags:
                 del self._running[connection]
         return number
 
     def forget(self, connection: int) -> None:
-        found = self._running.pop(connection, {})
-        self._count -= len(found)
-        self._circle.difference_update(found.values())
+        tags = self._running.pop(connection, {})
+        self._count -= len(tags)
+        self._circle.difference_update(tags.values())
 
 
 class Ladder(EventLines):
@@ -103,7 +102,7 @@ class Ladder(EventLines):
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, view)
         self.heads.names_broker = False
-        self.tags = Tags()
+        self.tags = ExchangeTags()
         self.width = max(MIN_CELLS, view.width) if view.width > 0 else UNLIMITED_CELLS
         self.named = not 0 < view.width < NARROW
         self._wire = "─" if view.unicode else "-"
@@ -117,32 +116,32 @@ class Ladder(EventLines):
         self._has_lost = False
 
     def other(self, event: events.Event) -> list[str]:
-        """The lines of any event but a packet; what a closed connection had running is forgotten."""
+        """The lines of any event but a packet; forgets the exchanges of a closed connection."""
         lines = super().other(event)
         if isinstance(event, events.ConnectionClosed):
             self.tags.forget(event.connection.number)
         return lines
 
     def close(self) -> None:
-        """Write the legend, if a packet has a sign."""
+        """Write the legend, if a packet has the sign."""
         if self._has_lost:
             self._has_lost = False
             self.sink.write(encoded([f"{self._lost} never acknowledged by TCP"]))
 
     def _begin(self, event: events.PacketEvent | events.Damage) -> Line:
-        """Time, connection and client: what stands left of the ladder."""
+        """Time, connection and client, left of the ladder."""
         line = self.painter.line(self.width)
         line.add(f"{self.heads.time.text(event.timestamp_ns)} ", "time")
         line.put(*self.heads.label(event.connection))
         return line
 
     def packet_text(self, event: events.PacketEvent) -> str:
-        """The rung of a packet."""
+        """The line of a packet."""
         line = self._begin(event)
         packet = event.packet
         tag, kind = self._tag(event), packet.packet_type
         to_server = event.direction is C2S
-        # Both bars, the arrow's head, two blanks and a piece of wire on each side stay free.
+        # Room for both bars, the arrow head, two spaces and a piece of arrow on each side.
         label = self.painter.line(max(8, line.left - 6))
         if tcp_acknowledged(event) is False:
             self._has_lost = True
@@ -163,7 +162,7 @@ class Ladder(EventLines):
         return str(line)
 
     def _rung(self, line: Line, text: str, width: int, style: str, *, to_server: bool) -> None:
-        """The arrow with its text: at the sender's side, so that the eye sees who speaks."""
+        """The arrow with its text, which is on the side of the sender."""
         fill = self._wire * max(1, line.left - width - 5)
         paint = self.painter.paint
         if to_server:
@@ -197,7 +196,7 @@ class Ladder(EventLines):
             return None
         refused = kind == PacketType.PUBREC and (packet.reason_code or 0) >= 0x80  # type: ignore[attr-defined]
         if kind in (PacketType.PUBREL, PacketType.PUBREC) and not refused:
-            return self.tags.of(connection.number, exchange.packet)
+            return self.tags.number_of(connection.number, exchange.packet)
         return self._ending(connection, exchange.packet)
 
     def _ending(self, connection: Connection, began: int | None) -> int | None:
@@ -212,12 +211,12 @@ class Ladder(EventLines):
         if running is not None and running.kind == "publish":
             if packet.dup:  # type: ignore[attr-defined]
                 return self.tags.begin(connection.number, running.packet)
-            # The identifier is used again: the exchange before was given up.
+            # The identifier is used again: the previous exchange was given up.
             self.tags.end(connection.number, running.packet)
         return self.tags.begin(connection.number, event.number)
 
     def damaged(self, event: events.Damage) -> Wrapped:
-        """Damage is a break in the bars."""
+        """Damage, shown as a break in the bars."""
         line = self._begin(event)
         arrow = self.painter.to_server if event.direction is C2S else self.painter.to_client
         line.add(self._broken, "error")
@@ -232,16 +231,16 @@ class Ladder(EventLines):
         return text
 
     def unanswered(self, connection: Connection) -> str:
-        """The exchanges that nobody ended; not told where the capture lost bytes."""
+        """The exchanges without an answer; empty if the capture lost bytes."""
         if connection.gaps:
             return ""
-        found = []
+        exchanges = []
         for side in (connection.client_side, connection.server_side):
             for exchange in side.exchanges.values():
-                number = self.tags.of(connection.number, exchange.packet)
+                number = self.tags.number_of(connection.number, exchange.packet)
                 tag = "" if number is None else self._circled(number) + " "
-                found.append(f"{tag}{exchange.kind.upper()} id={exchange.packet_identifier}")
-        if not found:
+                exchanges.append(f"{tag}{exchange.kind.upper()} id={exchange.packet_identifier}")
+        if not exchanges:
             return ""
-        more = f", {len(found) - MAX_UNANSWERED} more" if len(found) > MAX_UNANSWERED else ""
-        return f"unanswered: {', '.join(found[:MAX_UNANSWERED])}{more}"
+        more = f", {len(exchanges) - MAX_UNANSWERED} more" if len(exchanges) > MAX_UNANSWERED else ""
+        return f"unanswered: {', '.join(exchanges[:MAX_UNANSWERED])}{more}"

@@ -1,8 +1,8 @@
-"""The lines that are no packets: connections that open and close, gaps, bytes that could not be read, bad captures.
+"""Lines about everything but packets: connections opened and closed, gaps, unreadable bytes, bad captures.
 
-The end of a connection is said in its place, at the first FIN or RST, and later only what came after it.  The two sides
-of a TCP connection end apart: a client may leave its socket open for hours after the broker has closed its own.  What
-ended the connection is the first of both.
+The end of a connection is reported at the first FIN or RST; a later line reports only what came after it.  The two
+sides of a TCP connection end separately: a client may leave its socket open for hours after the broker has closed.
+The first FIN or RST is what ended the connection.
 """
 
 from __future__ import annotations
@@ -22,22 +22,6 @@ from mqttscope.secrets.addresses import without_secrets
 from mqttscope.session.connection import CONNECTED, Connection
 from mqttscope.session.inflight import MAX_ALIAS_BYTES
 
-GAPS = {
-    "not_captured": "acknowledged but not captured",
-    "cut": "cut off by the snap length",
-    "unproven": "missing, without proof that the capture lost them",
-}
-_DISCARDED = {
-    "after_close": "after the connection was closed",
-    "after_reset": "after the connection was reset",
-    "after_fin": "after the FIN of this side",
-    "out_of_window": "with numbers that belong to no connection",
-    "in_reset": "beside a reset",
-    "before_start": "before the first byte that was read",
-    "late_copy": "that came again after the end",
-    "late": "that came after their gap was given up",
-    "damaged": "of a damaged segment: wrong checksum",
-}
 _UNPARSED = {
     "resynchronised": "skipped to find the next packet",
     "gap": "of a packet that lost bytes",
@@ -62,22 +46,22 @@ _CLOSED = {
     "capture_end": "still open at the end of the capture",
 }
 MAX_HEX = 16
-"""Bytes that are shown of those that could not be read."""
+"""Maximum number of unreadable bytes shown."""
 MAX_SERVER_NAME = 64
-"""Columns of a TLS server name."""
+"""Maximum columns of a TLS server name."""
 MAX_DETAIL = 200
-"""Columns of one detail of the transport."""
+"""Maximum columns of one detail of the transport."""
 LATER_NS = 1_000_000_000
-"""The other side's FIN is said when it comes so much later; closing takes some time everywhere."""
+"""Minimum delay of a reported FIN of the other side; every connection takes some time to close."""
 MAX_ENDINGS = 10_000
-"""Connections whose end was said and that are not over yet; of further ones it is said again when they are."""
+"""Maximum number of reported ends remembered until the connection is over; ends beyond it are reported twice."""
 
-Said = list[tuple[str, str]]
+StyledTexts = list[tuple[str, str]]
 """Texts with their styles."""
 
 
 def opened(line: Wrapped, event: events.ConnectionOpened, painter: Painter) -> None:
-    """``#0 10.0.0.4:51234 → 10.0.0.2:1883 opened``, and what is assumed or special."""
+    """``#0 10.0.0.4:51234 → 10.0.0.2:1883 opened``, then assumptions and special properties."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
     line.add(painter.safe(connection.client), "client")
@@ -103,7 +87,7 @@ def opened(line: Wrapped, event: events.ConnectionOpened, painter: Painter) -> N
 
 
 def _details(connection: Connection, painter: Painter) -> list[str]:
-    """Values of the transport that say something, as safe text."""
+    """Details of the transport that have a value, as safe text."""
     shown = []
     for name, value in connection.details.items():
         if not value or value is True or isinstance(value, Mapping):
@@ -120,7 +104,7 @@ def _is_read(connection: Connection) -> bool:
 
 
 def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, numbered: bool = True) -> None:
-    """Said before the first packet of a connection whose CONNECT was not captured."""
+    """Assumed version, shown before the first packet of a connection without a captured CONNECT."""
     line.add(f"{painter.rule} #{connection.number} " if numbered else f"{painter.rule} ", "rule")
     why = painter.safe(connection.version_evidence)
     because = "without evidence" if why in ("none", "") else f"from {why}"
@@ -130,7 +114,7 @@ def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, 
 def closed(
     line: Wrapped, event: events.ConnectionEnding | events.ConnectionClosed, painter: Painter, unanswered: str = ""
 ) -> None:
-    """How a connection ended, by whom, and what it carried up to then."""
+    """Describe the end of a connection: how, by which side, and the amounts of data before it."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
     name = connection.client_identifier
@@ -138,15 +122,15 @@ def closed(
     how = connection.closed_how or ""
     if connection.disconnect_by is not None:
         reason = connection.disconnect_reason or 0
-        told = f" DISCONNECT by {connection.disconnect_by}"
+        text = f" DISCONNECT by {connection.disconnect_by}"
         if reason:
-            told += f" ({reason_name(PacketType.DISCONNECT, reason, connection.version)})"
-        line.add(f"{told},", "error" if reason >= 0x80 else "rule")
-    told = " " + _CLOSED.get(how, how or "ended")
+            text += f" ({reason_name(PacketType.DISCONNECT, reason, connection.version)})"
+        line.add(f"{text},", "error" if reason >= 0x80 else "rule")
+    text = " " + _CLOSED.get(how, how or "ended")
     if connection.closed_by is not None:
-        told += f" by {connection.closed_by}"
-    line.add(told, "error" if how == "reset" else "rule")
-    # Whether a DISCONNECT was sent cannot be said of what was lost, nor of what continues after the capture.
+        text += f" by {connection.closed_by}"
+    line.add(text, "error" if how == "reset" else "rule")
+    # Lost bytes, or bytes after the capture, may hold a DISCONNECT.
     whole = how in ("fin", "reset") and _is_read(connection) and not connection.gaps
     if whole and connection.phase is CONNECTED:
         line.add(" without DISCONNECT", "note")
@@ -159,11 +143,11 @@ def closed(
         line.add(f"{dot}{up.packets}{painter.to_server} {down.packets}{painter.to_client} packets", "rule")
         line.add(f"{dot}{up.bytes}{painter.to_server} {down.bytes}{painter.to_client} bytes", "rule")
     if connection.gaps:
-        line.add(f"{dot}{counted(connection.gaps, 'gap')} ({counted(connection.gap_bytes, 'byte')})", "error")
+        line.add(f"{dot}{_gaps(connection)}", "error")
     dropped = up.aliases_dropped + down.aliases_dropped
     if dropped:
         line.add(
-            f"{dot}{dropped} topic alias{'' if dropped == 1 else 'es'} not kept (limit {MAX_ALIAS_BYTES} bytes)",
+            f"{dot}{dropped} topic alias{'' if dropped == 1 else 'es'} dropped (limit {MAX_ALIAS_BYTES} bytes)",
             "error",
         )
     if unanswered:
@@ -178,7 +162,7 @@ def later(line: Wrapped, connection: Connection, painter: Painter) -> None:
 
 
 def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None:
-    """What was agreed on and how much went each way, as far as records that are not decrypted tell."""
+    """TLS version and server name, with the records and bytes in each direction."""
     details, dot = connection.details, painter.dot
     version, name = details.get("version"), details.get("server_name")
     line.add(f"{dot}{painter.safe(str(version)) if version else 'TLS version not seen'}", "rule")
@@ -193,59 +177,60 @@ def _closed_tls(line: Wrapped, connection: Connection, painter: Painter) -> None
             line.add(f"{dot}{counted(side['unframed_bytes'], 'byte')}{arrow} outside records", "error")
 
 
+def _gaps(connection: Connection) -> str:
+    return f"{counted(connection.gaps, 'gap')} ({counted(connection.gap_bytes, 'byte')})"
+
+
 def damage_name(event: events.Damage, cells: int = 0) -> tuple[str, str]:
-    """What stands where the type of a packet does, with its style."""
+    """Name shown in the place of the packet type, with its style."""
     if isinstance(event, events.MalformedEvent):
         return f"{(event.type or 'packet').upper():<{cells}} MALFORMED ", "malformed"
-    name = {events.GapEvent: "GAP", events.DiscardedEvent: "DISCARDED"}.get(type(event), "UNPARSED")
-    return f"{name:<{cells}} ", "error"
+    return f"{event.kind.upper():<{cells}} ", "error"
 
 
 def damage(line: Wrapped, event: events.Damage, painter: Painter) -> None:
-    """Which bytes are missing or no good packet, and why."""
+    """Describe bytes that are missing or cannot be read as a packet, with the reason."""
     if isinstance(event, events.MalformedEvent):
         _malformed(line, event, painter)
     elif isinstance(event, events.UnparsedEvent):
         _unparsed(line, event, painter)
-    elif isinstance(event, events.GapEvent):
-        line.add(f"{counted(event.length, 'byte')} {GAPS.get(event.reason, event.reason)}", "error")
     else:
         style = "note" if event.reason in ("late_copy", "damaged") else "error"
-        line.add(f"{counted(event.length, 'byte')} {_DISCARDED.get(event.reason, event.reason)}", style)
+        line.add(event.describe(event.length, event.reason), style)
 
 
 def _unparsed(line: Wrapped, event: events.UnparsedEvent, painter: Painter) -> None:
-    """Bytes that belong to no packet that could be read; those of a CONNECT may hold a password."""
-    found = event.unparsed
-    what = counted(found.length, "byte")
-    kind = "" if found.packet_type is None else f" ({type_name(found.packet_type).upper()})"
-    style = "note" if found.reason == "proxy_header" else "error"
-    line.add(f"{what} {_UNPARSED.get(found.reason, found.reason)}{kind}", style)
-    if found.missing:
-        line.add(f", {found.missing} of them not captured", "error")
+    """Describe unreadable bytes; bytes of a CONNECT may contain a password."""
+    unparsed = event.unparsed
+    what = counted(unparsed.length, "byte")
+    kind = "" if unparsed.packet_type is None else f" ({type_name(unparsed.packet_type).upper()})"
+    style = "note" if unparsed.reason == "proxy_header" else "error"
+    line.add(f"{what} {_UNPARSED.get(unparsed.reason, unparsed.reason)}{kind}", style)
+    if unparsed.missing:
+        line.add(f", {unparsed.missing} of them not captured", "error")
     hidden = hidden_of(event)
-    start = hidden[0][0] if hidden else len(found.raw)
-    shown = found.raw[: min(start, MAX_HEX)]
+    start = hidden[0][0] if hidden else len(unparsed.raw)
+    shown = unparsed.raw[: min(start, MAX_HEX)]
     if shown:
-        more = painter.ellipsis if len(found.raw) > len(shown) else ""
+        more = painter.ellipsis if len(unparsed.raw) > len(shown) else ""
         line.add(f"  0x{shown.hex()}{more}", "dim")
     line.add(_spoken_instead(event), "error")
 
 
 def _malformed(line: Wrapped, event: events.MalformedEvent, painter: Painter) -> None:
-    """Where a packet breaks the layout, and how."""
-    found = event.malformed
-    where = f"{found.field} at byte {found.offset}" if found.field else f"byte {found.offset}"
-    line.add(f"{found.reason}: {painter.safe(where)}:", "malformed")
-    line.add(f" {painter.safe(found.detail)}", "malformed")
-    if len(found.faults) > 1:
-        more = len(found.faults) - 1
+    """Describe the first violation of the packet layout."""
+    malformed = event.malformed
+    where = f"{malformed.field} at byte {malformed.offset}" if malformed.field else f"byte {malformed.offset}"
+    line.add(f"{malformed.reason}: {painter.safe(where)}:", "malformed")
+    line.add(f" {painter.safe(malformed.detail)}", "malformed")
+    if len(malformed.faults) > 1:
+        more = len(malformed.faults) - 1
         line.add(f", {more} more {'fault' if more == 1 else 'faults'}", "malformed")
     line.add(_spoken_instead(event), "error")
 
 
 def _spoken_instead(event: events.MalformedEvent | events.UnparsedEvent) -> str:
-    """Which other protocol a side begins with, empty where that may be MQTT."""
+    """Note about the other protocol that a side speaks; empty if the bytes may be MQTT."""
     if not event.connection.handshake_seen or event.connection.side(event.direction).packets:
         return ""
     protocol = protocol_of(event)
@@ -257,7 +242,7 @@ def _spoken_instead(event: events.MalformedEvent | events.UnparsedEvent) -> str:
 
 
 def capture_error(line: Wrapped, event: events.CaptureRemark, painter: Painter) -> None:
-    """What is wrong with a capture."""
+    """Describe a problem with a capture."""
     line.add(f"!! {painter.name(event.capture, 60)}: ", "error")
     if isinstance(event, events.ClockStep):
         line.add(event.message, "error")
@@ -266,22 +251,21 @@ def capture_error(line: Wrapped, event: events.CaptureRemark, painter: Painter) 
         line.add(f"interface {event.interface} dropped {counted(event.dropped, 'frame')} while capturing", "error")
         return
     where = "" if event.offset is None else f" at offset {event.offset}"
-    kept = (
+    frames = (
         f" ({counted(event.frames, 'frame')} before it {'was' if event.frames == 1 else 'were'} read)"
         if event.frames
         else ""
     )
-    line.add(f"{painter.safe(without_secrets(event.message))}{where}{kept}", "error")
+    line.add(f"{painter.safe(without_secrets(event.message))}{where}{frames}", "error")
 
 
 def sender(direction: Direction) -> str:
-    """Style of the side that sends."""
     return "client" if direction is Direction.CLIENT_TO_SERVER else "server"
 
 
 @dataclass(slots=True)
-class _State:
-    """What a connection had carried when its end was said."""
+class _ConnectionCounts:
+    """Counts of a connection when its end was reported."""
 
     packets: tuple[int, int]
     bytes: tuple[int, int]
@@ -289,69 +273,68 @@ class _State:
     disconnect_by: str | None
 
 
-class Endings:
-    """Which ends were said."""
+class ReportedEnds:
+    """Connections with a reported end."""
 
     def __init__(self, painter: Painter) -> None:
         self.painter = painter
-        self._said: dict[int, _State] = {}
+        self._reported: dict[int, _ConnectionCounts] = {}
+        """Counts of connections that are not over yet, at most `MAX_ENDINGS`."""
 
-    @property
-    def open(self) -> int:
-        """Connections whose end was said and that are not over yet, at most `MAX_ENDINGS`."""
-        return len(self._said)
+    def report(self, connection: Connection) -> None:
+        """Remember that a line reports the end of this connection, with its counts at that time."""
+        if len(self._reported) < MAX_ENDINGS:
+            self._reported[connection.number] = _state(connection)
 
-    def said(self, connection: Connection) -> None:
-        """A line says how this connection ended, and what it had carried by then."""
-        if len(self._said) < MAX_ENDINGS:
-            self._said[connection.number] = _state(connection)
+    def is_reported(self, connection: Connection) -> bool:
+        """Whether a line has reported the end of this connection."""
+        return connection.number in self._reported
 
-    def is_said(self, connection: Connection) -> bool:
-        """Whether a line has said the end of this connection."""
-        return connection.number in self._said
+    def later(self, event: events.ConnectionClosed) -> StyledTexts:
+        """Return and forget what came after the reported end, or became known only now.
 
-    def later(self, event: events.ConnectionClosed) -> Said:
-        """What came after the end, and what is known of the whole connection only now; then it is forgotten.
-
-        Of a connection whose end was not said nothing is repeated that its closing line has: packets and gaps.
+        If the end was not reported, packets and gaps are left out: the closing line contains them.
         """
         connection, painter = event.connection, self.painter
-        before = self._said.pop(connection.number, None)
+        before = self._reported.pop(connection.number, None)
         now = _state(connection)
-        found: Said = []
+        remarks: StyledTexts = []
         other = connection.also_closed
         if other is not None:
             after = other.timestamp_ns - connection.closed_ns
             if other.how == "reset" or after >= LATER_NS:
                 side = "server" if connection.closed_by == "client" else "client"
                 verb = "reset" if other.how == "reset" else "closed"
-                found.append((f"{side} {verb} {duration(after, unicode=painter.unicode)} later", "note"))
+                remarks.append((f"{side} {verb} {duration(after, unicode=painter.unicode)} later", "note"))
         if before is not None:
             if now.packets != before.packets:
                 up, down = (new - old for new, old in zip(now.packets, before.packets, strict=True))
                 size = counted(sum(now.bytes) - sum(before.bytes), "byte")
-                found.append((f"{up}{painter.to_server} {down}{painter.to_client} packets after that ({size})", "note"))
+                remarks.append(
+                    (f"{up}{painter.to_server} {down}{painter.to_client} packets after that ({size})", "note")
+                )
             if now.disconnect_by is not None and before.disconnect_by is None:
-                found.append((f"DISCONNECT by {now.disconnect_by} after that", "note"))
+                remarks.append((f"DISCONNECT by {now.disconnect_by} after that", "note"))
             if now.gaps != before.gaps:
-                found.append((f"{counted(connection.gaps, 'gap')} ({counted(connection.gap_bytes, 'byte')})", "error"))
+                remarks.append((_gaps(connection), "error"))
         if connection.discarded_segments:
             size = counted(connection.discarded_bytes, "byte")
-            found.append((f"{counted(connection.discarded_segments, 'segment')} discarded ({size})", "error"))
+            remarks.append((f"{counted(connection.discarded_segments, 'segment')} discarded ({size})", "error"))
         if connection.copied_segments:
-            found.append((f"{counted(connection.copied_segments, 'segment')} captured twice", "note"))
+            remarks.append((f"{counted(connection.copied_segments, 'segment')} captured twice", "note"))
         if connection.one_sided is not None:
             up = connection.one_sided == str(Direction.CLIENT_TO_SERVER)
-            found.append(("only client to server captured" if up else "only server to client captured", "note"))
-        return found
+            remarks.append(("only client to server captured" if up else "only server to client captured", "note"))
+        return remarks
 
-    def add(self, line: Wrapped, found: Said, *, first: bool) -> None:
-        """Put what `later` gave on a line, ``first`` of it or after something else."""
-        for text, style in found:
+    def add(self, line: Wrapped, remarks: StyledTexts, *, first: bool) -> None:
+        """Add the remarks of `later` to a line; ``first``: at its beginning."""
+        for text, style in remarks:
             line.add(f"{' ' if first else self.painter.dot}{text}", style)
             first = False
 
 
-def _state(connection: Connection) -> _State:
+def _state(connection: Connection) -> _ConnectionCounts:
     up, down = connection.client_side, connection.server_side
-    return _State((up.packets, down.packets), (up.bytes, down.bytes), connection.gaps, connection.disconnect_by)
+    packets, octets = (up.packets, down.packets), (up.bytes, down.bytes)
+    return _ConnectionCounts(packets, octets, connection.gaps, connection.disconnect_by)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def number(value: int) -> str:
-    """A count; empty for 0, so that what is there stands out."""
+    """A count; empty for 0, so that other counts are conspicuous."""
     return f"{value:,}" if value else ""
 
 
@@ -27,7 +27,7 @@ def per_second(value: float | None) -> str:
 
 
 def plural(count: int, word: str) -> str:
-    """A count and its word, which takes an s."""
+    """A count with its noun, in the plural unless the count is 1."""
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Tables that fit a terminal: columns by rank, a name that gives way, small bars."""
+"""Tables that fit a terminal: optional columns by rank, shortened names, small bars."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from mqttscope.report.base import View
 from mqttscope.report.escape import cells, cut, elide, escape
 
 WIDTH = 80
-"""Columns of output that is not a terminal."""
+"""Width of output that is not a terminal."""
 NARROWEST_NAME = 0.3
-"""Names longer than this part of the width are elided before columns are left out."""
+"""Names are shortened to this share of the width before columns are left out."""
 NARROWEST_BAR = 5
 WIDEST_BAR = 24
 _BETWEEN = 2
@@ -29,7 +29,7 @@ _ASCII_BOX = Box("    \n    \n -- \n    \n    \n    \n    \n    \n", ascii=True)
 
 
 def bar(share: float, width: int, *, unicode: bool) -> str:
-    """A share of 1 as a bar; whatever is not nothing shows as the smallest piece at least."""
+    """A share between 0 and 1 as a bar; any share above 0 is visible."""
     share = min(1.0, max(0.0, share))
     if not unicode:
         return "#" * max(round(share * width), 1 if share else 0)
@@ -39,19 +39,19 @@ def bar(share: float, width: int, *, unicode: bool) -> str:
 
 
 @dataclass(slots=True)
-class Column:
-    """One column.  Cells are safe text; those of the name column are captured text."""
+class PageColumn:
+    """A column.  Cells are safe text, except cells of the name column, which are captured text."""
 
     title: str
     cells: list[str] = field(default_factory=list)
     rank: int = 0
-    """0 is always shown; others when there is room, lowest first."""
+    """0 is always shown; other columns if there is room, lowest rank first."""
     right: bool = True
     style: str = ""
     whole: bool = False
-    """For names: whether other columns give way to them."""
+    """For name columns: whether names are never shortened, and other columns make room."""
     shares: list[float] | None = None
-    """For bars, instead of cells."""
+    """Shares of bars, shown instead of cells."""
 
     @property
     def width(self) -> int:
@@ -64,8 +64,8 @@ class Column:
         return self.shares is None and not any(self.cells)
 
 
-class Tables(Protocol):
-    """What tables are written to: a terminal (`Page`), or a page for a browser (`report.html.sheet`)."""
+class TableWriter(Protocol):
+    """Output of tables: a terminal (`Page`) or an HTML page (`report.html.sheet`)."""
 
     @property
     def unicode(self) -> bool:
@@ -73,7 +73,10 @@ class Tables(Protocol):
 
     @property
     def ellipsis(self) -> str:
-        """What stands for something that was left out."""
+        """Placeholder for omitted text."""
+
+    def shortened(self, text: str, width: int) -> str:
+        """Captured text as safe text, in a terminal cut to ``width`` columns."""
 
     def line(self, parts: Sequence[str], style: str = "") -> None:
         """Phrases one after the other."""
@@ -81,12 +84,12 @@ class Tables(Protocol):
     def title(self, text: str) -> None:
         """Heading of a section."""
 
-    def table(self, name: Column, columns: list[Column]) -> None:
-        """A table whose first column holds names."""
+    def table(self, name: PageColumn, columns: list[PageColumn]) -> None:
+        """A table with names in the first column."""
 
 
 class Page:
-    """Collects what is shown and turns it into bytes."""
+    """Collects lines and tables, and encodes them."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -112,28 +115,31 @@ class Page:
     def safe(self, name: str) -> str:
         return escape(name, ascii_only=not self.unicode)
 
+    def shortened(self, text: str, width: int) -> str:
+        return cut(self.safe(text), width, self.ellipsis)
+
     def line(self, parts: Sequence[str], style: str = "") -> None:
-        """Phrases one after the other, as many on a line as it holds."""
+        """Phrases one after the other, as many per line as fit."""
         lines: list[str] = []
         for part in parts:
             if lines and cells(lines[-1]) + cells(self.dot) + cells(part) <= self.width:
                 lines[-1] += self.dot + part
             else:
                 lines.append(cut(part, self.width, self.ellipsis))
-        for one in lines:
-            self._print(Text(one, style=style))
+        for line in lines:
+            self._print(Text(line, style=style))
 
     def paragraph(self, text: str, style: str = "", *, indent: int = 0) -> None:
-        """Words, on as many lines as they take; the lines after the first one are indented."""
-        for one in textwrap.wrap(text, max(20, self.width), subsequent_indent=" " * indent) or [""]:
-            self._print(Text(one, style=style))
+        """Wrapped text; lines after the first are indented."""
+        for line in textwrap.wrap(text, max(20, self.width), subsequent_indent=" " * indent) or [""]:
+            self._print(Text(line, style=style))
 
     def title(self, text: str) -> None:
         self._print(Text(""))
         self._print(Text(text, style="bold"))
 
-    def table(self, name: Column, columns: list[Column]) -> None:
-        """A table whose first column holds names, which are elided where they must be."""
+    def table(self, name: PageColumn, columns: list[PageColumn]) -> None:
+        """A table with names in the first column, which are shortened if necessary."""
         chosen = self._choose(name, [column for column in columns if not column.empty])
         room = self.width - sum(column.width + _BETWEEN for column in chosen)
         names, natural = self._names(name, room)
@@ -167,8 +173,8 @@ class Page:
             table.add_row(*(Text(cell) for cell in row))
         self._print(table)
 
-    def _choose(self, name: Column, columns: list[Column]) -> list[Column]:
-        natural = max((cells(self.safe(one[: self.width])) for one in name.cells), default=0)
+    def _choose(self, name: PageColumn, columns: list[PageColumn]) -> list[PageColumn]:
+        natural = max((cells(self.safe(cell[: self.width])) for cell in name.cells), default=0)
         least = natural if name.whole else min(natural, int(self.width * NARROWEST_NAME))
         used = max(least, cells(name.title))
         chosen = set()
@@ -181,12 +187,12 @@ class Page:
                 break
         return [column for index, column in enumerate(columns) if index in chosen]
 
-    def _names(self, name: Column, room: int) -> tuple[list[str], int]:
-        """The names elided to the room that is left, and the columns they take."""
+    def _names(self, name: PageColumn, room: int) -> tuple[list[str], int]:
+        """The names shortened to the remaining room, and the columns they take."""
         room = max(1, room)
-        # What cannot fit is not worth escaping: names come from the wire and may be 64 KiB long.
-        short = [one if len(one) <= 4 * room else one[: 2 * room] + one[-2 * room :] for one in name.cells]
-        names = [elide(self.safe(one), room, self.ellipsis) for one in short]
+        # Cut before escaping: names come from the wire and may be 64 KiB long.
+        short = [cell if len(cell) <= 4 * room else cell[: 2 * room] + cell[-2 * room :] for cell in name.cells]
+        names = [elide(self.safe(cell), room, self.ellipsis) for cell in short]
         natural = max([cells(name.title), *map(cells, names)])
         return names, min(natural, room)
 

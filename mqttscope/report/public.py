@@ -1,7 +1,7 @@
-"""Events as reports may show them, with asterisks in the place of secrets.
+"""Events without secrets, for reports: secret bytes are replaced by asterisks.
 
-The package `secrets` decides what is secret; here it is taken out of packets before a report gets them.  What a report
-has to say of bytes that it does not get is found before they are hidden: which other protocol they are of.
+The package `secrets` decides which bytes are secret; this module hides them before a report receives a packet.  Facts
+about hidden bytes that reports show, such as another protocol, are determined before.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from mqttscope import events
-from mqttscope.mqtt import Connect, ControlPacket, Direction, ProtocolVersion, Publish, Span, packets, trace
+from mqttscope.mqtt import Connect, ControlPacket, Direction, FieldSpan, ProtocolVersion, Publish, packets, trace
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.secrets.addresses import public_details
-from mqttscope.secrets.credentials import starred_name, without_told
+from mqttscope.secrets.credentials import starred_name, without_property_credentials
 from mqttscope.secrets.forms import REACH, SHORTEST, joined, suspicions
 from mqttscope.secrets.packets import (
     DISGUISED,
@@ -30,64 +30,64 @@ from mqttscope.secrets.packets import (
 from mqttscope.secrets.values import public, public_damaged, without_names_of
 
 if TYPE_CHECKING:
-    from mqttscope.payloads.decoders import Decoded
+    from mqttscope.payloads.decoders import DecodedPayload
 
 MAX_TRACED_BYTES = 65_536
-"""Packets whose fields, the payload of a PUBLISH aside, take more bytes are explained up to here."""
+"""Maximum bytes of packet fields that are traced, without the payload of a PUBLISH."""
 
 
 @dataclass(slots=True)
 class PublicPacket(events.PacketEvent):
-    """A packet of which something is hidden."""
+    """A packet with hidden parts."""
 
     hidden: Ranges = field(default_factory=list)
     """Ranges of its bytes that are asterisks."""
-    spans: list[Span] = field(default_factory=list)
-    """The places of its fields, as its own bytes say, for reports that show all of them."""
+    spans: list[FieldSpan] = field(default_factory=list)
+    """Ranges of its fields, computed from the original bytes, for reports that show all fields."""
 
 
 @dataclass(slots=True)
 class DecodedPacket(PublicPacket):
-    """A PUBLISH with what a decoder made of its payload."""
+    """A PUBLISH with its decoded payload."""
 
-    decoded: Decoded | None = None
+    decoded: DecodedPayload | None = None
 
 
 @dataclass(slots=True)
 class PublicMalformed(events.MalformedEvent):
-    """A malformed packet as it may be shown."""
+    """A malformed packet with hidden secrets."""
 
     hidden: Ranges = field(default_factory=list)
     visible: tuple[str, ...] = ()
     """Fields that were read and may be shown."""
     protocol: str = ""
-    """Which other protocol its bytes are of, empty where they may be MQTT."""
-    spans: list[Span] = field(default_factory=list)
-    """As in `PublicPacket`."""
+    """Other protocol that its bytes belong to; empty if they may be MQTT."""
+    spans: list[FieldSpan] = field(default_factory=list)
+    """Ranges of its fields, as in `PublicPacket`."""
 
 
 @dataclass(slots=True)
 class PublicUnparsed(events.UnparsedEvent):
-    """Bytes that are no packet, as they may be shown."""
+    """Unparsed bytes with hidden secrets."""
 
     hidden: Ranges = field(default_factory=list)
     protocol: str = ""
-    """As in `PublicMalformed`."""
+    """Other protocol that the bytes belong to, as in `PublicMalformed`."""
 
 
-Found = events.PacketEvent | events.MalformedEvent | events.UnparsedEvent
-"""What bytes are taken for."""
+ByteEvent = events.PacketEvent | events.MalformedEvent | events.UnparsedEvent
+"""Events with bytes: a packet, a malformed packet or unparsed bytes."""
 _NO_SECRETS = frozenset(
     (
         packets.Puback, packets.Pubrec, packets.Pubrel, packets.Pubcomp, packets.Subscribe, packets.Suback,
         packets.Unsubscribe, packets.Unsuback, packets.Pingreq, packets.Pingresp,
     )
 )  # fmt: skip
-"""Packets that hold none where they have no fault and no properties."""
+"""Packet types without secrets if they have no fault and no properties."""
 
 
 def public_event(event: events.Event, *, spans: bool = False) -> events.Event:
-    """An event without its secrets; itself where it has none.  Its connection is in the state before it."""
+    """An event without its secrets; the event itself if it has no secrets.  Its connection has the state before it."""
     if isinstance(event, PublicPacket | PublicMalformed | PublicUnparsed):
         return event
     if isinstance(event, events.PacketEvent):
@@ -101,15 +101,15 @@ def public_event(event: events.Event, *, spans: bool = False) -> events.Event:
     return event
 
 
-def public_given(event: Found, hidden: Ranges) -> Found:
-    """What a user gave, with these ranges of its bytes hidden, and the places of its fields."""
+def public_input(event: ByteEvent, hidden: Ranges) -> ByteEvent:
+    """An event made from the user's input, with hidden ranges of its bytes, and the ranges of its fields."""
     if isinstance(event, events.MalformedEvent):
         return public_malformed(event, hidden, spans=True)
     if isinstance(event, events.UnparsedEvent):
         return public_unparsed(event, hidden)
     packet, connection = event.packet, event.connection
     version = packet.version if isinstance(packet, Connect) else connection.version
-    # What type it has, and how long it is, is said of every packet.
+    # Type and length are shown of every packet.
     body = packet_end(packet.raw, 0, len(packet.raw))[0]
     hidden = joined([*((max(body, start), end) for start, end in hidden), *hidden_in_packet(packet, version)])
     return PublicPacket(
@@ -119,10 +119,9 @@ def public_given(event: Found, hidden: Ranges) -> Found:
 
 
 def public_packet(event: events.PacketEvent, shown: int | None = None, *, spans: bool = False) -> events.PacketEvent:
-    """A packet without its secrets; itself where it has none, as nearly all.
+    """A packet without its secrets; the packet itself if it has no secrets, like nearly all.
 
-    ``shown``: bytes of a payload that anybody is shown, where these are not all.  With ``spans`` it has the places of
-    its fields.
+    ``shown``: maximum number of payload bytes that are shown.  ``spans``: include the ranges of its fields.
     """
     packet, connection = event.packet, event.connection
     kind = type(packet)
@@ -134,7 +133,7 @@ def public_packet(event: events.PacketEvent, shown: int | None = None, *, spans:
             (len(payload) < SHORTEST or not suspicions(payload))
             and not connection.doubtful
             and packet.topic_name not in DISGUISED  # type: ignore[attr-defined]
-            and without_told(packet.properties) is packet.properties  # type: ignore[attr-defined]
+            and without_property_credentials(packet.properties) is packet.properties  # type: ignore[attr-defined]
         ):
             return event
     elif kind in _NO_SECRETS and not getattr(packet, "properties", None):
@@ -150,11 +149,13 @@ def public_packet(event: events.PacketEvent, shown: int | None = None, *, spans:
     )  # fmt: skip
 
 
-def with_decoded(event: events.Event, decoded: Decoded, *, show_secrets: bool, spans: bool = False) -> events.Event:
-    """A PUBLISH, as it may be shown, with what a decoder made of its payload.
+def with_decoded(
+    event: events.Event, decoded: DecodedPayload, *, show_secrets: bool, spans: bool = False
+) -> events.Event:
+    """A PUBLISH without secrets, with its decoded payload.
 
-    Where that has secrets which asterisks in the payload would not hide, all bytes of the payload are hidden.  With
-    ``spans`` it has the places of its fields.
+    If the decoded value has secrets that asterisks in the payload would not hide, the whole payload is hidden.
+    ``spans``: include the ranges of its fields.
     """
     if not isinstance(event, events.PacketEvent):
         return event
@@ -175,13 +176,13 @@ def with_decoded(event: events.Event, decoded: Decoded, *, show_secrets: bool, s
     )  # fmt: skip
 
 
-def decoded_of(event: events.Event) -> Decoded | None:
-    """What a decoder made of the payload of an event."""
+def decoded_of(event: events.Event) -> DecodedPayload | None:
+    """The decoded payload of an event, if there is one."""
     return event.decoded if isinstance(event, DecodedPacket) else None
 
 
 def with_public_names(event: events.Event, *, spans: bool = False) -> events.Event:
-    """An event without credentials in the Client Identifier and in topics; itself where they have none."""
+    """An event without credentials in Client Identifier and topics; the event itself if they are clean."""
     connection: Any = getattr(event, "connection", None)
     identifier = None if connection is None else connection.client_identifier
     if identifier:
@@ -208,41 +209,41 @@ def with_public_names(event: events.Event, *, spans: bool = False) -> events.Eve
 def public_malformed(
     event: events.MalformedEvent, hidden: Ranges | None = None, *, spans: bool = False
 ) -> PublicMalformed:
-    """A malformed packet without what may be of a secret; with the places of its fields where ``spans`` are wanted.
+    """A malformed packet without possible secrets; ``spans``: include the ranges of its fields.
 
-    ``hidden``: ranges of its bytes that are known to be secret, besides credentials; by default they are found.
+    ``hidden``: ranges known to be secret, in addition to credentials; by default they are searched for.
     """
-    found, connection = event.malformed, event.connection
+    malformed, connection = event.malformed, event.connection
     version = connection.version
     if hidden is None:
-        hidden = hidden_in_damaged(found.raw, version, connection.side(event.direction).doubt)
+        hidden = hidden_in_damaged(malformed.raw, version, connection.side(event.direction).doubt)
     else:
-        hidden = joined([*hidden, *credentials_in_damaged(found.raw, version)])
-    visible = visible_fields(found.fields_read, found.raw, version, hidden)
-    shown = public_damaged(found, hidden, version) if hidden else found
+        hidden = joined([*hidden, *credentials_in_damaged(malformed.raw, version)])
+    visible = visible_fields(malformed.fields_read, malformed.raw, version, hidden)
+    shown = public_damaged(malformed, hidden, version) if hidden else malformed
     return PublicMalformed(
         connection, event.direction, event.number, event.frame, event.timestamp_ns, event.capture, shown, event.topic,
-        event.stream_offset, hidden, visible, _protocol(found.raw, event.direction),
-        spans_of(found.raw, found.packet, version) if spans else [],
+        event.stream_offset, hidden, visible, _protocol(malformed.raw, event.direction),
+        spans_of(malformed.raw, malformed.packet, version) if spans else [],
     )  # fmt: skip
 
 
 def public_unparsed(event: events.UnparsedEvent, hidden: Ranges | None = None) -> PublicUnparsed:
-    """Bytes that are no packet without what may be of a secret; ``hidden`` as for `public_malformed`."""
-    found, connection = event.unparsed, event.connection
+    """Unparsed bytes without possible secrets; ``hidden`` as in `public_malformed`."""
+    unparsed, connection = event.unparsed, event.connection
     if hidden is None:
-        hidden = hidden_in_unparsed(found, connection.version, connection.side(event.direction).doubt)
-    shown = replace(found, raw=covered(found.raw, hidden)) if hidden else found
+        hidden = hidden_in_unparsed(unparsed, connection.version, connection.side(event.direction).doubt)
+    shown = replace(unparsed, raw=covered(unparsed.raw, hidden)) if hidden else unparsed
     return PublicUnparsed(
         connection, event.direction, event.frame, event.timestamp_ns, event.capture, shown, event.stream_offset,
-        hidden, _protocol(found.raw, event.direction),
+        hidden, _protocol(unparsed.raw, event.direction),
     )  # fmt: skip
 
 
 def _public_connection(
     event: events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed,
 ) -> events.ConnectionOpened | events.ConnectionEnding | events.ConnectionClosed:
-    """What opened or ended, without what may be a token in the HTTP request that it began with."""
+    """An opened or ended connection without possible tokens in its initial HTTP request."""
     connection = event.connection
     if not connection.details or connection.transport == "tcp":
         return event
@@ -254,9 +255,9 @@ def _public_connection(
     return replace(event, connection=known)
 
 
-def spans_of(raw: bytes, packet: ControlPacket | None, version: ProtocolVersion) -> list[Span]:
-    """The places of the fields of a packet; what comes late in one of a great many fields is one."""
-    # A payload is one field, however long it is; in front of it there may be hundreds of thousands.
+def spans_of(raw: bytes, packet: ControlPacket | None, version: ProtocolVersion) -> list[FieldSpan]:
+    """Ranges of the fields of a packet; fields after `MAX_TRACED_BYTES` become one range."""
+    # A payload is one field of any length; before it there may be hundreds of thousands of fields.
     payload = len(packet.payload) if isinstance(packet, Publish) and packet.payload else 0
     if len(raw) - payload <= MAX_TRACED_BYTES:
         return trace(raw, version)
@@ -264,21 +265,21 @@ def spans_of(raw: bytes, packet: ControlPacket | None, version: ProtocolVersion)
     if spans and spans[-1].field == "unparsed":
         spans[-1].end = len(raw)
         return spans
-    return [*spans, Span("unparsed", MAX_TRACED_BYTES, len(raw))]
+    return [*spans, FieldSpan("unparsed", MAX_TRACED_BYTES, len(raw))]
 
 
 def hidden_of(event: events.PacketEvent | events.MalformedEvent | events.UnparsedEvent) -> Ranges:
-    """Ranges of the bytes of an event that are asterisks."""
+    """Ranges of an event's bytes that are asterisks."""
     return event.hidden if isinstance(event, PublicPacket | PublicMalformed | PublicUnparsed) else []
 
 
 def fields_shown(event: events.MalformedEvent) -> tuple[str, ...]:
-    """The fields of a malformed packet that were read and may be shown."""
+    """Fields of a malformed packet that were read and may be shown."""
     return event.visible if isinstance(event, PublicMalformed) else tuple(event.malformed.fields_read)
 
 
 def protocol_of(event: events.MalformedEvent | events.UnparsedEvent) -> str:
-    """Which other protocol the bytes of an event are of, empty where they may be MQTT."""
+    """Other protocol that an event's bytes belong to; empty if they may be MQTT."""
     if isinstance(event, PublicMalformed | PublicUnparsed):
         return event.protocol
     raw = event.malformed.raw if isinstance(event, events.MalformedEvent) else event.unparsed.raw
@@ -286,7 +287,7 @@ def protocol_of(event: events.MalformedEvent | events.UnparsedEvent) -> str:
 
 
 def _protocol(raw: bytes, direction: Direction) -> str:
-    # What is well formed needs no linter.
+    # Imported late: most captures contain no other protocol.
     from mqttscope.mqtt.foreign import foreign_protocol
 
     return foreign_protocol(raw, is_answer=direction is Direction.SERVER_TO_CLIENT)

@@ -1,7 +1,7 @@
-"""What the client of one recorded connection sent, as a shell script, a JSON script for `replay`, or a test for pytest.
+"""The packets sent by one recorded client, as a shell script, a JSON script for `replay`, or a test for pytest.
 
-All three say in their first lines what they are, how they are run, and which secrets they hide.  What a capture holds
-stands in them as octal or hexadecimal digits, and in comments as printable text, so that nothing of it is executed.
+The first lines of each file contain its purpose, its usage, and the secrets that it hides.  Captured data is written as
+octal or hexadecimal digits, and as printable text in comments, so that it cannot be executed.
 """
 
 from __future__ import annotations
@@ -10,46 +10,45 @@ import textwrap
 from collections.abc import Iterator
 
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.replay.script_file import FOREIGN, PASSWORD, ScriptFile, Step, write_script
+from mqttscope.replay.script_file import FOREIGN, PASSWORD, ScriptFile, ScriptStep, write_script
 from mqttscope.report.base import Clock
 
 ANSWER_MS = 200
-"""What the shell waits at least where the recorded client got an answer."""
+"""Minimum wait of the shell script if the recorded client got an answer."""
 LAST_MS = 500
-"""What it waits for the last answer."""
+"""Wait of the shell script for the last answer."""
 PAUSE_MS = 50
-"""Recorded pauses that are shorter are left out."""
+"""Minimum length of a recorded pause that is kept."""
 MAX_PAUSE_S = 5
-"""Pauses that are longer are shortened, unless the user says otherwise."""
+"""Default maximum pause; longer ones are shortened."""
 PER_LINE = 48
-"""Bytes on a line of the scripts."""
+"""Number of bytes per line of the scripts."""
 _ANSWERS = ("connack", "puback", "pubrec", "pubcomp", "suback", "unsuback", "pingresp", "auth", "disconnect")
-"""What a broker sends because of what the client of the same connection sent."""
+"""Packet types that a broker sends in answer to packets of the same client."""
 PASSWORD_VARIABLE = "MQTTSCOPE_PASSWORD"
 
 
-def json_script(made: ScriptFile) -> bytes:
-    """For ``mqttscope replay``."""
-    return write_script(made)
+def json_script(script: ScriptFile) -> bytes:
+    return write_script(script)
 
 
-def shell_script(made: ScriptFile) -> bytes:
-    """For sh, with printf, sleep and nc, or with openssl where the broker speaks TLS."""
-    given = next((step for step in made.steps if step.password is not None), None)
+def shell_script(script: ScriptFile) -> bytes:
+    """Script for sh, with printf, sleep and nc, or openssl if the broker uses TLS."""
+    password_step = next((step for step in script.steps if step.password is not None), None)
     out = [
         "#!/bin/sh",
-        *_head(made, "sh"),
-        "# Usage: sh FILE [HOST [PORT]]   (127.0.0.1 and 1883 where they are not given)",
-        "#   TLS=1 speaks TLS; MAX_PAUSE=60 keeps pauses up to a minute, longer ones are shortened",
-        "# Shows what the broker answers in hexadecimal. Packet identifiers are those of the recording.",
+        *_head(script, "sh"),
+        "# Usage: sh FILE [HOST [PORT]]   (default 127.0.0.1 and 1883)",
+        "#   TLS=1 uses TLS; MAX_PAUSE=60 keeps pauses up to a minute and shortens longer ones",
+        "# Shows the broker's answers in hexadecimal. Packet identifiers are as recorded.",
         "set -eu",
         "LC_ALL=C; export LC_ALL",
         f"HOST=${{1:-127.0.0.1}} PORT=${{2:-1883}} MAX_PAUSE=${{MAX_PAUSE:-{MAX_PAUSE_S}}}",
     ]
-    if given is not None:
-        out += [f': "${{{PASSWORD_VARIABLE}?the recorded password is hidden: give one in this variable}}"', *_LENGTHS]
+    if password_step is not None:
+        out += [f': "${{{PASSWORD_VARIABLE}?the recorded password is hidden: set this variable}}"', *_LENGTHS]
     out += [*_PAUSE, "say() {"]
-    for pause, step, answers in _client_steps(made):
+    for pause, step, answers in _client_steps(script):
         if answers:
             out.append(f"  # the broker: {answers}")
         if pause:
@@ -59,7 +58,7 @@ def shell_script(made: ScriptFile) -> bytes:
             continue
         out.append(f"  # {step.says}")
         out += _password_lines(step) if step.password is not None else _printed(step.data)
-    out += [f"  pause {_last_pause(made)}", "}", *_CONNECT, "say | connection | od -An -v -tx1", ""]
+    out += [f"  pause {_last_pause(script)}", "}", *_CONNECT, "say | connection | od -An -v -tx1", ""]
     return "\n".join(out).encode("utf-8", "backslashreplace")
 
 
@@ -93,22 +92,22 @@ _CONNECT = (
 
 
 def _printed(data: bytes) -> Iterator[str]:
-    """Lines that print bytes: every printf knows octal digits, and letters stay readable."""
+    """Lines that print bytes: every printf supports octal digits, and letters stay readable."""
     for start in range(0, len(data), PER_LINE):
         part = data[start : start + PER_LINE]
-        # In front it would be the beginning of an option.
+        # A hyphen at the beginning would start an option.
         first = "\\055" if part[:1] == b"-" else _octal(part[0])
         yield f"  printf '{first}{''.join(_octal(byte) for byte in part[1:])}'"
 
 
 def _octal(byte: int) -> str:
     char = chr(byte)
-    # What printf or the shell would read as something else is written as digits.
+    # Characters with a meaning for printf or the shell are written as digits.
     return char if char.isascii() and char.isprintable() and char not in "%\\'" else f"\\{byte:03o}"
 
 
-def _password_lines(step: Step) -> Iterator[str]:
-    """A CONNECT whose password comes from the environment: its lengths follow from that."""
+def _password_lines(step: ScriptStep) -> Iterator[str]:
+    """Lines for a CONNECT with the password of the environment and lengths computed from it."""
     assert step.password is not None
     start, _ = step.password
     body, _ = packet_end(step.data, 0, len(step.data))
@@ -120,11 +119,11 @@ def _password_lines(step: Step) -> Iterator[str]:
     yield f'  printf %s "${PASSWORD_VARIABLE}"'
 
 
-def _client_steps(made: ScriptFile) -> Iterator[tuple[int, Step, str]]:
-    """Each packet of the client, with the pause before it in milliseconds, and what the broker sent before it."""
-    before: Step | None = None
+def _client_steps(script: ScriptFile) -> Iterator[tuple[int, ScriptStep, str]]:
+    """Each packet of the client, with the pause before it in milliseconds, and the broker's packets before it."""
+    before: ScriptStep | None = None
     answers: list[str] = []
-    for step in made.steps:
+    for step in script.steps:
         if step.ends:
             continue
         if not step.from_client:
@@ -139,36 +138,35 @@ def _client_steps(made: ScriptFile) -> Iterator[tuple[int, Step, str]]:
         before, answers = step, []
 
 
-def _last_pause(made: ScriptFile) -> int:
-    """What is waited after the last packet of the client: as long as the connection lasted, in milliseconds."""
-    last = max((step.after_ns for step in made.steps if step.from_client and not step.ends), default=0)
-    return max(LAST_MS, (made.steps[-1].after_ns - last) // 1_000_000 + ANSWER_MS)
+def _last_pause(script: ScriptFile) -> int:
+    """Pause after the last packet of the client in milliseconds: to the recorded end of the connection."""
+    last = max((step.after_ns for step in script.steps if step.from_client and not step.ends), default=0)
+    return max(LAST_MS, (script.steps[-1].after_ns - last) // 1_000_000 + ANSWER_MS)
 
 
-def _head(made: ScriptFile, form: str) -> Iterator[str]:
-    """The comment at the beginning."""
-    yield "# What the client of one recorded MQTT connection sent; written by mqttscope inspect."
-    yield from _comment(f"{made.about}, opened {Clock().iso(made.opened_ns)}, broker {made.server}")
-    if made.lost:
-        yield f"# {made.lost:,} bytes that the client sent are not in the capture, and are not sent."
-    for index, fields in made.hidden:
-        if made.steps[index].from_client:
-            yield from _comment(f"Hidden: {', '.join(fields)} of the {made.steps[index].says} (step {index}).")
-    if any(PASSWORD in step.hidden for step in made.steps if step.password is not None):
+def _head(script: ScriptFile, form: str) -> Iterator[str]:
+    yield "# Packets sent by the client of one recorded MQTT connection; written by mqttscope inspect."
+    yield from _comment(f"{script.about}, opened {Clock().iso(script.opened_ns)}, broker {script.server}")
+    if script.lost:
+        yield f"# {script.lost:,} bytes of the client are missing from the capture, and are not sent."
+    for index, fields in script.hidden:
+        if script.steps[index].from_client:
+            yield from _comment(f"Hidden: {', '.join(fields)} of the {script.steps[index].says} (step {index}).")
+    if any(PASSWORD in step.hidden for step in script.steps if step.password is not None):
         yield f"#   The password is taken from ${PASSWORD_VARIABLE}."
-    if any(step.hidden and step.from_client for step in made.steps):
-        yield "#   What is hidden is sent as asterisks otherwise; inspect --show-secrets writes the file with it."
+    if any(step.hidden and step.from_client for step in script.steps):
+        yield "#   Other hidden values are sent as asterisks; inspect --show-secrets writes them."
 
 
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, 110, initial_indent="# ", subsequent_indent="#   ", break_long_words=True)
 
 
-def pytest_file(made: ScriptFile) -> bytes:
-    """For pytest, with the fixture ``mqtt_proxy``."""
-    with_password = any(step.password is not None for step in made.steps)
-    out = [*_head(made, "py"), _PYTHON_HEAD.replace("VERSION_TEXT", made.version.text), "STEPS = ["]
-    steps = [step for step in made.steps if not step.ends]
+def pytest_file(script: ScriptFile) -> bytes:
+    """A test for pytest, with the fixture ``mqtt_proxy``."""
+    with_password = any(step.password is not None for step in script.steps)
+    out = [*_head(script, "py"), _PYTHON_HEAD.replace("VERSION_TEXT", script.version.text), "STEPS = ["]
+    steps = [step for step in script.steps if not step.ends]
     last_ns: int | None = None
     for index, step in enumerate(steps):
         if not step.from_client:
@@ -178,7 +176,7 @@ def pytest_file(made: ScriptFile) -> bytes:
             continue
         pause = 0 if last_ns is None else (step.after_ns - last_ns) // 1_000_000
         last_ns = step.after_ns
-        out += [f"    # {step.says}", "    Step("]
+        out += [f"    # {step.says}", "    ScriptStep("]
         out += [f'        "{row}"' for row in textwrap.wrap(step.data.hex(), 2 * PER_LINE)]
         out[-1] += ","
         if pause >= PAUSE_MS:
@@ -192,26 +190,26 @@ def pytest_file(made: ScriptFile) -> bytes:
         if step.password is not None:
             out.append("        password=True,")
         out.append("    ),")
-    out += ["]", f"LASTED_S = {_last_pause(made) / 1000:g}  # after the last packet of the client"]
+    out += ["]", f"LASTED_S = {_last_pause(script) / 1000:g}  # after the last packet of the client"]
     out.append(_PYTHON_TEST.replace("WITH_PASSWORD", _PYTHON_PASSWORD if with_password else ""))
     return "\n".join(out).encode("utf-8", "backslashreplace")
 
 
-def _answers_after(steps: list[Step], index: int) -> list[str]:
-    """What the broker answered before the next packet of the client."""
-    found = []
+def _answers_after(steps: list[ScriptStep], index: int) -> list[str]:
+    """Answers of the broker before the next packet of the client."""
+    answers = []
     for step in steps[index + 1 :]:
         if step.from_client:
             break
         if step.kind in _ANSWERS:
-            found.append(step.kind)
-    return found
+            answers.append(step.kind)
+    return answers
 
 
 _PYTHON_HEAD = f"""\
 # Usage: MQTTSCOPE_BROKER=mqtt://127.0.0.1:1883 pytest FILE   (or the setting mqtt_upstream of pytest)
-# Plays the client through the proxy of mqttscope, waits for the recorded answers, and fails where the broker
-# answers otherwise, or where either side breaks the specification.
+# Plays the client through the proxy of mqttscope and waits for the recorded answers. Fails if the broker answers
+# otherwise, or if either side breaks the specification.
 import os
 import socket
 import time
@@ -229,12 +227,12 @@ PATIENCE_S = 5  # for each answer
 
 
 @dataclass
-class Step:
-    data: str  # what the client sends
-    pause: float = 0  # seconds before it
+class ScriptStep:
+    data: str  # packet of the client
+    pause: float = 0  # seconds before the packet
     answers: list = field(default_factory=list)  # of the broker, before the next step
-    acknowledges: str = ""  # what of the broker: its packet identifier is taken
-    password: bool = False  # whether the password of the environment is put in
+    acknowledges: str = ""  # packet type of the broker's packet that gives the identifier
+    password: bool = False  # whether to insert the password of the environment
 
 """
 _PYTHON_PASSWORD = f"""\

@@ -1,6 +1,6 @@
-"""Shows rules: the table of all, one rule explained with its examples, and which statement is checked by which.
+"""Shows rules: a table of all rules, one rule with its examples, and the rules of each statement.
 
-`RulesText` writes them as text; `RULES` and `COVERAGE` are the same as JSON, schema 1.
+`RulesText` writes text; `RULES` and `COVERAGE` declare the JSON documents, schema 1.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, Event
-from mqttscope.lint.catalogue import STATES, VERSIONS, Coverage, totals
+from mqttscope.lint.catalogue import BOUND, STATES, VERSIONS, Coverage, specification_name, totals
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Conversation, segments
+from mqttscope.lint.examples import ExampleConversation, segments
 from mqttscope.lint.finding import Confidence, Finding, Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report import documents as doc
-from mqttscope.report.base import Collected, View
+from mqttscope.report.base import LineCollector, View
 from mqttscope.report.escape import cells, elide
-from mqttscope.report.explain import CONFIDENCES, SCOPES, area, at_most, cited, is_on, needs, switched, versions
+from mqttscope.report.explain import CONFIDENCES, SCOPES, activation_note, area, at_most, cited, is_on, needs, versions
 from mqttscope.report.findings.base import STYLES
 from mqttscope.report.findings.json import JUDGED, SETTINGS
 from mqttscope.report.numbers import plural
@@ -37,13 +37,13 @@ _INDENT = 14
 _RESET = "\x1b[0m"
 _SEQUENCE = re.compile(r"\x1b\[[0-9;]*m")
 _WORD = re.compile(r" · [^·]{1,24}(?= ·|$)|(?: +\[|(?<=,) )[^,\[\]]{1,60}[,\]]| *[^ ]+")
-"""A word, or what is better kept together: a short phrase between dots, a property with its value."""
+"""A word, or a group of words kept together: a short phrase between dots, a property with its value."""
 _ANY_WORD = re.compile(r"[^ \x1b]+")
 _PIECE = re.compile(r"\x1b\[[0-9;]*m|.", re.DOTALL)
 
 
 _IDENTIFIED = {name: doc.TEXT.at(f"statement.{name}") for name in ("identifier", "section")}
-_STATEMENT = {"version": doc.PROTOCOL.at("statement.version"), **_IDENTIFIED}
+_STATEMENT = {"version": doc.word("3.1", *VERSIONS[::-1]).at("statement.version"), **_IDENTIFIED}
 _SUMMARY = {"summary": doc.TEXT.at("statement.summary")}
 _CITED = doc.record({**_STATEMENT, **_SUMMARY, "where": doc.TEXT, "partly": doc.BOOL})
 
@@ -76,7 +76,7 @@ RULES = doc.record({
 _COVERED = doc.reordered(
     doc.record({
         **_STATEMENT, "packet": doc.TEXT.at("statement.packet"),
-        "who": doc.word("client", "server", "both", "any").at("statement.who"), **_SUMMARY,
+        "who": doc.word(*BOUND).at("statement.who"), **_SUMMARY,
         "state": doc.word(*STATES), "rules": doc.each(doc.TEXT), "partly": doc.each(doc.TEXT), "why": doc.TEXT,
     }),
     *_STATEMENT, *_SUMMARY,
@@ -91,18 +91,18 @@ COVERAGE = doc.record({
 
 
 def rules_view(rules: Iterable[type[Rule]], *, examples: bool) -> dict[str, Any]:
-    """Rules by key; their examples, which are run for it, only where asked for."""
+    """Rules by key; their examples are run and included only on request."""
     return {"schema": doc.SCHEMA, "rules": [(WHOLE if examples else BRIEF).view(rule) for rule in rules]}
 
 
 WIDE = 150
-"""Columns from which on the table has confidence and versions as well."""
+"""Minimum columns for confidence and versions in the table."""
 MAX_LINES = 40
 _STATES = {"checked": "topic", "partly": "note", "planned": "dim", "invisible": "dim", "open": "error"}
 
 
 class RulesText:
-    """Makes lines of rules."""
+    """Renders rules as lines."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -119,7 +119,7 @@ class RulesText:
             if area(rule) != before:
                 before = area(rule)
                 line = self.painter.line()
-                line.add(f"{self.painter.rule} {before}{switched(rule)}", "rule")
+                line.add(f"{self.painter.rule} {before}{activation_note(rule)}", "rule")
                 out.append(str(line))
             line = self.painter.line()
             line.add(f"{rule.code} ", "type")
@@ -133,13 +133,13 @@ class RulesText:
         return out
 
     def explain(self, rule: type[Rule]) -> list[str]:
-        """Everything that is known of a rule."""
+        """All properties of a rule."""
         line = self.painter.line()
         line.add(rule.code, "type")
         line.add(f" {rule.slug}")
         line.add(f"  {at_most(rule)}", STYLES[rule.worst()])
         out = [str(line)]
-        out += self._told(
+        out += self._phrases(
             [
                 CONFIDENCES[rule.confidence],
                 f"MQTT {versions(rule)}",
@@ -153,11 +153,11 @@ class RulesText:
         statements = list(cited(rule))
         if statements:
             out += ["", self._heading("statements")]
-        for one in statements:
-            notes = [f"section {one.statement.section}", *([one.where] if one.where else ())]
-            notes += ["in part"] if one.partly else []
-            told = f"{one.statement.key} ({', '.join(notes)}): {one.statement.summary}"
-            out += self._paragraph(told, indent=2)
+        for citation in statements:
+            notes = [f"section {citation.statement.section}", *([citation.where] if citation.where else ())]
+            notes += ["in part"] if citation.partly else []
+            text = f"{citation.statement.key} ({', '.join(notes)}): {citation.statement.summary}"
+            out += self._paragraph(text, indent=2)
         if rule.settings:
             out += ["", self._heading(f"settings, in [rules.{rule.code}]")]
             out += [f"  {name} = {value!r}" for name, value in rule.settings.items()]
@@ -168,24 +168,24 @@ class RulesText:
         return out
 
     def _more(self, rule: type[Rule]) -> list[str]:
-        told = []
+        properties = []
         if rule.reason_code is not None:
-            told.append(f"reason code 0x{rule.reason_code:02X} {REASON_CODES.get(rule.reason_code, '')}".rstrip())
+            properties.append(f"reason code 0x{rule.reason_code:02X} {REASON_CODES.get(rule.reason_code, '')}".rstrip())
         if needs(rule):
-            told.append(f"needs {', '.join(needs(rule))}")
-        if switched(rule):
-            told.append(switched(rule).strip(" ()"))
-        return [*told, f"since {rule.since}"]
+            properties.append(f"needs {', '.join(needs(rule))}")
+        if activation_note(rule):
+            properties.append(activation_note(rule).strip(" ()"))
+        return [*properties, f"since {rule.since}"]
 
     def coverage(self, rows: list[Coverage]) -> list[str]:
-        """One statement per line, with its rules or why there are none; the totals at the end."""
+        """One line per statement, with its rules or the reason why no rule checks it; totals at the end."""
         out: list[str] = []
         before = ""
         names = max((len(row.statement.identifier) for row in rows), default=0)
         for row in rows:
             if row.statement.version != before:
                 before = row.statement.version
-                out += ["", self._heading(f"MQTT {before}")] if out else [self._heading(f"MQTT {before}")]
+                out += [*([""] if out else ()), self._heading(specification_name(before))]
             line = self.painter.line()
             line.add(f"{row.statement.identifier:<{names}} ")
             line.add(f"{row.state:<9} ", _STATES[row.state])
@@ -195,46 +195,46 @@ class RulesText:
         out.append("")
         for version, counts in totals(rows).items():
             states = ", ".join(f"{counts[state]:,} {state}" for state in STATES if counts[state])
-            out += self._paragraph(f"MQTT {version}: {plural(counts.total(), 'statement')}: {states}")
+            out += self._paragraph(f"{specification_name(version)}: {plural(counts.total(), 'statement')}: {states}")
         return out
 
     def _rules(self, line: Line, row: Coverage) -> None:
         named = ", ".join([*row.rules, *(f"{code} in part" for code in row.partly)])
         line.add(f"{named or self.painter.safe(row.why)}{self.painter.dot}", "type" if named else "note")
 
-    def _heading(self, told: str) -> str:
+    def _heading(self, title: str) -> str:
         line = self.painter.line()
-        line.add(f"{self.painter.rule} {self.painter.safe(told)}", "rule")
+        line.add(f"{self.painter.rule} {self.painter.safe(title)}", "rule")
         return str(line)
 
-    def _told(self, parts: Iterable[str], style: str) -> list[str]:
-        """Phrases on as few lines as hold them."""
+    def _phrases(self, parts: Iterable[str], style: str) -> list[str]:
+        """Phrases on as few lines as possible."""
         lines: list[str] = []
         for part in map(self.painter.safe, parts):
             if lines and cells(lines[-1]) + len(self.painter.dot) + cells(part) < self.painter.width:
                 lines[-1] += self.painter.dot + part
             else:
                 lines.append(part)
-        made = []
-        for one in lines:
+        painted = []
+        for text in lines:
             line = self.painter.line()
-            line.add(one, style)
-            made.append(str(line))
-        return made
+            line.add(text, style)
+            painted.append(str(line))
+        return painted
 
-    def _paragraph(self, told: str, *, indent: int = 0) -> list[str]:
+    def _paragraph(self, sentence: str, *, indent: int = 0) -> list[str]:
         line = self.painter.line()
         line.put(" " * indent, indent)
         text = Wrapped(line, indent=indent * 2, most=MAX_LINES)
-        text.add(self.painter.safe(told))
+        text.add(self.painter.safe(sentence))
         return text.texts()
 
 
-def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
-    """The lines of an example, as `inspect` would show it, with each finding under the packet that is to blame."""
-    sink = Collected()
+def render(rule: type[Rule], example: ExampleConversation, view: View) -> list[str]:
+    """The lines of an example as `inspect` shows them, with each finding under the packet to blame."""
+    sink = LineCollector()
     shown = replace(view, time="relative", payload_limit=PAYLOAD_LIMIT)
-    # Properties that do not fit into a line may be what the finding is about: lines are wrapped and not cut.
+    # Lines are wrapped and not cut: the finding may be about properties at their end.
     text = TextLines(sink, replace(shown, width=0))
     painter = Painter(shown)
     linter = Linter([rule(example.settings)])
@@ -246,13 +246,13 @@ def render(rule: type[Rule], example: Conversation, view: View) -> list[str]:
             for line in sink.lines:
                 out += wrap_painted(line, painter)
             sink.lines.clear()
-        for one in findings:
-            out += _under(one, painter)
+        for finding in findings:
+            out += _under(finding, painter)
     return out or [" " * _INDENT + "(no packets)"]
 
 
 def wrap_painted(line: str, painter: Painter) -> list[str]:
-    """A painted line as lines of the painter's width, broken at blanks; a style continues in the next line."""
+    """A painted line as lines of the painter's width, broken at spaces; styles continue on the next line."""
     line = _ANY_WORD.sub(lambda word: elide(word[0], MAX_WORD, painter.ellipsis), line)
     if cells(_SEQUENCE.sub("", line)) <= painter.width:
         return [line]
@@ -276,7 +276,7 @@ def wrap_painted(line: str, painter: Painter) -> list[str]:
 
 
 def _is_frame_work(event: Event) -> bool:
-    """Whether an event only says where the example begins and ends."""
+    """Whether an event only marks the beginning or end of the example."""
     if isinstance(event, ConnectionClosed):
         return event.connection.closed_how == "capture_end"
     return isinstance(event, ConnectionOpened)

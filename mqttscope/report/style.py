@@ -1,4 +1,4 @@
-"""Colours by meaning, and lines that never grow wider than the terminal."""
+"""Styles by meaning, and lines that never exceed the width of the terminal."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ STYLES = {
     "tag3": "bold magenta",
     "tag4": "bold blue",
 }
-"""What a meaning looks like.  Only the eight colours that every terminal has, so that its theme decides."""
+"""Appearance of each meaning.  Only the eight basic colours are used, so the theme of the terminal decides."""
 
 UNLIMITED = 1 << 40
 
 
 class Painter:
-    """Turns text and a style name into what is written: ANSI sequences with colour, the text itself without."""
+    """Applies styles: ANSI sequences with colour, plain text without."""
 
     def __init__(self, view: View) -> None:
         self.colour = view.colour
@@ -58,14 +58,14 @@ class Painter:
 
     def name(self, text: str, width: int) -> str:
         """Captured text as a name of at most ``width`` columns."""
-        # What cannot fit is not worth escaping: names come from the wire and may be 64 KiB long.
+        # Cut before escaping: names come from the wire and may be 64 KiB long.
         if len(text) > 4 * width:
             text = text[: 2 * width] + text[-2 * width :]
             return elide(self.safe(text), width, self.ellipsis)
         return elide(self.safe(text), width, self.ellipsis)
 
     def line(self, width: int | None = None) -> Line:
-        """An empty line that takes at most ``width`` columns, those of the terminal by default."""
+        """An empty line of at most ``width`` columns, by default the width of the terminal."""
         return Line(self, self.width if width is None else width)
 
 
@@ -73,16 +73,16 @@ def _sequences() -> dict[str, tuple[str, str]]:
     from rich.color import ColorSystem
     from rich.style import Style
 
-    found = {}
+    sequences = {}
     for name, look in STYLES.items():
         shown = Style.parse(look).render("\0", color_system=ColorSystem.STANDARD) if look else "\0"
         before, _, after = shown.partition("\0")
-        found[name] = before, after
-    return found
+        sequences[name] = before, after
+    return sequences
 
 
 class Line:
-    """One line in the making.  What does not fit any more is cut with an ellipsis, the rest left out."""
+    """A line under construction.  Text that does not fit is cut with an ellipsis; text after it is dropped."""
 
     __slots__ = ("filling", "left", "painter", "parts", "used")
 
@@ -90,10 +90,10 @@ class Line:
         self.painter = painter
         self.parts: list[str] = []
         self.left = width - 1
-        """Columns that are free; one more is kept for the ellipsis.  Negative when the line was cut."""
+        """Free columns, without the one kept for the ellipsis; negative after the line was cut."""
         self.used = 0
         self.filling = ""
-        """The last text, where it takes the column of the ellipsis, so that it has to give way to more."""
+        """The last text, if it occupies the column of the ellipsis and has to be cut when more text comes."""
 
     def add(self, text: str, style: str = "") -> None:
         """Append escaped text."""
@@ -116,7 +116,7 @@ class Line:
         self.parts.append(self.painter.paint(text, style) if style and self.painter.colour else text)
 
     def put(self, painted: str, width: int) -> None:
-        """Append what is painted already; the caller knows its width, and that it fits."""
+        """Append painted text of known width; the caller checks that it fits."""
         self.parts.append(painted)
         self.left -= width
         self.used += width
@@ -126,11 +126,11 @@ class Line:
 
 
 _SHORT = 24
-"""Columns of text that is kept together."""
+"""Maximum columns of text that is not broken."""
 
 
 class Wrapped:
-    """Text that continues in indented lines where the terminal is narrow: for what must not be cut."""
+    """Text that continues on indented lines in a narrow terminal, because it must not be cut."""
 
     def __init__(self, first: Line, *, indent: int = 4, most: int = 4) -> None:
         self.lines = [first]
@@ -140,7 +140,7 @@ class Wrapped:
         self._width = first.left + first.used + 1
 
     def add(self, text: str, style: str = "") -> None:
-        """Append escaped text: what is short goes to the next line whole, other text is broken at blanks."""
+        """Append escaped text: short text moves to the next line as a whole, longer text is broken at spaces."""
         line = self.lines[-1]
         if cells(text) <= line.left or len(self.lines) == self._most:
             line.add(text, style)
@@ -154,7 +154,7 @@ class Wrapped:
             if cells(piece) > line.left and len(self.lines) < self._most and line.used > self._indent:
                 line, piece = self._next(), word
             if len(self.lines) == self._most:
-                # All that is left at once, so that the end shows whether there is more.
+                # All remaining text at once, so that an ellipsis shows whether something was cut.
                 line.add(" ".join([piece, *words[index + 1 :]]), style)
                 return
             if piece:
@@ -171,5 +171,5 @@ class Wrapped:
 
 
 def encoded(lines: list[str]) -> bytes:
-    """Lines as they are written, nothing where there is none."""
+    """Encoded lines with line ends; empty without lines."""
     return b"" if not lines else ("\n".join(lines) + "\n").encode("utf-8", "replace")

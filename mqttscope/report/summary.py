@@ -1,7 +1,7 @@
-"""Summarises each packet in one line: the fields that matter of its type, for text and ladder alike.
+"""Summarises each packet in one line: the main fields of its type, for text and ladder.
 
-`Summary` adds fields until the line is full.  `TopicNames` shortens topics where there is little room: levels that all
-topics have in common are dropped first, the last level stays.
+`PacketSummary` adds fields until the line is full.  `TopicNames` shortens topics if there is little room: levels that
+all topics share are dropped first, the last level is kept.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from mqttscope.secrets.credentials import starred_name
 from mqttscope.secrets.packets import hides_payload
 
 MAX_LEVELS = 32
-"""Levels that are compared between topics; deeper ones are one text."""
+"""Maximum number of topic levels compared; deeper levels are treated as one."""
 SHORTEST_LEVEL = 5
-"""Columns that a level keeps that differs between topics."""
+"""Minimum columns of a shortened level that differs between topics."""
 _TOPIC_ALIAS = BY_NAME["topic_alias"].identifier
 _FORMAT_INDICATOR = BY_NAME["payload_format_indicator"].identifier
 _LEVELS = frozenset(map(int, ProtocolVersion))
 
 
 class TopicNames:
-    """Remembers, level by level, whether the topics so far differ in it."""
+    """Remembers level by level whether the topics seen differ."""
 
     def __init__(self, painter: Painter) -> None:
         self.painter = painter
         self._common: list[str | None] = []
-        """What all topics so far have at a level; ``None`` where they differ."""
+        """The level shared by all topics seen; ``None`` if they differ."""
 
     def learn(self, topic: str) -> None:
-        """Take note of a topic."""
+        """Compare a topic with the topics seen before."""
         common = self._common
         for at, level in enumerate(topic.split("/", MAX_LEVELS)):
             if at == len(common):
@@ -52,8 +52,8 @@ class TopicNames:
     def short(self, topic: str, room: int) -> str:
         """A topic as escaped text in at most ``room`` columns.
 
-        Levels that are the same in all topics are left out first, the longest of them before others; then the ones
-        that differ are shortened.  The last level is kept as long as it fits, if it is not the same everywhere too.
+        Levels shared by all topics are dropped first, longest first; then the other levels are shortened.  The last
+        level is kept as long as it fits, unless all topics share it too.
         """
         painter = self.painter
         if len(topic) > 16 * room:
@@ -86,43 +86,43 @@ class TopicNames:
         return painter.name(topic, room)
 
     def _joined(self, shown: list[str]) -> str:
-        """Levels as one text; neighbours that were left out are one."""
+        """Levels as one text; neighbouring dropped levels become one ellipsis."""
         ellipsis = self.painter.ellipsis
-        kept = [one for at, one in enumerate(shown) if one != ellipsis or not at or shown[at - 1] != ellipsis]
-        return "/".join(kept)
+        parts = [level for at, level in enumerate(shown) if level != ellipsis or not at or shown[at - 1] != ellipsis]
+        return "/".join(parts)
 
 
 MAX_TOPICS = 10_000
-"""Escaped topics that are kept; topics recur."""
+"""Maximum number of escaped topics cached; topics recur."""
 MAX_KEPT_TOPIC = 256
-"""Characters of a topic that is kept."""
+"""Maximum characters of a cached topic."""
 MAX_LISTED = 20
-"""Topic filters and reason codes that a line lists; further ones are counted."""
+"""Maximum number of Topic Filters and reason codes per line; further ones are counted."""
 MIN_PAYLOAD = 16
-"""Columns that a topic leaves to the payload after it."""
+"""Minimum columns reserved for the payload after a topic."""
 NARROW_PAYLOAD = 7
-"""The same in lines below `NARROW_LINE` columns: the payload is cut before the topic."""
+"""Minimum columns reserved for the payload in lines below `NARROW_LINE` columns, to keep more of the topic."""
 NARROW_LINE = 100
 _AFTER_CELLS = 12
-"""Columns that a topic leaves to the time after it."""
+"""Columns reserved for the time after a topic."""
 NAME_CELLS = 60
-"""Columns of a name in a list where the line has no limit of its own."""
+"""Maximum columns of a name in a list."""
 
 _FLAGS = tuple(
     f"q{bits >> 1 & 3}" + (" dup" if bits & 8 else "") + (" retain" if bits & 1 else "") for bits in range(16)
 )
 
 
-class Summary:
-    """Describes packets.  `describe` adds to a line what is worth saying of a packet, until the line is full.
+class PacketSummary:
+    """Describes packets: `describe` adds the main fields of a packet until the line is full.
 
-    A packet that is shown ``alone`` comes without the state of its connection, so nothing is said of what it answers.
+    A packet shown ``alone`` has no connection state, so the request that it answers is not shown.
     """
 
     def __init__(self, view: View, painter: Painter, *, alone: bool = False) -> None:
         self.painter = painter
         self.alone = alone
-        self.payload = PayloadView.of(view)
+        self.payload = PayloadView.from_view(view)
         self.show_secrets = view.show_secrets
         self.names = TopicNames(painter)
         self._keep = NARROW_PAYLOAD if 0 < view.width < NARROW_LINE else MIN_PAYLOAD
@@ -146,7 +146,7 @@ class Summary:
         }
 
     def describe(self, line: Line, event: PacketEvent) -> None:
-        """Add what matters of a packet."""
+        """Add the main fields of a packet."""
         packet = event.packet
         self._by_type[packet.packet_type](line, event, packet)
         if packet.header_flags is not None:
@@ -178,7 +178,7 @@ class Summary:
         line.add(shown, "payload" if packet.payload else "dim")
 
     def _topic(self, line: Line, name: str, resolved: str | None, alias: int | None, keep: int) -> None:
-        """Topic of a PUBLISH, with its alias."""
+        """Add the topic of a PUBLISH, with its alias."""
         topic = name or resolved
         if topic is None:
             line.add("topic ?" if alias is not None else "(no topic)", "error")
@@ -287,7 +287,7 @@ class Summary:
         self._properties(line, packet.properties)
 
     def _answers(self, line: Line, event: PacketEvent, packet: packets.Suback) -> None:
-        """SUBACK and UNSUBACK: one reason code per topic filter; equal neighbours are counted."""
+        """SUBACK and UNSUBACK: a reason code per Topic Filter; equal neighbours are counted."""
         line.add(f"id={packet.packet_identifier}")
         version, kind = event.connection.version, packet.packet_type
         runs = _runs(packet.reason_codes or ())
@@ -307,7 +307,7 @@ class Summary:
         if packet.packet_type == PacketType.PINGRESP:
             side = event.connection.receiver(event.direction)
             took_ns = event.timestamp_ns - side.ping_timestamp_ns
-            # Less than nothing is the time between two captures that overlap, or of a clock that was set.
+            # The time is negative between overlapping captures, or if the clock was set.
             if side.ping_packet is not None and took_ns >= 0:
                 line.add(duration(took_ns, unicode=self.painter.unicode), "dim")
 
@@ -336,7 +336,7 @@ class Summary:
             line.add(f", {count - MAX_LISTED} more", "note")
 
     def _properties(self, line: Line, block: Properties | None, keep: int = 0) -> None:
-        """Properties in brackets, as many as leave ``keep`` columns of the line."""
+        """Properties in brackets, as many as fit while leaving ``keep`` columns of the line."""
         if block is None or not block.items:
             return
         before = "  ["
@@ -375,7 +375,7 @@ def _property(number: int, value: Any) -> str:
         return f"{words} ({counted(len(value), 'byte')})"
     if name == "server_keep_alive":
         return f"{words} {value} s"
-    # The whole line is escaped afterwards, so a short piece of the text itself is enough here.
+    # The whole line is escaped afterwards; a short part of the text is enough here.
     return f"{words} {value[:200] if isinstance(value, str) else value}"
 
 
@@ -387,7 +387,7 @@ YES_OR_NO = {
     "request_problem_information",
     "request_response_information",
 }
-"""Properties whose value is yes (1) or no (0)."""
+"""Properties with the values yes (1) and no (0)."""
 
 
 def _reason_text(kind: int, code: int, version: ProtocolVersion) -> str:

@@ -1,35 +1,35 @@
 r"""CSV: one row per packet, always the same columns, for spreadsheets and scripts.
 
-Fields are quoted as RFC 4180 says and hold what was captured: a topic that begins with ``=`` is a formula to a
-spreadsheet, which may fetch addresses or start programs.  ``View.spreadsheet`` puts an apostrophe before text from the
-wire that begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return and is no number.  Control and format
-characters (C0 other than tab and line ends, C1, line and paragraph separators, what turns the direction of text) are
-written as escapes (``\x1b``, ``\u202e``), since the output may end up on a terminal; so are bytes that are not UTF-8
+Fields are quoted as in RFC 4180 and contain captured text: a topic that begins with ``=`` is a spreadsheet formula,
+which may fetch addresses or start programs.  ``View.spreadsheet`` puts an apostrophe before captured text that begins
+with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return and is not a number.  Control and format characters (C0
+except tab and line ends, C1, line and paragraph separators, characters that change the text direction) are written as
+escapes (``\x1b``, ``\u202e``), since the output may end up on a terminal, and so are bytes that are not UTF-8
 (``\xff``).  JSON Lines are the lossless format.
 
 =====================  ===============================================================================
 capture, frame         name of the capture, number of the frame that completed the packet
-timestamp              ISO 8601, UTC, nanoseconds; timestamp_ns is the same as a number
+timestamp              ISO 8601, UTC, nanoseconds; timestamp_ns is this time as a number
 connection, packet     numbers from 0 in order of appearance
 client, server         endpoints
-client_identifier      empty where it is not known
+client_identifier      empty if unknown
 direction              client_to_server or server_to_client
 version                3.1, 3.1.1 or 5.0
 type, length           packet type, bytes of the whole packet
-topic, topic_name      resolved topic, and the Topic Name as it stands in the packet
+topic, topic_name      resolved topic, and the Topic Name in the packet
 qos, dup, retain       of a PUBLISH
-packet_identifier      where the packet has one
-reason_code, reason    number and name; of SUBACK and UNSUBACK all, joined by a blank and by ``; ``
+packet_identifier      of packets that have one
+reason_code, reason    number and name; all of SUBACK and UNSUBACK, joined by a space and by ``; ``
 payload_length         bytes
 payload                text, or ``hex:`` and digits; the first bytes when it is longer than the limit
-topic_filters          of SUBSCRIBE and UNSUBSCRIBE, joined by a blank
+topic_filters          of SUBSCRIBE and UNSUBSCRIBE, joined by a space
 keep_alive, clean_start, user_name, session_present    of CONNECT and CONNACK
 malformed_reason       empty for packets that are well-formed
 properties             JSON object by name, as in JSON Lines
-payload_format         what a decoder of the configuration has taken the payload for
-payload_value          what it made of it, as JSON: ``value`` of JSON Lines
-payload_error          why it made nothing of it
-tcp_acknowledged       true or false; empty where the capture does not show it, and if the filter does not ask for it
+payload_format         format used by a configured decoder
+payload_value          decoded value as JSON: ``value`` of JSON Lines
+payload_error          reason why decoding failed
+tcp_acknowledged       true or false; empty if unknown, or if the filter does not use it
 =====================  ===============================================================================
 """
 
@@ -92,7 +92,7 @@ COLUMNS = (
     "payload_error",
     "tcp_acknowledged",
 )
-"""The header row; it only ever grows at its end."""
+"""The header row; new columns are only added at the end."""
 
 HEX = "hex:"
 _FLAGS = {True: "true", False: "false", None: None}
@@ -101,7 +101,7 @@ _UNSAFE = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u180e\u200b-\u200f\u2028-\u202e"
     r"\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e0fff]"
 )
-"""What JSON Lines escape as well, control characters and lone surrogates."""
+"""Characters that JSON Lines escape too, control characters and lone surrogates."""
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r]")
@@ -109,7 +109,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 
 
 class Table(PublicReport):
-    """Writes packets as CSV rows; events that are no packets have none."""
+    """Writes packets as CSV rows; other events have no row."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(view)
@@ -123,7 +123,7 @@ class Table(PublicReport):
         self._started = False
 
     def show(self, event: Event) -> None:
-        """Write one event as a row."""
+        """Write an event as a row."""
         self._start()
         if isinstance(event, PacketEvent | MalformedEvent):
             row = self.row(event)
@@ -155,9 +155,9 @@ class Table(PublicReport):
             read: tuple[str, ...] | None = None
             length, reason = len(event.packet.raw) + event.packet.missing, ""
         else:
-            found = event.malformed
-            packet, read = found.packet, fields_shown(event)
-            length, reason = len(found.raw) + found.missing, str(found.reason)
+            malformed = event.malformed
+            packet, read = malformed.packet, fields_shown(event)
+            length, reason = len(malformed.raw) + malformed.missing, str(malformed.reason)
         values: dict[str, Any] = {} if packet is None else self._fields(packet, connection.version, read)
         topic = event.topic
         if read is not None and "topic_name" not in read:
@@ -191,7 +191,7 @@ class Table(PublicReport):
         ]
 
     def _decoded(self, event: PacketEvent | MalformedEvent) -> tuple[str | None, str | None, str | None]:
-        """Format, value and error of what a decoder made of a payload."""
+        """Format, value and error of a decoded payload."""
         decoded = decoded_of(event)
         if decoded is None:
             return None, None, None
@@ -200,12 +200,12 @@ class Table(PublicReport):
             return _safe(decoded.label), None, None
         from mqttscope.report.jsonl_decoded import decoded_view
 
-        made = decoded_view(decoded, self.limit, show_secrets=self.show_secrets)
-        value = _harmless_json(made["value"]) if "value" in made else None
-        return _safe(made["format"]), value, _safe(made.get("error"))
+        decoded_value = decoded_view(decoded, self.limit, show_secrets=self.show_secrets)
+        value = _harmless_json(decoded_value["value"]) if "value" in decoded_value else None
+        return _safe(decoded_value["format"]), value, _safe(decoded_value.get("error"))
 
     def _fields(self, packet: ControlPacket, version: ProtocolVersion, read: tuple[str, ...] | None) -> dict[str, Any]:
-        """What the columns hold of a packet; of a malformed one only what was read."""
+        """Values of the columns of a packet; of a malformed packet only the fields that were read."""
         values: dict[str, Any] = {}
 
         def value(name: str) -> Any:
@@ -227,7 +227,7 @@ class Table(PublicReport):
             codes = [code]
         if codes is not None:
             values["reason_code"] = " ".join(map(str, codes))
-            values["reason"] = "; ".join(reason_name(kind, one, version) for one in codes)
+            values["reason"] = "; ".join(reason_name(kind, reason_code, version) for reason_code in codes)
         payload = value("payload")
         if payload is not None:
             values["payload_length"] = len(payload) + packet.missing
@@ -259,7 +259,7 @@ _IMPLIED = {
     PacketType.DISCONNECT,
     PacketType.AUTH,
 }
-"""A reason code that these leave out means 0."""
+"""Packet types without a reason code have reason code 0."""
 
 _FROM_TOPIC_NAME = COLUMNS[COLUMNS.index("topic_name") : COLUMNS.index("malformed_reason")]
 
@@ -271,11 +271,11 @@ _FROM_THE_WIRE = tuple(
         "payload_value", "payload_error",
     )
 )  # fmt: skip
-"""Columns whose text others chose."""
+"""Columns with captured text."""
 
 
 def _as_text(value: Any) -> Any:
-    """Text that no spreadsheet takes as a formula; numbers stay numbers."""
+    """Text that a spreadsheet does not take for a formula; numbers are unchanged."""
     if isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value):
         return f"'{value}"
     return value
@@ -292,4 +292,4 @@ def _safe(text: None) -> None: ...
 def _safe(text: str | None) -> str | None:
     if text is None or text.isprintable():
         return text
-    return _UNSAFE.sub(lambda found: escaped(found[0]), text)
+    return _UNSAFE.sub(lambda match: escaped(match[0]), text)

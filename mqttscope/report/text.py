@@ -1,4 +1,4 @@
-"""One readable line per event: time, connection, who to whom, packet type, the fields that matter, payload."""
+"""One readable line per event: time, connection, direction, packet type, main fields, payload."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.public_report import PublicReport
 from mqttscope.report.style import Line, Painter, Wrapped, encoded
-from mqttscope.report.summary import Summary
+from mqttscope.report.summary import PacketSummary
 from mqttscope.report.when import NARROW, TimeColumn
 from mqttscope.session.connection import C2S, Connection
 
 MAX_CONNECTIONS = 10_000
-"""Connections whose name column is kept ready; those that never close would add up."""
+"""Maximum number of cached name columns; connections that never close would add up."""
 NAME_SHARE = 5
-"""The name column is at most this part of the line."""
+"""The name column takes at most one part in this many of the line."""
 MAX_NAME = 24
 MIN_NAME = 6
 BROKER_FROM = 100
-"""Lines of this many columns name the broker as well; in narrower ones the arrow says it."""
+"""Minimum columns of a line that names the broker; in narrower lines the arrow implies it."""
 
 TYPE_CELLS = 10
-"""UNSUBSCRIBE takes one more."""
+"""Columns for the packet type; UNSUBSCRIBE takes one more."""
 
 _TYPES = {int(kind): kind.name for kind in PacketType}
 _PADS = {kind: " " * (TYPE_CELLS + 1 - len(name)) or " " for kind, name in _TYPES.items()}
@@ -42,7 +42,7 @@ _TYPE_STYLES = {int(kind): "type" for kind in PacketType} | {
 }
 
 
-class Heads:
+class LineHeads:
     """The beginning of lines: time, connection number, client and direction."""
 
     def __init__(self, view: View, painter: Painter) -> None:
@@ -55,14 +55,14 @@ class Heads:
         self.narrow = self.names_number and 0 < view.width < BROKER_FROM
         self._name_width = MIN_NAME
         self._number_width = 1
-        self._kept: dict[int, tuple[int, int, str, int]] = {}
+        self._columns: dict[int, tuple[int, int, str, int]] = {}
         self.introduced: set[int] = set()
-        """Connections whose endpoints a line has said, at most `MAX_CONNECTIONS`."""
+        """Connections with shown endpoints, at most `MAX_CONNECTIONS`."""
 
     def name(self, connection: Connection) -> str:
-        """What a client is called: its Client Identifier, or its endpoint where none is known.
+        """Client Identifier, or the endpoint if no identifier is known.
 
-        Narrow lines have no room to repeat endpoints that the line of the opened connection has; its number says it.
+        Narrow lines do not repeat the endpoint that the line of the opened connection shows; its number is enough.
         """
         if connection.client_identifier is None and self.narrow and connection.number in self.introduced:
             return ""
@@ -75,23 +75,23 @@ class Heads:
     def name_width(self) -> int:
         return self._name_width
 
-    def who(self, connection: Connection, direction: Direction) -> tuple[str, int]:
-        """The painted name column with its width; made again only when a name changes or the column grows."""
+    def name_column(self, connection: Connection, direction: Direction) -> tuple[str, int]:
+        """The painted name column with its width; cached until a name changes or the column grows."""
         key = connection.number * 2 + (direction is C2S)
-        kept = self._kept.get(key)
-        if kept is not None and kept[0] == connection.revision and kept[1] == self._name_width:
-            return kept[2], kept[3]
+        column = self._columns.get(key)
+        if column is not None and column[0] == connection.revision and column[1] == self._name_width:
+            return column[2], column[3]
         painted, width = self.label(connection)
         arrow, cells_of_arrow = self.arrow(direction)
         painted += arrow
         total = width + cells_of_arrow
-        if len(self._kept) >= MAX_CONNECTIONS:
-            self._kept.clear()
-        self._kept[key] = connection.revision, self._name_width, painted, total
+        if len(self._columns) >= MAX_CONNECTIONS:
+            self._columns.clear()
+        self._columns[key] = connection.revision, self._name_width, painted, total
         return painted, total
 
     def arrow(self, direction: Direction) -> tuple[str, int]:
-        """What follows the name, painted, with the width."""
+        """The painted arrow after the name, with its width."""
         arrow = self.painter.to_server if direction is C2S else self.painter.to_client
         broker = " broker" if self.names_broker else ""
         painted = self.painter.paint(arrow, notices.sender(direction))
@@ -114,11 +114,11 @@ class Heads:
         line = self.painter.line()
         if self.time.mode != "none":
             line.add(f"{self.time.text(event.timestamp_ns)} ", "time")
-        line.put(*self.who(event.connection, event.direction))
+        line.put(*self.name_column(event.connection, event.direction))
         return line
 
     def rule(self, timestamp_ns: int | None) -> Wrapped:
-        """A line about a connection as a whole, with its time; ``None`` where it has none of its own."""
+        """A line about a connection as a whole, with its time; ``None`` if it has no time of its own."""
         line = self.painter.line()
         if timestamp_ns is not None:
             line.add(f"{self.time.text(timestamp_ns)} ", "time")
@@ -127,31 +127,27 @@ class Heads:
         return Wrapped(line)
 
     def introduce(self, connection: Connection) -> None:
-        """A line has said the endpoints of a connection."""
+        """Mark the connection's endpoints as shown."""
         if len(self.introduced) < MAX_CONNECTIONS:
             self.introduced.add(connection.number)
 
     def forget(self, connection: Connection) -> None:
         self.introduced.discard(connection.number)
-        self._kept.pop(connection.number * 2, None)
-        self._kept.pop(connection.number * 2 + 1, None)
+        self._columns.pop(connection.number * 2, None)
+        self._columns.pop(connection.number * 2 + 1, None)
 
 
 class Preambles:
-    """Lines that come before the line of an event: a new day, the version that is assumed from here on."""
+    """Lines before the line of an event: a new day, the assumed version of a connection."""
 
     def __init__(self, painter: Painter, time: TimeColumn) -> None:
         self.painter = painter
         self.time = time
-        self._told: dict[int, int] = {}
+        self._versions: dict[int, int] = {}
+        """Connections with a shown version; at `MAX_CONNECTIONS` all are forgotten."""
 
-    @property
-    def told(self) -> int:
-        """Connections of which it is remembered what was said; at `MAX_CONNECTIONS` all of it is forgotten."""
-        return len(self._told)
-
-    def of(self, event: events.Event) -> list[str]:
-        """Those of an event, mostly none."""
+    def lines(self, event: events.Event) -> list[str]:
+        """The lines before an event, usually empty."""
         lines: list[str] = []
         timestamp_ns = getattr(event, "timestamp_ns", None)
         day = None if timestamp_ns is None else self.time.new_day(timestamp_ns)
@@ -161,33 +157,33 @@ class Preambles:
             lines.append(str(line))
         if isinstance(event, events.PacketEvent | events.MalformedEvent):
             connection = event.connection
-            if not connection.version_known and self._told.get(connection.number) != connection.version:
-                if len(self._told) >= MAX_CONNECTIONS:
-                    self._told.clear()
-                self._told[connection.number] = connection.version
+            if not connection.version_known and self._versions.get(connection.number) != connection.version:
+                if len(self._versions) >= MAX_CONNECTIONS:
+                    self._versions.clear()
+                self._versions[connection.number] = connection.version
                 text = Wrapped(self.painter.line())
                 notices.version_assumed(text, connection, self.painter, numbered=self.time.mode != "none")
                 lines += text.texts()
         elif isinstance(event, events.ConnectionClosed):
-            self._told.pop(event.connection.number, None)
+            self._versions.pop(event.connection.number, None)
         return lines
 
 
 class EventLines(PublicReport):
-    """Writes events as lines that begin with time and names.  Subclasses say how packets look, and damage."""
+    """Writes events as lines that begin with time and names; subclasses format packets and damage."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(view)
         self.sink = sink
         self.painter = Painter(view)
-        self.heads = Heads(view, self.painter)
+        self.heads = LineHeads(view, self.painter)
         self.preambles = Preambles(self.painter, self.heads.time)
-        self.endings = notices.Endings(self.painter)
-        self.summary = Summary(view, self.painter)
+        self.endings = notices.ReportedEnds(self.painter)
+        self.summary = PacketSummary(view, self.painter)
 
     def show(self, event: events.Event) -> None:
         """Write one event."""
-        lines = self.preambles.of(event)
+        lines = self.preambles.lines(event)
         if isinstance(event, events.PacketEvent):
             lines.append(self.packet_text(event))
         else:
@@ -204,11 +200,11 @@ class EventLines(PublicReport):
         """The lines about damage."""
 
     def unanswered(self, connection: Connection) -> str:
-        """What to say of exchanges that are open where a connection ends."""
+        """Note about open exchanges at the end of a connection."""
         return ""
 
     def other(self, event: events.Event) -> list[str]:
-        """The lines of any other event; more than one only where the terminal is narrow."""
+        """The lines of any event but a packet; several only in a narrow terminal."""
         painter = self.painter
         if isinstance(event, events.CaptureRemark):
             text = Wrapped(painter.line())
@@ -216,7 +212,7 @@ class EventLines(PublicReport):
         elif isinstance(event, events.Damage):
             text = self.damaged(event)
             if isinstance(event, events.DiscardedEvent):
-                # The connection may be over, so that nothing else would make this forgotten.
+                # The connection may be over; then no later event makes its entry go away.
                 self.heads.forget(event.connection)
         elif isinstance(event, events.ConnectionOpened):
             text = self.heads.rule(event.timestamp_ns)
@@ -229,27 +225,27 @@ class EventLines(PublicReport):
         return text.texts()
 
     def _end(self, event: events.ConnectionEnding | events.ConnectionClosed) -> list[str]:
-        """The end of a connection: where it ends, and where nothing more comes if there is more to say."""
+        """Lines about the end of a connection: at its first FIN or RST, and later if more is known."""
         painter, connection, endings = self.painter, event.connection, self.endings
         unanswered = self.unanswered(connection)
         if isinstance(event, events.ConnectionEnding):
             text = self.heads.rule(event.timestamp_ns)
             notices.closed(text, event, painter, unanswered)
-            endings.said(connection)
+            endings.report(connection)
             return text.texts()
-        told = endings.is_said(connection)
-        found = endings.later(event)
+        reported = endings.is_reported(connection)
+        remarks = endings.later(event)
         self.heads.forget(connection)
-        if not told:
+        if not reported:
             text = self.heads.rule(event.timestamp_ns)
             notices.closed(text, event, painter, unanswered)
-        elif found:
+        elif remarks:
             other = connection.also_closed
             text = self.heads.rule(None if other is None else other.timestamp_ns)
             notices.later(text, connection, painter)
         else:
             return []
-        endings.add(text, found, first=told)
+        endings.add(text, remarks, first=reported)
         return text.texts()
 
 
@@ -266,7 +262,7 @@ class TextLines(EventLines):
         return str(line).rstrip(" ")
 
     def damaged(self, event: events.Damage) -> Wrapped:
-        """The lines about damage, with its name where packets have their type."""
+        """The lines about damage, with its name in the column of the packet type."""
         line = self.heads.begin(event)
         line.add(*notices.damage_name(event, TYPE_CELLS))
         text = Wrapped(line)

@@ -1,7 +1,7 @@
 """Shows every packet in full: each field with its bytes and its meaning, and a hexdump that marks the fields.
 
-`Tree` writes the block of a packet.  `Meaning` explains one field: its value with names and units, and the bits of
-flag bytes.
+`Tree` writes the block of a packet.  `FieldMeanings` explains one field: its value with names and units, and the bits
+of flag bytes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from itertools import islice
 
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
-from mqttscope.mqtt.declare import PACKETS, ControlPacket, Malformed, Span
+from mqttscope.mqtt.declare import PACKETS, ControlPacket, FieldSpan, Malformed
 from mqttscope.mqtt.packets import BRIDGE_LEVELS, Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME
-from mqttscope.mqtt.wire import Fault, counted, read_variable_byte_integer
-from mqttscope.payloads.decoders import Decoded
+from mqttscope.mqtt.wire import LayoutFault, counted, read_variable_byte_integer
+from mqttscope.payloads.decoders import DecodedPayload
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells, escape_bytes
-from mqttscope.report.hexdump import Hexdump, Mark, letter
+from mqttscope.report.hexdump import Hexdump, HexdumpMark, letter
 from mqttscope.report.payload import MAX_LINES, PayloadView
 from mqttscope.report.public import PublicMalformed, PublicPacket, decoded_of, hidden_of, spans_of
 from mqttscope.report.public_report import PublicReport
@@ -31,14 +31,14 @@ from mqttscope.secrets.packets import hides_payload
 from mqttscope.session.connection import C2S
 
 MAX_VALUE_BYTES = 512
-"""Bytes of a value that are made readable; the line says how many there are, and the hexdump has the rest."""
+"""Maximum number of value bytes shown as text; the line contains the total, and the hexdump the rest."""
 
 Bits = tuple[str, str]
-"""A pattern such as ``.... 0...`` and what these bits say."""
+"""A bit pattern such as ``.... 0...`` and the meaning of its bits."""
 
 _STRINGS = {"protocol_name", "topic_name", "client_identifier", "will_topic", "user_name", "topic_filter"}
 _NUMBERS = {"packet_identifier", "keep_alive", "protocol_level"}
-_LEVELS = {int(one): f"MQTT {one.text}" for one in ProtocolVersion}
+_LEVELS = {int(version): f"MQTT {version.text}" for version in ProtocolVersion}
 _LEVELS |= {level: f"MQTT {ProtocolVersion(level & 0x7F).text}, bridge" for level in BRIDGE_LEVELS}
 _RETAIN_HANDLING = (
     "send retained messages",
@@ -48,7 +48,7 @@ _RETAIN_HANDLING = (
 )
 
 
-class Meaning:
+class FieldMeanings:
     """Explains the fields of one packet."""
 
     def __init__(
@@ -60,8 +60,8 @@ class Meaning:
         self.ascii_only = ascii_only
         self.show_secrets = show_secrets
 
-    def value(self, span: Span) -> str:
-        """The value of a field, escaped; empty where the bits say it all."""
+    def value(self, span: FieldSpan) -> str:
+        """The value of a field, escaped; empty if its bits explain it completely."""
         raw, start, end = self.raw, span.start, span.end
         path = span.field
         if start >= end:
@@ -72,7 +72,7 @@ class Meaning:
         if path == "remaining_length" or leaf == "property_length":
             try:
                 value, _ = read_variable_byte_integer(raw, start, end)
-            except Fault:
+            except LayoutFault:
                 return "not a Variable Byte Integer"
             return counted(value, "byte")
         if "properties." in path:
@@ -109,7 +109,7 @@ class Meaning:
         return self._shown(self.raw[start:end])
 
     def _property(self, name: str, start: int, end: int) -> str:
-        """Value of a property from its bytes; the identifier takes one byte unless it was written too long."""
+        """Value of a property; the identifier takes one byte unless it was encoded too long."""
         raw, row = self.raw, BY_NAME.get(name)
         if row is None:
             return f"unknown property, {counted(end - start, 'byte')}"
@@ -118,11 +118,11 @@ class Meaning:
             at += 1
         at += 1
         if name == "authentication_data" and not self.show_secrets:
-            # Also its length may be of a secret, in a broken packet.
+            # In a broken packet even the length may reveal something about a secret.
             return f"({counted(max(0, end - at - 2), 'byte')}, hidden)"
         try:
             value, _ = row.wire.read(raw, at, end)
-        except Fault as error:
+        except LayoutFault as error:
             value = error.value
             if value is None:
                 return f"unreadable: {error.detail}"
@@ -154,8 +154,8 @@ class Meaning:
         more = "..." if self.ascii_only else "…"
         return f"{escape_bytes(raw[:end], ascii_only=self.ascii_only)}{more} ({counted(len(raw), 'byte')})"
 
-    def bits(self, span: Span) -> list[Bits]:
-        """The bits of a flag byte, spelled out; nothing for other fields."""
+    def bits(self, span: FieldSpan) -> list[Bits]:
+        """The bits of a flag byte with their meanings; empty for other fields."""
         leaf = span.field.rpartition(".")[2]
         explain = _BITS.get(leaf)
         return [] if explain is None or span.start >= len(self.raw) else explain(self.raw[span.start], self)
@@ -167,7 +167,7 @@ def _row(byte: int, shift: int, width: int, name: str, meaning: str = "") -> Bit
     return f"{digits[:4]} {digits[4:]}", f"{name} = {value}" + (f" ({meaning})" if meaning else "")
 
 
-def _header(byte: int, about: Meaning) -> list[Bits]:
+def _header(byte: int, about: FieldMeanings) -> list[Bits]:
     kind = byte >> 4
     rows = [_row(byte, 4, 4, "packet_type", type_name(kind).upper())]
     if kind == PacketType.PUBLISH:
@@ -183,7 +183,7 @@ def _header(byte: int, about: Meaning) -> list[Bits]:
     return [*rows, _row(byte, 0, 4, "reserved", f"must be {wanted}" if wrong else "")]
 
 
-def _connect_flags(byte: int, about: Meaning) -> list[Bits]:
+def _connect_flags(byte: int, about: FieldMeanings) -> list[Bits]:
     return [
         _row(byte, 7, 1, "user_name"),
         _row(byte, 6, 1, "password"),
@@ -195,13 +195,13 @@ def _connect_flags(byte: int, about: Meaning) -> list[Bits]:
     ]
 
 
-def _acknowledge_flags(byte: int, about: Meaning) -> list[Bits]:
+def _acknowledge_flags(byte: int, about: FieldMeanings) -> list[Bits]:
     if about.version == ProtocolVersion.V3_1:
         return [_row(byte, 0, 8, "reserved")]
     return [_row(byte, 1, 7, "reserved", "must be 0" if byte >> 1 else ""), _row(byte, 0, 1, "session_present")]
 
 
-def _options(byte: int, about: Meaning) -> list[Bits]:
+def _options(byte: int, about: FieldMeanings) -> list[Bits]:
     qos = _row(byte, 0, 2, "maximum_qos", "must not be used" if byte & 3 == 3 else "")
     if about.version != ProtocolVersion.V5:
         return [_row(byte, 2, 6, "reserved", "must be 0" if byte >> 2 else ""), qos]
@@ -214,7 +214,7 @@ def _options(byte: int, about: Meaning) -> list[Bits]:
     ]
 
 
-_BITS: dict[str, Callable[[int, Meaning], list[Bits]]] = {
+_BITS: dict[str, Callable[[int, FieldMeanings], list[Bits]]] = {
     "flags": _header,
     "header_flags": _header,
     "packet_type": _header,
@@ -224,15 +224,15 @@ _BITS: dict[str, Callable[[int, Meaning], list[Bits]]] = {
 }
 
 MAX_FIELDS = 1_000
-"""Fields of one packet that are listed; further ones are counted."""
+"""Maximum number of fields listed per packet; further ones are counted."""
 MAX_FAULTS = 50
-"""Faults of one packet that are listed; further ones are counted."""
+"""Maximum number of faults listed per packet; further ones are counted."""
 HEAD_BYTES, TAIL_BYTES = 256, 16
-"""What the hexdump shows of a long last field, unless the payload view is hex."""
+"""Bytes shown at the beginning and end of a long last field, unless the payload view is hex."""
 MAX_DUMP_ROWS = 1_024
-"""Rows of 16 bytes that the hexdump of any packet shows before it skips to the last bytes, unless hex is asked for."""
+"""Maximum number of 16-byte rows before the hexdump skips to the last bytes, unless the payload view is hex."""
 MAX_COUNTED = 100_000
-"""Lines of a payload that are counted when they are not shown; beyond them it says that there are more."""
+"""Maximum number of hidden payload lines that are counted; beyond it the number is a minimum."""
 
 
 @dataclass(slots=True)
@@ -240,15 +240,15 @@ class TreeLine:
     """One line of a packet in full."""
 
     text: str
-    """Painted."""
+    """Painted text."""
     start: int = -1
-    """Offset of the bytes that it is about; -1 where it is about none."""
+    """Offset of the described bytes; -1 if the line describes no bytes."""
     end: int = -1
-    """Offset after them."""
+    """Offset after the described bytes."""
 
 
-class _Parts:
-    """What an event consists of."""
+class _PacketParts:
+    """Packet, bytes and field ranges of an event."""
 
     __slots__ = ("malformed", "packet", "raw", "spans")
 
@@ -262,7 +262,7 @@ class _Parts:
             self.packet, self.raw = event.malformed.packet, event.malformed.raw
         packet = self.packet
         if isinstance(event, PublicPacket | PublicMalformed):
-            # Where some bytes are hidden the others do not tell.
+            # Hidden bytes cannot be traced, so the ranges come from the original ones.
             self.spans = event.spans
         else:
             version = packet.version if isinstance(packet, Connect) else event.connection.version
@@ -273,35 +273,35 @@ class Tree(PublicReport):
     """Writes each packet as a block of lines, other events as one line."""
 
     def __init__(self, sink: Sink, view: View, *, bare: bool = False) -> None:
-        """``bare``: the bytes of fields stand elsewhere, so that their lines have names and values alone."""
+        """``bare``: the bytes of fields are shown elsewhere; lines contain names and values only."""
         super().__init__(view, all_bytes=True)
         self.sink = sink
         self._bare = bare
         self.lines = TextLines(sink, view)
         self.painter = self.lines.painter
-        self.payload = PayloadView.of(view)
+        self.payload = PayloadView.from_view(view)
         width = view.width
         self._bytes_shown = 8 if width <= 0 or width >= 110 else 4 if width >= 70 else 2
         self._name_cells = 34 if width <= 0 or width >= 110 else 26 if width >= 70 else 20 if bare else 14
 
     def show(self, event: Event) -> None:
-        """Write one event in full."""
+        """Write an event in full."""
         if not isinstance(event, PacketEvent | MalformedEvent):
             self.lines.show(event)
             return
-        lines = self.lines.preambles.of(event)
-        parts = _Parts(event)
-        lines += (one.text for one in self._block(event, parts))
+        lines = self.lines.preambles.lines(event)
+        parts = _PacketParts(event)
+        lines += (line.text for line in self._block(event, parts))
         self.sink.write(encoded([*lines, *self._dump(event, parts), ""]))
 
     def described(self, event: PacketEvent | MalformedEvent) -> list[TreeLine]:
-        """The lines of a packet before its hexdump, with the bytes that each is about.
+        """The lines of a packet before its hexdump, with the bytes that each describes.
 
-        The event is one that may be shown: a report that is fed hides what is secret before this.
+        The secrets of the event are already hidden: a report hides them before it calls this.
         """
-        return self._block(event, _Parts(event))
+        return self._block(event, _PacketParts(event))
 
-    def _block(self, event: PacketEvent | MalformedEvent, parts: _Parts) -> list[TreeLine]:
+    def _block(self, event: PacketEvent | MalformedEvent, parts: _PacketParts) -> list[TreeLine]:
         packet, malformed, raw, spans = parts.packet, parts.malformed, parts.raw, parts.spans
         missing = malformed.missing if malformed is not None else packet.missing if packet is not None else 0
         version = packet.version if isinstance(packet, Connect) else event.connection.version
@@ -323,12 +323,12 @@ class Tree(PublicReport):
         place = (spans[-1].start, spans[-1].end) if spans and block else (-1, -1)
         return [*out, *(TreeLine(text, *place) for text in block)]
 
-    def _dump(self, event: PacketEvent | MalformedEvent, parts: _Parts) -> Iterator[str]:
+    def _dump(self, event: PacketEvent | MalformedEvent, parts: _PacketParts) -> Iterator[str]:
         packet, malformed, raw, spans = parts.packet, parts.malformed, parts.raw, parts.spans
         hidden = hidden_of(event)
         marks = [
-            Mark(*_place(one.offset, one.field, spans, len(raw)), str(one.reason))
-            for one in (() if malformed is None else malformed.faults[:MAX_FAULTS])
+            HexdumpMark(*_place(fault.offset, fault.field, spans, len(raw)), str(fault.reason))
+            for fault in (() if malformed is None else malformed.faults[:MAX_FAULTS])
         ]
         skip = self._skip(packet, raw, spans)
         skips = () if skip is None else (skip,)
@@ -336,7 +336,7 @@ class Tree(PublicReport):
 
     @staticmethod
     def _hides_payload(event: PacketEvent | MalformedEvent, packet: Publish, hidden: list[tuple[int, int]]) -> bool:
-        """Whether nothing of a payload is shown; single credentials in one have asterisks in their place."""
+        """Whether the whole payload is hidden; single credentials in a payload are replaced by asterisks."""
         if isinstance(event, MalformedEvent):
             return bool(hidden) or not event.malformed.complete
         return bool(hidden) and hides_payload(packet, event.connection.side(event.direction).doubt)
@@ -361,7 +361,7 @@ class Tree(PublicReport):
         return text.texts()
 
     def _acknowledgment(self, event: PacketEvent | MalformedEvent) -> Iterator[TreeLine]:
-        """Whether TCP acknowledged the packet, where the captures were looked at for that."""
+        """Whether TCP acknowledged the packet, if acknowledgments were looked up."""
         lookup = event.connection.acknowledgments
         if lookup is None:
             return
@@ -383,12 +383,13 @@ class Tree(PublicReport):
         event: PacketEvent | MalformedEvent,
         payload: str,
         raw: bytes,
-        spans: list[Span],
+        spans: list[FieldSpan],
         hidden: list[tuple[int, int]],
         version: ProtocolVersion,
     ) -> list[TreeLine]:
         kind = raw[0] >> 4 if raw else 0
-        meaning = Meaning(raw, kind, version, ascii_only=not self.view.unicode, show_secrets=self.view.show_secrets)
+        view = self.view
+        meaning = FieldMeanings(raw, kind, version, ascii_only=not view.unicode, show_secrets=view.show_secrets)
         out: list[TreeLine] = []
         digits = len(str(max(0, len(raw) - 1)))
         offsets = 2 * digits + 1
@@ -403,11 +404,11 @@ class Tree(PublicReport):
             value = payload if span.field == "payload" else self._value(event, span, meaning, hidden=secret)
             text = self._field(index, span, leaf, depth, value, offsets, None if secret else raw)
             out.append(TreeLine(text, span.start, span.end))
-            for pattern, told in () if secret else meaning.bits(span):
+            for pattern, meaning_of_bits in () if secret else meaning.bits(span):
                 line = self.painter.line()
                 line.add(" " * (self._indent(offsets) + 2 * depth + (2 if self._bare else 0)))
                 line.add(pattern, "dim")
-                line.add(f"  {told}")
+                line.add(f"  {meaning_of_bits}")
                 out.append(TreeLine(str(line), span.start, span.end))
         if len(spans) > MAX_FIELDS:
             out.append(TreeLine(f"  {self.painter.ellipsis} {counted(len(spans) - MAX_FIELDS, 'more field')}"))
@@ -420,7 +421,7 @@ class Tree(PublicReport):
         return 2 if self._bare else 5 + offsets + self._bytes_cells()
 
     def _groups(self, before: str, parent: str, offsets: int) -> list[str]:
-        """Heading lines of the groups that begin here."""
+        """Heading lines of the groups that begin at this field."""
         out = []
         parts = parent.split(".") if parent else []
         for depth in range(len(parts)):
@@ -433,7 +434,9 @@ class Tree(PublicReport):
             out.append(str(line))
         return out
 
-    def _field(self, index: int, span: Span, leaf: str, depth: int, value: str, offsets: int, raw: bytes | None) -> str:
+    def _field(
+        self, index: int, span: FieldSpan, leaf: str, depth: int, value: str, offsets: int, raw: bytes | None
+    ) -> str:
         line = self.painter.line()
         name = " " * (2 * depth) + leaf
         if self._bare:
@@ -458,17 +461,19 @@ class Tree(PublicReport):
         half = most // 2
         return f"{value[:half].hex(' ')} {ellipsis:<2} {value[half + 1 - most :].hex(' ')}"
 
-    def _value(self, event: PacketEvent | MalformedEvent, span: Span, meaning: Meaning, *, hidden: bool) -> str:
+    def _value(
+        self, event: PacketEvent | MalformedEvent, span: FieldSpan, meaning: FieldMeanings, *, hidden: bool
+    ) -> str:
         if hidden and span.field.rpartition(".")[2] not in ("password", "authentication_data"):
             return f"{counted(span.end - span.start, 'byte')}, hidden: may hold a password (--show-secrets)"
         value = meaning.value(span)
         if span.field == "properties.topic_alias" and meaning.kind == PacketType.PUBLISH:
-            told = "unknown" if event.topic is None else self.painter.name(event.topic, 200)
-            return f"{value} {self.painter.to_server} {told}"
+            topic = "unknown" if event.topic is None else self.painter.name(event.topic, 200)
+            return f"{value} {self.painter.to_server} {topic}"
         return value
 
-    def _payload(self, packet: Publish, decoded: Decoded | None) -> tuple[str, list[str]]:
-        """Value of the payload for its line, and lines for what needs more than one; hex is left to the dump."""
+    def _payload(self, packet: Publish, decoded: DecodedPayload | None) -> tuple[str, list[str]]:
+        """Value of the payload for its line, and further lines if it needs several; hex is left to the hexdump."""
         count, payload = len(packet.payload), packet.payload
         size = counted(count, "byte")
         block = packet.properties
@@ -495,14 +500,14 @@ class Tree(PublicReport):
         if left and out:
             more = f"more than {MAX_COUNTED} more lines" if left > MAX_COUNTED else counted(left, "more line")
             out.append(f"    {painter.ellipsis} {more}")
-        told = Wrapped(painter.line())
-        told.add(f"  payload as {shown.label}", "dim")
+        head = Wrapped(painter.line())
+        head.add(f"  payload as {shown.label}", "dim")
         if shown.note:
-            told.add(f" ({painter.safe(shown.note)})", "note")
-        return size, [*told.texts(), *out]
+            head.add(f" ({painter.safe(shown.note)})", "note")
+        return size, [*head.texts(), *out]
 
-    def _skip(self, packet: ControlPacket | None, raw: bytes, spans: list[Span]) -> tuple[int, int] | None:
-        """The part of a long field at the end that the dump leaves out."""
+    def _skip(self, packet: ControlPacket | None, raw: bytes, spans: list[FieldSpan]) -> tuple[int, int] | None:
+        """The part of a long last field that the hexdump leaves out."""
         if not spans:
             return None
         last = spans[-1]
@@ -512,30 +517,30 @@ class Tree(PublicReport):
         start = min(last.start + HEAD_BYTES, 16 * MAX_DUMP_ROWS)
         if self.view.payload == "hex":
             start = max(start, last.start + self.view.payload_limit)
-        # Whole rows only, whether they have 16 bytes or 8.
+        # Whole rows only, of 16 or 8 bytes.
         start, stop = -(-start // 16) * 16, (len(raw) - TAIL_BYTES) // 16 * 16
         return (start, stop) if stop - start >= 32 else None
 
-    def _faults(self, malformed: Malformed, spans: list[Span], length: int) -> Iterator[TreeLine]:
-        for one in malformed.faults[:MAX_FAULTS]:
+    def _faults(self, malformed: Malformed, spans: list[FieldSpan], length: int) -> Iterator[TreeLine]:
+        for fault in malformed.faults[:MAX_FAULTS]:
             text = Wrapped(self.painter.line())
-            where = f"byte {one.offset}" + (f", {self.painter.safe(one.field)}" if one.field else "")
-            text.add(f"  {one.reason} at {where}:", "malformed")
-            text.add(f" {self.painter.safe(one.detail)}", "malformed")
-            place = _place(one.offset, one.field, spans, length)
-            yield from (TreeLine(told, *place) for told in text.texts())
+            where = f"byte {fault.offset}" + (f", {self.painter.safe(fault.field)}" if fault.field else "")
+            text.add(f"  {fault.reason} at {where}:", "malformed")
+            text.add(f" {self.painter.safe(fault.detail)}", "malformed")
+            place = _place(fault.offset, fault.field, spans, length)
+            yield from (TreeLine(text_line, *place) for text_line in text.texts())
         if len(malformed.faults) > MAX_FAULTS:
             yield TreeLine(f"  {counted(len(malformed.faults) - MAX_FAULTS, 'more fault')}")
 
 
 _BROKEN = ("trailing_bytes", "unparsed")
-"""What stands in the place of fields where the layout is broken."""
+"""Names of ranges that could not be read as fields."""
 _IN_LINE = 40
-"""Longest text payload that stands beside its bytes; longer ones get lines of their own."""
+"""Maximum columns of a text payload shown beside its bytes; longer ones get lines of their own."""
 
 
-def _place(offset: int, path: str, spans: list[Span], length: int) -> tuple[int, int]:
-    """The bytes a fault is about: the field that it names or lies in, from the offset on."""
+def _place(offset: int, path: str, spans: list[FieldSpan], length: int) -> tuple[int, int]:
+    """The bytes of a fault: from its offset to the end of the field that it is in."""
     for span in spans:
         if span.start <= offset < span.end:
             return (span.start, span.end) if span.field == path else (offset, span.end)

@@ -8,19 +8,19 @@ from mqttscope.report.base import Clock, View
 from mqttscope.session.capture_time import captured
 
 WIDE = 140
-"""Terminals of this many columns have room for date and nanoseconds in every line."""
+"""Minimum columns of a terminal with room for date and nanoseconds in every line."""
 NARROW = 60
-"""Below this many columns times end with milliseconds."""
+"""In terminals with fewer columns, times end with milliseconds."""
 
 _SECOND = 1_000_000_000
 _DAY = 86_400
 
 
 class TimeColumn:
-    """Formats the time of each event in a column of one width.
+    """Formats times of events in a column of fixed width.
 
-    ISO times, UTC or local, are whole where the terminal is wide or without limit; in narrow ones the column holds the
-    time of day, and `new_day` gives the date and the zone whenever they change.
+    ISO times, UTC or local, are complete in a wide terminal or without a limit.  In narrow terminals the column has
+    the time of day, and `new_day` returns date and zone whenever they change.
     """
 
     def __init__(self, view: View) -> None:
@@ -72,7 +72,7 @@ class TimeColumn:
         return self._seconds(timestamp_ns - self._first, "")
 
     def new_day(self, timestamp_ns: int) -> str | None:
-        """Date and zone, when the column does not show them and they are others than those of the event before."""
+        """Date and zone, if the column does not show them and they changed since the event before."""
         if self.mode != "clock":
             return None
         second, zone = captured(timestamp_ns) // _SECOND, "UTC"
@@ -103,12 +103,12 @@ class TimeColumn:
 
 
 def _offset(second: int) -> int:
-    """Seconds that local time is ahead of UTC at a time; 0 where the system does not know."""
+    """Offset of local time from UTC in seconds; 0 if the system cannot determine it."""
     try:
-        found = datetime.fromtimestamp(second, UTC).astimezone().utcoffset()
+        offset_ = datetime.fromtimestamp(second, UTC).astimezone().utcoffset()
     except (OverflowError, ValueError, OSError):
         return 0
-    return 0 if found is None else int(found.total_seconds())
+    return 0 if offset_ is None else int(offset_.total_seconds())
 
 
 def _zone(offset: int) -> str:
@@ -116,8 +116,18 @@ def _zone(offset: int) -> str:
     return f"{'-' if offset < 0 else '+'}{hours:02d}:{minutes:02d}"
 
 
+def moment(timestamp_ns: int | None) -> str:
+    """A time to the second: ``2026-01-31 12:00:00``; empty for ``None``."""
+    if timestamp_ns is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(timestamp_ns // 10**9, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    except (OverflowError, ValueError, OSError):
+        return f"{timestamp_ns // 10**9} s"
+
+
 def duration(nanoseconds: int, *, unicode: bool = True) -> str:
-    """A length of time for people: ``850 µs``, ``12.3 ms``, ``2.50 s``, ``3 min 20 s``, ``5 h 2 min``."""
+    """A duration for people: ``850 µs``, ``12.3 ms``, ``2.50 s``, ``3 min 20 s``, ``5 h 2 min``."""
     sign, length = ("-", -nanoseconds) if nanoseconds < 0 else ("", nanoseconds)
     if length < 1_000_000:
         return f"{sign}{length // 1000} {'µs' if unicode else 'us'}"
@@ -132,7 +142,7 @@ def duration(nanoseconds: int, *, unicode: bool = True) -> str:
 
 
 def seconds(value: int) -> str:
-    """An interval of the protocol: ``60 s``, ``never`` for the largest one (5.0 3.1.2.11.2)."""
+    """An interval of the protocol: ``60 s``, ``never`` for the maximum value (5.0 3.1.2.11.2)."""
     if value == 0xFFFFFFFF:
         return "never"
     if value >= 7200 and value % 3600 == 0:

@@ -1,12 +1,12 @@
-"""What is secret in what was captured, and its removal: pure functions over bytes and texts, the same for every output.
+"""Finds secrets in captured traffic and removes them, with pure functions over bytes and texts, for every output.
 
-Secret are passwords, Authentication Data wherever it stands, and the tokens of HTTP requests.  In a packet that keeps
-the layout they are found by their fields.  In one that breaks it nobody knows where its fields are: there, all bytes
-are hidden from the first place on at which a secret could begin (`redact.packets`).  A broken packet may also end
-before its secret does; the bytes after it are in doubt until a packet without a fault shows that framing holds again.
+Secrets are passwords, Authentication Data in every packet, and the tokens of HTTP requests.  In a well-formed packet
+they are found by field.  In a malformed packet the positions of fields are uncertain, so all bytes are hidden from the
+first possible offset of a secret (`secrets.packets`).  A malformed packet may also end before its secret does;
+the bytes after it are in doubt until a well-formed packet shows that framing is correct again.
 
 doubt
-    how little the next bytes of a direction are trusted (`CLEAR`, `SUSPECT`, `BROKEN`), kept by `session.Connection`
+    level of distrust in the next bytes of a direction (`CLEAR`, `SUSPECT`, `BROKEN`, `LOST`); see `session.Connection`
 hidden ranges
-    offsets of a packet, first and after the last byte, that no output shows
+    start and end offsets in a packet of bytes that no output shows
 """

@@ -1,11 +1,11 @@
-"""Secrets in addresses, in HTTP requests, and in what else transports say.
+"""Secrets in URLs, HTTP requests and other details of transports.
 
-In an address they are passwords in front of the host, tokens in path parameters, query and fragment; in a request
-there are those of its path, and of headers.
+In a URL, secrets are passwords in front of the host, and tokens in path parameters, query and fragment; in a request,
+secrets of its path and headers.
 
-A server may decode what is percent-encoded before it looks for the ``?``, some do so twice, and proxies in front of it
-once more.  So every address is read as it stands and as it reads after each decoding; what is secret in one of these
-readings is hidden in the address as it stands, whose encoding stays.
+A server may resolve percent-encoding before it searches for the ``?``; some do so twice, and proxies once more.  So
+every URL is searched in its original form and after each decoding; secrets of all forms are hidden in the original,
+which stays encoded.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mqttscope.secrets.names import PAIRS, WORDS
 
 REDACTED = "***"
 MAX_DECODED = 8
-"""Times a text is decoded; what is encoded more often is hidden."""
+"""Maximum number of decodings; text that is encoded more often is hidden."""
 BROKER_SCHEMES = ("mqtt", "mqtts", "ws", "wss")
-"""Schemes whose addresses name no files: of their paths, all that may be a token is hidden."""
+"""Schemes of broker URLs: everything in their paths that may be a token is hidden."""
 
 Span = tuple[int, int]
 Find = Callable[[str], Iterable[Span]]
@@ -35,9 +35,9 @@ _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://[^\s'\"<>]*")
 _PASSWORD = re.compile(
     r"(?:(?<![\w.~%+-])(?:[A-Za-z][A-Za-z0-9+.-]*://)?[\w.~%+-]*):(?!//)(?P<secret>[^\s'\"<>]*)@(?=[\w\[])"
 )
-"""A name and a password in front of a host, which may hold anything but blanks and quotes."""
+"""User name and password in front of a host; they may contain anything except blanks and quotes."""
 _VALUE = re.compile(r"[?&;#][\w.~%\[\]-]{1,64}=(?P<secret>[^\s&;#'\"<>]+)")
-"""One part of a query, or a path parameter."""
+"""A parameter of a query or path."""
 _PART = re.compile(r"[^&;?#]+")
 _PART_NAME = re.compile(r"[\w.~%\[\]-]{1,64}")
 _USER = re.compile(r"//(?P<secret>[^/@]*)@|/(?P<named>[^/@:]*:(?!//)[^?#]*)@")
@@ -48,11 +48,11 @@ _NAMED_SEGMENT = re.compile(
     r"(?::|/+)(?P<secret>[^/?#;]+)",
     re.IGNORECASE,
 )
-"""A segment of a path that is called a credential, and the one after it."""
+"""A path segment with the name of a credential, and the next segment, its value."""
 _TARGET = re.compile(r"[/?#;]|(?:https?|wss?)://|\Z", re.IGNORECASE)
-"""How the target of a request begins (RFC 9112 section 3.2), or what of an address is held against its host."""
+"""Beginning of a request target (RFC 9112 section 3.2), or of the rest of a URL after the host."""
 _PARAMETER = re.compile(r"[;=](?P<secret>[^/]*)")
-"""Up to the next segment of the path, whatever stands in it."""
+"""A path parameter, up to the next path segment."""
 _FRAGMENT = re.compile(r"#(?P<secret>.+)", re.DOTALL)
 _USER_OF_NAME = re.compile(r"://(?:(?P<secret>[^/@:]*:(?!\d{0,5}/).*)@(?=[\w\[])|(?P<alone>[^/@]*)@)", re.DOTALL)
 _BEHIND_HOST = re.compile("[/?#;]")
@@ -61,18 +61,18 @@ _PARAMETER_OF_NAME = re.compile(r";[\w.~%\[\]-]{1,64}=(?P<secret>[^/;?#]+)")
 
 
 def without_query_values(path: str) -> str:
-    """The path of a request with asterisks for what may be a secret: brokers take tokens and passwords there.
+    """The path of a request with asterisks for possible secrets: brokers accept tokens and passwords in it.
 
-    What has the form of a query counts as one, wherever it stands: nobody knows where a broken request has its ``?``.
+    Everything with the form of a query counts as one, because a broken request may have its ``?`` anywhere.
     """
     return _hidden(path, _spans_in_path(path))
 
 
 def without_secrets(text: str) -> str:
-    """A text without the passwords and tokens of the addresses in it."""
+    """The text without the passwords and tokens of its URLs."""
     if "@" not in text and "=" not in text and "%" not in text and "://" not in text:
         return text
-    # A colon or comma that ends an address in a sentence is none of its secret.
+    # A colon or comma after a URL in a sentence does not belong to the secret.
     spans = [
         (start, end - 1 if text[end - 1 : end] in ":," and text[end : end + 1].isspace() else end)
         for start, end in _everywhere(text, _in_text)
@@ -81,15 +81,15 @@ def without_secrets(text: str) -> str:
 
 
 def secrets_of_addresses(text: str) -> list[Span]:
-    """Where the passwords and tokens of the addresses in a text stand; in order, apart from each other."""
+    """Ranges of passwords and tokens in the URLs of a text, sorted and disjoint."""
     return _everywhere(text, _in_text)
 
 
 def public_name(name: str) -> str:
-    """The name of a capture as it is shown and written.
+    """The name of a capture for output.
 
-    That of a local file is its own.  A URL loses its user and password, and the values of its query and parameters;
-    one of a file has no query, since a file may be called so.
+    The name of a local file stays.  A URL loses its user, password, and the values of its query and parameters.  A
+    ``file:`` URL loses only user and password, because ``?`` may be part of a file name.
     """
     scheme = _SCHEME.match(name)
     if scheme is None:
@@ -99,19 +99,19 @@ def public_name(name: str) -> str:
 
 
 def _spans_in_path(path: str) -> list[Span]:
-    """Where secrets stand in the path of a request; in order, apart from each other."""
+    """Ranges of secrets in the path of a request, sorted and disjoint."""
     return _everywhere(path, _in_path)
 
 
 def _everywhere(text: str, find: Find) -> list[Span]:
-    """What ``find`` finds in any reading of a text, as it stands in the text."""
-    found: list[Span] = []
+    """Ranges that ``find`` returns for any decoding of a text, as offsets in the original text."""
+    spans: list[Span] = []
     for reading, places in _readings(text):
-        found += [(places[start], places[end]) for start, end in find(reading) if start < end]
-    # What is encoded more often than `MAX_DECODED` times may hold a secret.
-    found += [(places[start], places[end]) for start, end in _encoded_runs(reading)]
+        spans += [(places[start], places[end]) for start, end in find(reading) if start < end]
+    # Text that is encoded more than `MAX_DECODED` times may contain a secret.
+    spans += [(places[start], places[end]) for start, end in _encoded_runs(reading)]
     joined: list[Span] = []
-    for start, end in sorted(found):
+    for start, end in sorted(spans):
         if joined and start <= joined[-1][1]:
             joined[-1] = (joined[-1][0], max(joined[-1][1], end))
         else:
@@ -120,37 +120,37 @@ def _everywhere(text: str, find: Find) -> list[Span]:
 
 
 def _encoded_runs(text: str) -> Iterator[Span]:
-    """Runs of characters without blanks and quotes, of which some are percent-encoded."""
+    """Runs of characters without blanks and quotes that contain percent-encoding."""
     if _ENCODED.search(text) is not None:
         yield from (run.span() for run in _RUN.finditer(text) if _ENCODED.search(run[0]) is not None)
 
 
 def _readings(text: str) -> Iterator[tuple[str, list[int] | range]]:
-    """A text, and the text after each decoding, with the place of every character, and of the end, in the first."""
+    """The text and each decoded form, with the original offset of every character and of the end."""
     places: list[int] | range = range(len(text) + 1)
     yield text, places
-    whole = text  # the same, with slashes that were encoded as a part of the secret in which they stand
+    whole = text  # encoded slashes become "_", so that they stay part of the secret around them
     for _ in range(MAX_DECODED):
         parts: list[str] = []
         united: list[str] = []
-        kept: list[int] = []
+        origins: list[int] = []
         at = 0
         for code in _ENCODED.finditer(text):
             char = _character(int(code[1], 16))
             parts += [text[at : code.start()], char]
             united += [whole[at : code.start()], "_" if char == "/" else char]
-            kept += places[at : code.start() + 1]
+            origins += places[at : code.start() + 1]
             at = code.end()
         if not parts:
             return
-        text, whole, places = "".join([*parts, text[at:]]), "".join([*united, whole[at:]]), [*kept, *places[at:]]
+        text, whole, places = "".join([*parts, text[at:]]), "".join([*united, whole[at:]]), [*origins, *places[at:]]
         yield text, places
         if whole != text:
             yield whole, places
 
 
 def _character(code: int) -> str:
-    """A decoded byte; one that would end an address in a text is a part of it, as it was before."""
+    """A decoded character; ``_`` for a character that would end the URL."""
     char = chr(code)
     return char if "!" <= char <= "~" and char not in "'\"<>" else "_"
 
@@ -164,14 +164,13 @@ def _hidden(text: str, spans: Iterable[Span]) -> str:
 
 
 def _spans(pattern: re.Pattern[str], text: str, start: int = 0, end: int | None = None) -> list[Span]:
-    """Where the group of each hit stands that took part in it."""
     hits = pattern.finditer(text, start, len(text) if end is None else end)
     return [hit.span(hit.lastgroup) for hit in hits if hit.lastgroup is not None]
 
 
 def _in_path(path: str) -> Iterator[Span]:
     if not _TARGET.match(path):
-        # The beginning is missing, so that nobody knows of what this is the end.
+        # The beginning is missing, so the text up to the query may be part of a secret.
         yield 0, len(re.split(_QUERY, path, maxsplit=1)[0])
     yield from _spans(_USER, path)
     yield from _spans(_NAMED_SEGMENT, path)
@@ -183,7 +182,7 @@ def _in_path(path: str) -> Iterator[Span]:
 
 
 def _in_query(text: str, start: int, end: int) -> Iterator[Span]:
-    """Values of names, and whatever has no name: a token alone, padding of base64 included."""
+    """Ranges of named values, and of parts without a name, such as a token with base64 padding."""
     for part in _PART.finditer(text, start, end):
         name, equals, value = part[0].partition("=")
         named = equals and value.strip("=") and _PART_NAME.fullmatch(name)
@@ -201,7 +200,7 @@ def _in_text(text: str) -> Iterator[Span]:
 
 
 def _behind_host(text: str, url: re.Match[str]) -> Iterator[Span]:
-    # A password may hold all that begins something else.
+    # A password may contain the characters that begin a path or query.
     user = _USER_OF_NAME.search(text, url.end("scheme"), url.end())
     host = user.end() if user else url.end("scheme") + 3
     begins = _BEHIND_HOST.search(text, host, url.end())
@@ -236,7 +235,7 @@ _EXTENSION = re.compile(r"(?:permessage|x-webkit)-[\w-]{1,24}(?:;\s*[a-z_]{1,30}
 
 
 def public_details(details: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of a transport, without what may be a token: the query of a request, and names that are none."""
+    """Details of a transport without possible tokens: in the request path, and in values that are not valid names."""
     shown = dict(details)
     path, host, chosen, extensions = (shown.get(name) for name in ("path", "host", "subprotocol", "extensions"))
     if isinstance(path, str):
@@ -246,7 +245,7 @@ def public_details(details: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(chosen, str) and not _SUBPROTOCOL.fullmatch(chosen):
         shown["subprotocol"] = REDACTED
     if isinstance(extensions, list):
-        shown["extensions"] = [one if _EXTENSION.fullmatch(one) else REDACTED for one in extensions]
+        shown["extensions"] = [extension if _EXTENSION.fullmatch(extension) else REDACTED for extension in extensions]
     inside = shown.get("websocket")
     if isinstance(inside, Mapping):
         shown["websocket"] = public_details(inside)
@@ -254,7 +253,7 @@ def public_details(details: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def transport_view(details: Mapping[str, Any], *, decrypted: bool, show_secrets: bool = False) -> dict[str, Any]:
-    """What is known of a transport as plain JSON values, but for what every transport has: counters, PROXY header."""
+    """Details of a transport as plain JSON values, without TCP counters and PROXY header."""
     shown = {name: value for name, value in details.items() if name not in ("tcp", "proxy")}
     if shown and not show_secrets:
         shown = public_details(shown)
@@ -264,12 +263,12 @@ def transport_view(details: Mapping[str, Any], *, decrypted: bool, show_secrets:
 
 
 def _plain(value: Any) -> Any:
-    """A value of the wire: its text may not be UTF-8."""
+    """A value from the wire as plain JSON; its text may not be UTF-8."""
     if isinstance(value, str):
         return view.text(value)
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 _SECRET_HEADER = re.compile(
@@ -285,28 +284,28 @@ _WORD = re.compile(rb"\S+")
 
 
 def without_http_secrets(head: bytes) -> bytes:
-    """The beginning of an HTTP head, of the same length, with asterisks for what may be a token."""
+    """The beginning of an HTTP head with asterisks for possible tokens, in unchanged length."""
     line, newline, headers = head.partition(b"\n")
     if not _STATUS_LINE.match(line):
-        line = _WORD.sub(lambda found: _starred(found[0], cut=not newline and found.end() == len(line)), line)
+        line = _WORD.sub(lambda word: _starred(word[0], cut=not newline and word.end() == len(line)), line)
     headers = newline + headers
-    headers = _SECRET_HEADER.sub(lambda found: found[1] + b"*" * len(found[2]), headers)
-    return line + _OFFERED.sub(lambda found: found[1] + _OTHER_NAME.sub(_unless_mqtt, found[2]), headers)
+    headers = _SECRET_HEADER.sub(lambda match: match[1] + b"*" * len(match[2]), headers)
+    return line + _OFFERED.sub(lambda match: match[1] + _OTHER_NAME.sub(_unless_mqtt, match[2]), headers)
 
 
 def _starred(word: bytes, *, cut: bool) -> bytes:
-    """A word of the request line; after one that is ``cut`` there may be the ``@`` of a password."""
+    """A word of the request line with asterisks for secrets; a ``cut`` word may be a password before its ``@``."""
     if _METHOD_OR_VERSION.fullmatch(word):
         return word
     shown = bytearray(word)
-    # One character for each byte: what is not ASCII is no delimiter.
+    # Latin-1 has one character per byte, and non-ASCII characters are never delimiters.
     for start, end in _spans_in_path(word.decode("latin-1") + ("@" if cut else "")):
         end = min(end, len(word))
         shown[start:end] = b"*" * (end - start)
     return bytes(shown)
 
 
-def _unless_mqtt(found: re.Match[bytes]) -> bytes:
-    name = found[0].lower()
-    # The rest of a name may be still to come.
-    return found[0] if name.startswith(b"mqtt") or b"mqtt".startswith(name) else b"*" * len(name)
+def _unless_mqtt(match: re.Match[bytes]) -> bytes:
+    name = match[0].lower()
+    # The rest of the name may be missing.
+    return match[0] if name.startswith(b"mqtt") or b"mqtt".startswith(name) else b"*" * len(name)

@@ -1,6 +1,6 @@
-"""The marks around names of secrets in a text: braces, tags, ends of lines, keys of values; and texts without escapes.
+"""Finds marks around names of secrets in a text: braces, tags, line ends, keys of values; and resolves escapes.
 
-Names are looked for one after the other (`notations`), and each character is looked at once for a mark.
+`notations` visits names in order, so each character is searched only once per mark.
 """
 
 from __future__ import annotations
@@ -10,55 +10,55 @@ from bisect import bisect_right
 from typing import Final
 
 LINE_HEAD: Final = 192
-"""More characters than `_BEGINS_LINE` finds at most."""
+"""Upper limit of the characters that `notations._BEGINS_LINE` matches."""
 _VALUE_KEY = re.compile(
     r"(?:value(?:_?string)?|(?<![A-Za-z0-9])(?:val|vs|vd|v|data|content|default|text|string))\\{0,32}[\"']?\s{0,8}(?:=>|[:=])\s{0,8}",
     re.IGNORECASE,
 )
-"""A key whose value is that of a name beside it."""
+"""A key with the value of a neighbouring name: ``"name": "password", "value": "x"``."""
 _BRACES = re.compile(r"[{}]|(?<=[:,{\[])\s{0,16}\"(?:[^\"\\]|\\.)*(?:\"|\Z)", re.DOTALL)
 _ESCAPED = re.compile(
     r"\\{1,8}(?:u00|x)([0-9a-fA-F]{2})|\\{1,8}u\{0{0,4}([0-9a-fA-F]{2})\}|%([2-7][0-9a-fA-F])|&(?:#(\d{2,3})|#x([0-9a-fA-F]{2})|(quot|apos|lt|gt));"
     r"|/\*[^*]{0,256}\*/|(?<![:\w])//[^\r\n]{0,256}(?=[\r\n])"
 )
-"""Escapes, and the comments of JavaScript, which stand for nothing."""
+"""Escapes, and JavaScript comments, which are dropped."""
 _ENTITIES = {"quot": '"', "apos": "'", "lt": "<", "gt": ">"}
 
 
 class Marks:
-    """The marks around names that are looked for one after the other: each character is looked at once for a mark."""
+    """Marks around names that are visited in order; caches make each character searched only once per mark."""
 
     def __init__(self, text: str) -> None:
         self.beside: list[tuple[int, int]] = []
-        """Values beside the name at hand, after which the text is not looked through yet."""
+        """Values beside the current name; the search for names continues right after the name, not after them."""
         self.is_sure = False
-        """Whether the name at hand is that of a secret, whatever its value looks like."""
+        """Whether the current name marks a secret regardless of its value."""
         self.paired = {False: 0, True: 0}
-        """Up to where values of pairs on one line were looked for, for names that are not sure and that are."""
+        """End of the text searched for values of pairs on a line, for unsure and for sure names."""
         self._text = text
         self._last: dict[str, tuple[int, int]] = {}
         self._first: dict[str, tuple[int, int]] = {}
         self._first_key: tuple[int, re.Match[str] | None] = len(text) + 1, None
         self._known: dict[tuple[str, bool], int] = {}
         self._edges: list[int] = []
-        """Ends of all braces."""
+        """End offsets of all braces."""
         self._objects = [0]
-        """Before the first and after each of them: the number of the brace that opened the object there, or 0."""
+        """Number of the brace that opened the innermost object, before the first and after each brace; 0 outside."""
         self._pieces: dict[int, list[tuple[int, int]]] = {}
-        self._taken: set[tuple[int, bool]] = set()
+        self._looked_up: set[tuple[int, bool]] = set()
         self._looked_at = {False: (0, 0), True: (0, 0)}
         self._tag = -1, -1, False
-        """A tag, the last ``>`` after it, and whether that is in quotes."""
+        """Offset of a tag, of the last ``>`` after it, and whether that ``>`` is in quotes."""
 
     def last_before(self, mark: str, place: int) -> int:
-        """Where the last mark is before a place, which is not before earlier ones; -1 without one."""
+        """Offset of the last mark before a place, or -1; places must not decrease."""
         looked, last = self._last.get(mark, (0, -1))
         last = max(last, self._text.rfind(mark, looked, place))
         self._last[mark] = place, last
         return last
 
     def first_from(self, mark: str, place: int) -> int:
-        """Where the first mark is from a place on; the end of the text without one."""
+        """Offset of the first mark from a place on, or the length of the text."""
         looked, first = self._first.get(mark, (0, -1))
         if not looked <= place <= first:
             first = self._text.find(mark, place)
@@ -79,7 +79,7 @@ class Marks:
         return key
 
     def is_open(self, tag: int, place: int) -> bool:
-        """Whether a place is in the tag that begins before it: each ``>`` between them is in quotes."""
+        """Whether a place is inside a tag: every ``>`` in between is in quotes."""
         closed = self.last_before(">", place)
         if closed < tag:
             return True
@@ -89,7 +89,7 @@ class Marks:
         return is_quoted
 
     def take_pieces(self, place: int) -> list[tuple[int, int]]:
-        """The object around a place without those in it; nothing if it was taken for a name as sure as this one."""
+        """Parts of the innermost object around a place; empty if an equally sure name has used the object."""
         if not self._edges:
             inside, start = [0], 0
             for number, brace in enumerate(_BRACES.finditer(self._text), 1):
@@ -105,36 +105,36 @@ class Marks:
                 self._objects.append(inside[-1])
             self._pieces.setdefault(inside[-1], []).append((start, len(self._text)))
         number = self._objects[bisect_right(self._edges, place)]
-        if not number or (number, self.is_sure) in self._taken:
+        if not number or (number, self.is_sure) in self._looked_up:
             return []
-        self._taken.add((number, self.is_sure))
+        self._looked_up.add((number, self.is_sure))
         return self._pieces[number]
 
     def looked_at(self, start: int, end: int) -> None:
-        """All values in a part were found, for a name as sure as the one at hand."""
+        """Note that all values in a part were found for names as sure as the current one."""
         begin, done = self._looked_at[self.is_sure]
         if end > done:
             self._looked_at[self.is_sure] = (begin if start <= done else start), end
 
     def looked_until(self, place: int) -> int:
-        """The end of the last part of which that is known, if a place is in it; else the place."""
+        """End of the last searched part if it contains the place, else the place."""
         begin, end = self._looked_at[self.is_sure]
         return end if begin <= place < end else place
 
     def is_new(self, kind: str, place: int) -> bool:
-        """Whether values were not looked for yet in what begins at a place, for a name as sure as the one at hand."""
+        """Whether the element at a place was not searched yet for names as sure as the current one; marks it."""
         is_new = self._known.get((kind, self.is_sure)) != place
         self._known[kind, self.is_sure] = place
         return is_new
 
     def take_beside(self) -> list[tuple[int, int]]:
-        """The values beside the name at hand."""
+        """Return and clear the values beside the current name."""
         beside, self.beside = self.beside, []
         return beside
 
 
-def unescaped(text: str) -> tuple[str, _Places] | None:
-    """A text with its escapes resolved, and where its characters stood; ``None`` without any."""
+def unescaped(text: str) -> tuple[str, _PlaceMap] | None:
+    """The text with escapes resolved, and the original offsets; ``None`` without escapes."""
     parts: list[str] = []
     starts, ends = [0], [0]
     length = at = 0
@@ -156,11 +156,11 @@ def unescaped(text: str) -> tuple[str, _Places] | None:
         ends.append(at)
     if not at:
         return None
-    return "".join([*parts, text[at:]]), _Places(starts, ends)
+    return "".join([*parts, text[at:]]), _PlaceMap(starts, ends)
 
 
-class _Places:
-    """Where the characters of a text stand in the one with escapes."""
+class _PlaceMap:
+    """Maps offsets in the resolved text to offsets in the escaped text."""
 
     def __init__(self, starts: list[int], ends: list[int]) -> None:
         self._starts, self._ends = starts, ends

@@ -1,7 +1,7 @@
-"""Which names say that their value is a secret: ``password``, ``wifiPassword``, ``X-API-Key``, ``mqtt_psk_base64``.
+"""Recognises names of secrets: ``password``, ``wifiPassword``, ``X-API-Key``, ``mqtt_psk_base64``.
 
-A name is split into words where its case changes and at digits and separators, and its last words decide
-(docs/secrets.md lists them).  The table is one for keys in payloads, User Properties, queries, headers and options.
+A name is split into words at changes of case, digits and separators, and its last words decide (docs/secrets.md lists
+them).  One table applies to keys in payloads, User Properties, queries, headers and options.
 """
 
 from __future__ import annotations
@@ -22,24 +22,23 @@ PAIRS: Final = frozenset(
 )
 """Last two words of names of secrets."""
 GENERIC: Final = frozenset(["value", "plain", "raw", "text", "data", "base64"])
-"""Last words that say nothing, and are passed over."""
+"""Last words without a meaning of their own, which are skipped."""
 DOUBTFUL: Final = frozenset(("auth", "pin"))
-"""Last words of names that also mean other things: the value decides as well."""
+"""Ambiguous last words: the value decides as well."""
 STEMS: Final = ("pass", "pwd", "psk", "secret", "token", "credential", "sig", "auth", "key", "pin")
-"""Each name of a secret has one of them in it."""
+"""Every name of a secret contains one of these stems."""
 VARIABLE: Final = "MQTTSCOPE_SECRET_WORDS"
-"""Further last words, with commas between them: the configuration sets it, and so may a user of the library."""
+"""Environment variable with further last words, separated by commas, set by the configuration or a library user."""
 MAX_NAME: Final = 80
-"""Characters of the longest name that is judged whole; a longer one is judged by its last ones."""
+"""Maximum length of a name; of a longer one, only the last characters count."""
 MIN_DIGITS: Final = 4
-"""Digits of the shortest number that is a secret: ``"tokens": 12`` is none."""
-
+"""Minimum number of digits of a secret number: ``"tokens": 12`` is not a secret."""
 _SPLIT = re.compile(r"(?i:base64)|[A-Z]?[a-z]+?(?=base64)|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+", re.ASCII)
 _JOINED = frozenset("".join(pair) for pair in PAIRS)
 _ENDINGS = (*sorted(WORDS - {"pass", "sig"}), *sorted(_JOINED))
-"""What also ends a word that holds several, in small letters: ``wifipassword``."""
+"""Endings of lower-case compounds: ``wifipassword``."""
 MIN_DOUBTFUL: Final = 8
-"""Characters of the shortest value of a doubtful name that is a secret, if it is no number."""
+"""Minimum length of a non-numeric secret under an ambiguous name."""
 _METHOD = (
     r"(?:wpa|wep|psk|sae|eap|peap|t?tls|mtls|leap|mschap|chap|pap|sasl|plain|scram|sha|md5|hmac|oauth|basic|digest|bearer"
     r"|ntlm|kerberos|x\.?509|enterprise|personal|mixed|open|shared|tkip|aes|ccmp|802\.1x)"
@@ -49,16 +48,16 @@ _NO_SECRET = re.compile(
     rf"|{_METHOD}(?:[-_/+ ]?(?:{_METHOD}|(?<!\d)(?:v?[1-3](?:\.[0-3])?|64|128|192|256|384|512)(?!\d)))*",
     re.IGNORECASE | re.ASCII,
 )
-"""Contacts of a chip, and methods: ``GPIO_NUM_12``, ``WPA2-Enterprise``."""
+"""Values that are not secrets: pins of a chip and methods, such as ``GPIO_NUM_12`` and ``WPA2-Enterprise``."""
 BEFORE_PASS = frozenset((
     "user", "my", "wifi", "mqtt", "db", "admin", "root", "login", "web", "ap", "sta", "ftp", "smtp",
 ))  # fmt: skip
 _words: tuple[frozenset[str], tuple[str, ...]] = frozenset(), STEMS
-"""The further words of `VARIABLE`, and the stems with them."""
+"""Further words of `VARIABLE`, and all stems including them."""
 
 
 def set_words(words: Iterable[str]) -> None:
-    """Take further last words of names of secrets in this process and those that it starts, instead of earlier ones."""
+    """Set the further last words of names of secrets for this process and its children; replaces earlier ones."""
     os.environ[VARIABLE] = ",".join(words)
     _take_words()
 
@@ -72,33 +71,33 @@ def _take_words() -> None:
 
 
 def stems() -> tuple[str, ...]:
-    """Parts in small letters, one of which each name of a secret has in it."""
+    """Lower-case stems; every name of a secret contains one."""
     return _words[1]
 
 
 @cache
 def stems_in_bytes() -> tuple[bytes, ...]:
-    """The same as bytes."""
-    return tuple(one.encode() for one in stems())
+    """The stems as bytes."""
+    return tuple(stem.encode() for stem in stems())
 
 
 def more_stems() -> tuple[str, ...]:
-    """Those of them that are not in `STEMS`."""
+    """The stems that are not in `STEMS`."""
     return _words[1][len(STEMS) :]
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a value of this name is a secret, whatever it looks like."""
+    """Whether every value of this name is a secret."""
     return _judge(name[-MAX_NAME:], len(name) > MAX_NAME)[0]
 
 
 def is_doubtful_name(name: str) -> bool:
-    """Whether a value of this name is a secret if it looks like one."""
+    """Whether a value of this name is a secret only if it looks like one."""
     return _judge(name[-MAX_NAME:], len(name) > MAX_NAME)[1]
 
 
 def looks_secret(value: str) -> bool:
-    """Whether the value of a doubtful name is a secret: a code of digits, or letters and digits mixed."""
+    """Whether the value of an ambiguous name is a secret: a code of digits, or mixed letters and digits."""
     if value.isdigit():
         return len(value) >= MIN_DIGITS
     if len(value) < MIN_DOUBTFUL or not any(map(str.isdigit, value)) or not any(map(str.isalpha, value)):
@@ -107,25 +106,25 @@ def looks_secret(value: str) -> bool:
 
 
 def is_secret_value(name: str, value: str) -> bool:
-    """Whether the value of a name is a secret that nothing else stands around."""
+    """Whether a complete value with this name is a secret."""
     return is_secret_name(name) or (is_doubtful_name(name) and looks_secret(value))
 
 
 @lru_cache(8192)
 def _judge(name: str, is_cut: bool) -> tuple[bool, bool]:
-    """Whether a name is that of a secret, and whether its value decides; ``is_cut``: the name has more before it."""
+    """Whether a name is the name of a secret, and whether its value decides; ``is_cut`` if its beginning is missing."""
     words = [word.lower() for word in _SPLIT.findall(name)]
     count = len(words)
     while words and words[-1] in GENERIC:
         words.pop()
     if is_cut and len(words) < count and len(words) <= 2:
-        # The words that decide are cut, or missing.
+        # The deciding words are cut or missing.
         return True, False
     if not words:
         return False, False
     last = words[-1]
     before = words[-2] if len(words) > 1 else ""
-    # "pass word" is one word for those who write it so.
+    # "pass word" is sometimes written as two words.
     secret = any(map(_is_secret, (last, last.removesuffix("s"), before + last)))
     secret = secret or (before, last) in PAIRS or (before, last.removesuffix("s")) in PAIRS
     return secret, not secret and last in DOUBTFUL

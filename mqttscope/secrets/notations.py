@@ -1,7 +1,7 @@
-"""Finds values whose names say that they are secrets, in the notations in which texts have names and values.
+"""Finds values with the name of a secret, in the usual notations of names and values.
 
-No notation is parsed: payloads are cut, wrapped in each other and in logs.  Each name of a secret (`names`) is looked
-for, and what stands around it says where its value is:
+Texts are not parsed, because payloads may be truncated, nested, or part of logs.  Every name of a secret (`names`) is
+located, and the characters around it determine where its value is:
 
 =====================  =========================================================================================
 JSON, Python, YAML     ``"password": "x"``, ``password: x``, ``{"password": {"value": "x"}}``, ``[...]``, escaped or not
@@ -15,8 +15,8 @@ commands               ``--token x``, ``mosquitto_pub -u bob -P x``
 prose                  ``the password is x``, if the value looks like a secret; ``password 'x'``
 =====================  =========================================================================================
 
-A text that is *told* (Reason Strings, Client Identifiers, topics) is prose: after a colon a plain word stays
-(``token: expired``), and no value reaches to the end of its line.
+Reason Strings, Client Identifiers and topics are *prose*: after a colon a plain word stays (``token: expired``), and
+no value extends to the end of its line.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from mqttscope.secrets.names import (
 )
 
 MIN_SPOKEN: Final = 6
-"""Characters of the shortest value in prose."""
+"""Minimum length of a value in prose."""
 MAX_SPOKEN: Final = 256
-"""Characters of a value in prose that say whether it looks like a secret."""
+"""Maximum number of characters of a value in prose that decide whether it looks like a secret."""
 MAX_NESTED: Final = 1 << 16
-"""Characters of a value that holds others, under the name of a secret, that are looked at; all after them is hidden."""
+"""Maximum length of a nested value that is searched; everything after it is hidden."""
 MAX_BESIDE: Final = 1_024
-"""Characters after a name in which its value is looked for where the braces of objects do not match."""
+"""Maximum distance of a value from its name if the braces of objects do not match."""
 MAX_BLOCK_LINES: Final = 1_000
-"""Lines of a block or a table that are looked at; all after them is hidden."""
+"""Maximum number of searched lines of a block or table; everything after them is hidden."""
 MAX_COUNTED: Final = 7
-"""Digits of the longest number under a name such as `max_tokens` that is a counter."""
+"""Maximum number of digits of a counter under a name such as `max_tokens`."""
 MAX_LINES_BESIDE: Final = 4
-"""Lines before and after a name that are looked at for its value."""
+"""Number of lines before and after a name that are searched for its value."""
 
 Ranges = list[tuple[int, int]]
 
@@ -76,20 +76,20 @@ _NUMBER = re.compile(r"[-+]?\d[\d.eE+-]*(?![\w])", re.ASCII)
 _WHOLE_NUMBER = re.compile(r"\s*[-+]?[\d.]+\s*", re.ASCII)
 _BARE = re.compile(r"(?:[^\s&;,\"'<>{}\[\]]|,(?![\s]|[A-Za-z_][\w.-]{0,80}=)|(?<=\w)['<{](?=\w))+", re.ASCII)
 _IN_FLOW = re.compile(r"[^,}\]\r\n]+")
-_TOLD = re.compile(r"[^\s&;,\"'<>{}\[\]]+", re.ASCII)
+_PROSE_VALUE = re.compile(r"[^\s&;,\"'<>{}\[\]]+", re.ASCII)
 _LINE = re.compile(r"[^\r\n\x00-\x08\x0e-\x1f]+")
 _NEXT_PAIR = re.compile(r"(?:[&;,]\s*|\s)[\"']?[A-Za-z_][\w .\-]{0,40}=", re.ASCII)
 _IN_SETTINGS = re.compile(r";[ \t]{0,2}$")
-"""What stands before a name in a connection string that is not its first."""
+"""Text before any name in a connection string except the first."""
 _SETTING = re.compile(
     r"\{((?:[^}\r\n]|\}\})*)|\"((?:[^\"\r\n]|\"\")*)|'((?:[^'\r\n]|'')*)"
     r"|((?:(?![&,]\s{0,8}[A-Za-z_][\w.-]{0,40}=|\s[A-Za-z_][\w.-]{0,40}=)[^\\;\"<>\r\n])+)"
 )
-"""A value in a connection string, which may hold blanks; signs that end one in quotes or braces are doubled in it."""
+"""A value in a connection string, which may contain blanks; in quotes or braces, the closing sign is doubled."""
 _BRACED = re.compile(r"\{((?:[^{}\r\n]|\}\})*)(?:\}(?=;)|\Z)")
 _COMMENT = re.compile(r"\s#(?:\s.*)?$")
 _BLOCK_MARK = re.compile(r"\s*(?:(?:![\w!:.,/-]*|&\w+)(?:\s+|$))*(?:[|>][-+\d]{0,2}\s*)?(?:#.*)?")
-"""What stands after the name of a block or before it: tags, anchors, marks of YAML, comments."""
+"""YAML tags, anchors and block marks, and comments, next to the name of a block."""
 _SCHEME = re.compile(r"(?:bearer|basic|digest|token|apikey|sharedaccesssignature|aws4-hmac-sha256)\s+", re.IGNORECASE)
 _BEGINS_LINE = re.compile(
     r"(?:^|[\r\n\x00-\x1f\x7f-\xff]|[ \t]{64})[ \t]{0,64}"
@@ -102,11 +102,11 @@ _ERLANG = re.compile(
 )
 _ERLANG_PAIR = re.compile(r"\s{0,16},\s{0,16}(?=\\{0,8}[\"'])")
 _ENDS_STRING = re.compile(r"\s{0,16}\\{0,32}[\"']\s{0,16}[,}\]]")
-"""What ends a text in an object: a sign before it is the last character of the text."""
+"""End of a string in an object: a sign before it is the last character of the string."""
 _BEGINS_STRING = re.compile(r"[:=,{\[]\s{0,16}\\{0,32}[\"'][^\"'\r\n]{1,80}$")
-"""What stands before a name that is not the first word of a text in an object."""
+"""Text before a name that is a later word of a string in an object."""
 _SPOKEN = re.compile(r"\d|[a-z][A-Z]")
-_SAID = re.compile(
+_SPOKEN_VALUE = re.compile(
     r"[ \t]{1,4}(?:is|was|are|were|ist|has been):?[ \t]{1,4}(?:now |set to |changed to )?[\"'`]?([^\s\"'`,;]+)",
     re.ASCII,
 )
@@ -125,10 +125,10 @@ _LIST_OF_NAMES = re.compile(
     r"(?:columns|fields|headers?|keys|names|required)\\{0,8}[\"']?\s{0,16}[:=]\s{0,16}\[\s{0,16}\\{0,8}[\"']$",
     re.IGNORECASE,
 )
-"""The key of a list of names alone, before its first."""
+"""Beginning of a list that contains only names, before its first name."""
 _TYPE = re.compile(r"type\\{0,32}[\"']?\s{0,16}:\s{0,16}\\{0,32}[\"']$")
 _TYPES: Final = frozenset(("string", "number", "integer", "boolean", "array", "object", "null"))
-"""What a JSON Schema has under `type`."""
+"""Values of `type` in a JSON Schema."""
 _COMMA = re.compile(r"\s{0,16},\s{0,16}")
 _KEY_OF_LINE = re.compile(r"\s*(?:- +)?(?:[\"']?[\w.\- ]{1,80}[\"']?:\s+)?[\"']?")
 _VALUE_OF_PAIR = re.compile(r"(?<![\w.-])(?:value|val|data|content|default)(?:=|:[ \t])[ \t]*", re.IGNORECASE)
@@ -151,7 +151,7 @@ _BLANKS = re.compile(r"[ \t]*")
 _ITEM_MARKS = re.compile(r"[\x00-\x08\x0e-\x1f\x7f-\xff]*([ \t]*(?:- +)*)")
 _NO_HEADER = re.compile(r"[ \t]*(?:#(?![,;\t|]).*|sep=.|)$")
 MAX_HEADER: Final = 80
-"""Characters of the longest name of a column."""
+"""Maximum length of a column name."""
 _CHILD_AFTER = re.compile(
     r"</[\w:.-]{1,64}>\s{0,64}(?:<[\w:.-]{1,64}>[^<]{0,128}</[\w:.-]{1,64}>\s{0,64}){0,3}?"
     r"<(?:[\w:.-]{0,32}value|string|val|data|text|v)(?:\s[^<>]{0,256})?>(?:\s{0,16}<[\w:.-]{1,32}>)?([^<]*)",
@@ -170,17 +170,17 @@ def _searching(words: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, words)), re.IGNORECASE | re.ASCII)
 
 
-def named_values(text: str, *, told: bool = False) -> Ranges:
-    """Where the values of secrets stand in a text; not in order, and they may overlap."""
-    found = list(_found(text, told))
+def named_values(text: str, *, is_prose: bool = False) -> Ranges:
+    """Ranges of values with the name of a secret, unordered and possibly overlapping."""
+    ranges = list(_search(text, is_prose))
     if any(sign in text for sign in ("%", "&", "\\u", "\\x", "/*", "//")) and (plain := unescaped(text)) is not None:
-        # Names and signs may be escaped; values are found in both ways.
+        # Names and signs may be escaped, so both forms of the text are searched.
         other, places = plain
-        found += [(places(start), places(end)) for start, end in _found(other, told)]
-    return [one for one in found if one[0] < one[1]]
+        ranges += [(places(start), places(end)) for start, end in _search(other, is_prose)]
+    return [place for place in ranges if place[0] < place[1]]
 
 
-def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
+def _search(text: str, is_prose: bool) -> Iterator[tuple[int, int]]:
     hits = _searching(stems())
     at, doubted, has_name, marks = 0, 0, False, Marks(text)
     while (hit := hits.search(text, at)) is not None:
@@ -194,32 +194,32 @@ def _found(text: str, told: bool) -> Iterator[tuple[int, int]]:
         if behind is not None and text[start - 1 : start] != "<":
             end = behind.end()
         sure = is_secret_name(name)
-        # All that a doubtful name may hide there was looked at for another one before it.
+        # Skip an ambiguous name if the values after it were judged already for an earlier one.
         if sure or (end + LINE_HEAD > doubted and is_doubtful_name(name)):
             has_name, marks.is_sure = True, sure
-            for first, last in _values(text, start, end, told, marks):
+            for first, last in _values(text, start, end, is_prose, marks):
                 doubted = max(doubted, last)
                 if first == last or (sure or looks_secret(text[first:last])):
-                    # What was looked at is not looked at again; an empty range says no more than that.
+                    # Searched text is not searched again; an empty range only marks text as searched.
                     at = max(at, last)
                     if not _is_plain(text, name, first, last):
                         yield first, last
             for first, last in marks.take_beside():
                 if (sure or looks_secret(text[first:last])) and not _is_plain(text, name, first, last):
                     yield first, last
-    if told:
+    if is_prose:
         return
     if has_name:
         yield from _columns(text, hits)
     if ":" in text and "@" in text:
         yield from _user_information(text)
     if "-" in text and _COMMANDS.search(text) is not None:
-        for one in _COMMAND.finditer(text):
-            yield one.span(one.lastindex or 0)
+        for command in _COMMAND.finditer(text):
+            yield command.span(command.lastindex or 0)
 
 
 def _is_plain(text: str, name: str, first: int, last: int) -> bool:
-    """Whether a value that has no quotes is a small number, a counter, or one of the words for no value."""
+    """Whether an unquoted value is a small number, a counter, or a word for no value."""
     if last - first > 16 or text[first - 1 : first] in ('"', "'", "`"):
         return False
     value = text[first:last]
@@ -230,12 +230,12 @@ def _is_plain(text: str, name: str, first: int, last: int) -> bool:
         return True
     if digits < MIN_DIGITS or (digits <= MAX_COUNTED and name.lower().endswith("tokens")):
         return True
-    # Counts of tests: pass 1023, fail 12.
+    # Results of tests: pass 1023, fail 12.
     return digits == MIN_DIGITS and name.lower() == "pass" and "fail" in text[max(0, first - 64) : last + 64].lower()
 
 
 def _user_information(text: str) -> Iterator[tuple[int, int]]:
-    """The passwords of addresses: from the first colon after the slashes to the last ``@``."""
+    """Passwords in URLs: from the first colon after the slashes to the last ``@``."""
     marks = [hit.span() for hit in _AUTHORITY.finditer(text)]
     begin, is_whole = -1, False
     for (_, start), (limit, _) in pairwise((*marks, (len(text), 0))):
@@ -263,9 +263,8 @@ def _end_of_name(text: str, at: int) -> int:
     return at + len(rest[0].rstrip("_.-"))
 
 
-def _values(text: str, start: int, end: int, told: bool, marks: Marks) -> Iterator[tuple[int, int]]:
-    """Where the values of a name stand."""
-    if not told and (tag := _TAG.search(text, max(0, start - 42), start)) is not None:
+def _values(text: str, start: int, end: int, is_prose: bool, marks: Marks) -> Iterator[tuple[int, int]]:
+    if not is_prose and (tag := _TAG.search(text, max(0, start - 42), start)) is not None:
         if tag[0][1:2] != "/":
             yield from _element(text, start, end, marks)
         return
@@ -273,27 +272,27 @@ def _values(text: str, start: int, end: int, told: bool, marks: Marks) -> Iterat
     if erlang is None and text[start - 1 : start] == "{":
         erlang = _ERLANG_PAIR.match(text, end)
     if erlang is not None:
-        yield from _value(text, erlang.end(), "=", start, is_line=False, told=told)
+        yield from _value(text, erlang.end(), "=", start, is_line=False, is_prose=is_prose)
         return
     behind = _BEHIND.match(text, end)
     assert behind is not None
     sign, at = behind["sign"], behind.end()
     if not sign or (_ENDS_STRING.match(text, at) is not None and _is_in_string(text, start)):
-        yield from _without_sign(text, start, end, behind.end("close") if not sign else at, told, marks)
+        yield from _bare_values(text, start, end, behind.end("close") if not sign else at, is_prose, marks)
         return
     in_flow = sign == ":" and _sign_before(text, start, " \t\r\n\"'`\\") in ("{", ",", "[")
-    is_line = not told and not (behind["close"] and in_flow) and _begins_line(text, start)
+    is_line = not is_prose and not (behind["close"] and in_flow) and _begins_line(text, start)
     if behind["lines"] is not None:
         if is_line:
             yield from _block(text, start, behind.start("lines"))
             return
         if not in_flow and text[at : at + 1] not in ('"', "'", "{", "["):
             return
-    yield from _value(text, at, sign, start, is_line=is_line, told=told, in_flow=in_flow)
+    yield from _value(text, at, sign, start, is_line=is_line, is_prose=is_prose, in_flow=in_flow)
 
 
 def _begins_line(text: str, start: int) -> bool:
-    """Whether a name is the first of its line, after marks of comments and lists."""
+    """Whether a name is the first word of its line, after comment and list marks."""
     before = start - (text[start - 1 : start] in ('"', "'", "`"))
     if before > 0 and "!" <= text[before - 1] <= "~":
         return False
@@ -302,22 +301,22 @@ def _begins_line(text: str, start: int) -> bool:
 
 
 def _is_in_string(text: str, start: int) -> bool:
-    """Whether a name is a later word of a text in quotes that is a value or an item."""
+    """Whether a name is a later word of a quoted value or list item."""
     return _BEGINS_STRING.search(text, max(0, start - LINE_HEAD), start) is not None
 
 
 def _value(
-    text: str, at: int, sign: str, start: int, *, is_line: bool, told: bool, in_flow: bool = False
+    text: str, at: int, sign: str, start: int, *, is_line: bool, is_prose: bool, in_flow: bool = False
 ) -> Iterator[tuple[int, int]]:
-    """The value that begins at a place, after a sign."""
-    is_setting = sign == "=" and not told and not is_line and _IN_SETTINGS.search(text, max(0, start - 4), start)
+    """Ranges of the value that begins at an offset, after a sign."""
+    is_setting = sign == "=" and not is_prose and not is_line and _IN_SETTINGS.search(text, max(0, start - 4), start)
     if is_setting and (setting := _SETTING.match(text, at)) is not None:
         yield setting.span(setting.lastindex or 0)
         return
     opening = _OPENING.match(text, at)
     if opening is not None:
         end = _end_of_quoted(text, opening)
-        if not told or sign != ":" or _is_spoken(text[opening.end() : end]):
+        if not is_prose or sign != ":" or _is_spoken(text[opening.end() : end]):
             yield opening.end(), end
         if is_line:
             yield from _rest_of_line(text, end + len(opening[0]))
@@ -339,19 +338,19 @@ def _value(
     scheme = _SCHEME.match(text, at)
     if scheme is not None:
         at = scheme.end()
-    if not told and sign == ":" and not is_line and _HEADER_OPTION.search(text, max(0, start - 16), start):
+    if not is_prose and sign == ":" and not is_line and _HEADER_OPTION.search(text, max(0, start - 16), start):
         value = _IN_HEADER.match(text, at)
-    elif told or (sign == ":" and not is_line and not in_flow):
+    elif is_prose or (sign == ":" and not is_line and not in_flow):
         number = _NUMBER.match(text, at) if sign == ":" else None
         if number is not None:
             yield number.span()
             return
         if sign == ":" and scheme is None:
-            # Each name in a long word asks for its rest.
-            value = _TOLD.match(text, at, at + MAX_SPOKEN)
+            # The limit keeps the cost linear if a long word contains many names.
+            value = _PROSE_VALUE.match(text, at, at + MAX_SPOKEN)
             if value is None or not _is_spoken(value[0]):
                 return
-        value = _TOLD.match(text, at)
+        value = _PROSE_VALUE.match(text, at)
     elif in_flow and not is_line:
         value = _IN_FLOW.match(text, at)
     elif is_line:
@@ -360,29 +359,29 @@ def _value(
         value = _BARE.match(text, at)
     if value is None:
         return
-    found = value[0]
+    line = value[0]
     if is_line:
-        following = _NEXT_PAIR.search(found) if sign != ":" else None
-        found = found[: following.start()] if following is not None else _COMMENT.sub("", found)
+        following = _NEXT_PAIR.search(line) if sign != ":" else None
+        line = line[: following.start()] if following is not None else _COMMENT.sub("", line)
         if sign == ":":
             mark = _BLOCK_MARK.match(value[0])
             at += 0 if mark is None else mark.end()
-            last = value.start() + len(found.rstrip())
+            last = value.start() + len(line.rstrip())
             yield at, last
-            # A plain text may continue on lines that are indented more, as a block does.
+            # A plain scalar may continue on lines with deeper indentation, like a block.
             yield from _block(text, start, value.end(), has_items=at >= last)
             return
-    yield at, at + len(found.rstrip())
+    yield at, at + len(line.rstrip())
 
 
 def _rest_of_line(text: str, at: int) -> Iterator[tuple[int, int]]:
-    """What follows the end of a quoted value on its line without a blank: ``"a"b``."""
+    """The rest of the line directly after a quoted value: ``"a"b``."""
     if text[at : at + 1].isalnum() and (rest := _LINE.match(text, at)) is not None:
         yield rest.span()
 
 
 def _sign_before(text: str, at: int, skipped: str) -> str:
-    """The last character before a place that is none of those that are skipped."""
+    """The last character before an offset, ignoring the skipped characters."""
     while at:
         piece = text[max(0, at - LINE_HEAD) : at].rstrip(skipped)
         if piece:
@@ -392,12 +391,12 @@ def _sign_before(text: str, at: int, skipped: str) -> str:
 
 
 def _is_spoken(value: str) -> bool:
-    """Whether a value in prose is no plain word."""
+    """Whether a value in prose is not a plain word."""
     return len(value) >= MIN_SPOKEN and _SPOKEN.search(value) is not None
 
 
 def _end_of_quoted(text: str, opening: re.Match[str]) -> int:
-    """Where a text in quotes ends, which may be escaped themselves; the end of all where they are cut."""
+    """End of a quoted string, with possibly escaped quotes; the end of the text if the quote is missing."""
     escapes, quote = opening[1], opening[2]
     if not escapes and len(quote) == 1:
         body = _QUOTED[quote].match(text, opening.end())
@@ -412,7 +411,7 @@ def _end_of_quoted(text: str, opening: re.Match[str]) -> int:
 
 
 def _nested(text: str, at: int) -> Iterator[tuple[int, int]]:
-    """The values of an object or array, but not its keys."""
+    """The values of an object or array, without its keys."""
     depth, limit = 0, min(len(text), at + MAX_NESTED)
     while at < limit and (hit := _TOKENS_OF_NEST.search(text, at, limit)) is not None:
         at = hit.end()
@@ -443,12 +442,12 @@ def _is_small(number: str) -> bool:
 
 
 def _element(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
-    """The text of an XML element, also that of those inside, and an attribute that is the value."""
+    """The text of an XML element and its children, and its value attributes."""
     opened = marks.first_from(">", end)
     if opened == len(text):
         return
     if marks.is_new("tag", opened):
-        yield from _keyed(text, end, opened, marks)
+        yield from _keyed_values(text, end, opened, marks)
     if text[opened - 1] == "/":
         return
     limit = min(len(text), opened + MAX_NESTED)
@@ -471,34 +470,34 @@ def _element(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[in
             continue
         greater = text.find(">", stop, closed)
         at = closed if greater < 0 else greater + 1
-        yield from _keyed(text, stop, at, marks)
+        yield from _keyed_values(text, stop, at, marks)
     yield max(closed, at), max(after, at)
 
 
-def _keyed(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
-    """The values of all keys such as ``value`` in a part of a text; none is looked for in a value."""
+def _keyed_values(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
+    """The values of all keys such as ``value`` in a part of a text; values are not searched for further keys."""
     while (key := marks.first_key(start)) is not None and (start := key.end()) <= end:
-        for first, last in _value(text, start, "=", key.start(), is_line=False, told=False):
+        for first, last in _value(text, start, "=", key.start(), is_line=False, is_prose=False):
             yield first, last
             start = max(start, last)
 
 
-def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: Marks) -> Iterator[tuple[int, int]]:
-    """Values that follow their name without a sign: options of commands, prose; and those that stand beside it."""
+def _bare_values(text: str, start: int, end: int, at: int, is_prose: bool, marks: Marks) -> Iterator[tuple[int, int]]:
+    """Values without a sign after the name: command options, prose, and values beside the name."""
     option = text[start : start + 2] == "--"
-    if option and not told and text[at : at + 1] in (" ", "\t"):
+    if option and not is_prose and text[at : at + 1] in (" ", "\t"):
         value = _OPTION.match(text, at)
         if value is not None and value[value.lastindex or 0][:1] != "-":
             yield value.span(value.lastindex or 0)
         return
-    said = _SAID.match(text, at)
-    if said is not None and _is_spoken(said[1].rstrip(".!?)")):
-        yield said.start(1), said.start(1) + len(said[1].rstrip(".!?)"))
+    spoken = _SPOKEN_VALUE.match(text, at)
+    if spoken is not None and _is_spoken(spoken[1].rstrip(".!?)")):
+        yield spoken.start(1), spoken.start(1) + len(spoken[1].rstrip(".!?)"))
         return
     if (quoted := _IN_QUOTES.match(text, at)) is not None:
         yield quoted.span(2)
         return
-    if told:
+    if is_prose:
         return
     if (phrase := _PHRASE_IN_QUOTES.match(text, at)) is not None:
         yield phrase.span(phrase.lastindex or 0)
@@ -508,18 +507,18 @@ def _without_sign(text: str, start: int, end: int, at: int, told: bool, marks: M
     if before in (":", "=", ">") or (
         (_ENDS_STRING.match(text, end) or _ENDS_STRING.match(text, at)) and _is_in_string(text, start)
     ):
-        marks.beside.extend(_siblings(text, start, at, marks))
+        marks.beside.extend(_values_beside(text, start, at, marks))
     elif (
         (before in ("[", "(") or (option and text[at + 1 : at + 2] != "-"))
         and quote in ('"', "'")
         and (comma := _COMMA.match(text, at)) is not None
         and _LIST_OF_NAMES.search(text, max(0, start - LINE_HEAD), start) is None
     ):
-        yield from _value(text, comma.end(), "=", start, is_line=False, told=False)
+        yield from _value(text, comma.end(), "=", start, is_line=False, is_prose=False)
 
 
-def _siblings(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
-    """The values that stand beside a name: in its XML element, in its object, or on the line before or after."""
+def _values_beside(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
+    """Values beside a name: in its XML element, in its object, or on a neighbouring line."""
     tag, brace = marks.last_before("<", start), marks.last_before("{", start)
     if tag > brace:
         if marks.is_open(tag, start):
@@ -532,10 +531,10 @@ def _siblings(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[i
         at = max(marks.last_before("\n", start) + 1, start - LINE_HEAD, marks.paired[marks.is_sure])
         limit = marks.paired[marks.is_sure] = min(marks.first_from("\n", end), end + LINE_HEAD)
         for pair in _VALUE_OF_PAIR.finditer(text, at, limit):
-            yield from _value(text, pair.end(), "=", pair.start(), is_line=False, told=False)
+            yield from _value(text, pair.end(), "=", pair.start(), is_line=False, is_prose=False)
     begin = max(brace, marks.last_before("}", start))
     if brace >= 0 and marks.is_new("object", begin):
-        # Objects may stand between the name and its value.  The nearest text helps where braces are cut off.
+        # Other objects may be between the name and its value.  The nearest text is a fallback for truncated braces.
         for piece in ((begin, min(marks.first_from("}", end), end + MAX_BESIDE)), *marks.take_pieces(start)):
             since = at = marks.looked_until(piece[0])
             limit = piece[1]
@@ -543,7 +542,7 @@ def _siblings(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[i
                 if start <= at <= end or at != marks.looked_until(at):
                     at = marks.looked_until(at)
                     continue
-                for first, last in _value(text, at, "=", key.start(), is_line=False, told=False):
+                for first, last in _value(text, at, "=", key.start(), is_line=False, is_prose=False):
                     yield first, last
                     marks.looked_at(since, last)
                     at = max(at, last)
@@ -551,17 +550,17 @@ def _siblings(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[i
     if not marks.is_new("line", line):
         return
     line_end = marks.first_from("\n", end)
-    # The same key begins the next pair.
+    # A line with the key of this name begins the next pair.
     own_key = text[line + 1 : min(start, line + 1 + MAX_BESIDE)].rstrip("\"'") or "\n"
     following = text[line_end + 1 : line_end + 1 + MAX_BESIDE]
     for number, line_text in enumerate(following.splitlines(keepends=True)[:MAX_LINES_BESIDE]):
         if not line_text.strip() or line_text.lstrip()[:2] == "- " or line_text.startswith(own_key):
             return
         after = _VALUE_LINE.match(line_text)
-        # After other keys ``data`` may be anything.
+        # After other keys, ``data`` may have any meaning.
         if after is not None and (not number or line_text[:1] in " \t" or line_text[:3].lower() == "val"):
             at = line_end + 1 + after.end()
-            yield from _value(text, at, ":", at - 1, is_line=True, told=False)
+            yield from _value(text, at, ":", at - 1, is_line=True, is_prose=False)
             return
         line_end += len(line_text)
     for _ in range(MAX_LINES_BESIDE if line > 0 else 0):
@@ -570,21 +569,21 @@ def _siblings(text: str, start: int, end: int, marks: Marks) -> Iterator[tuple[i
             return
         before = _VALUE_LINE.match(text, begin, line)
         if before is not None:
-            yield from _value(text, before.end(), ":", before.end() - 1, is_line=True, told=False)
+            yield from _value(text, before.end(), ":", before.end() - 1, is_line=True, is_prose=False)
         if before is not None or text[begin:line].lstrip()[:2] == "- " or begin == 0:
             return
         line = begin - 1
 
 
 def _in_element(text: str, tag: int, end: int, marks: Marks) -> Iterator[tuple[int, int]]:
-    """The value in an XML element in whose tag the name is that ends there: an attribute, or its text."""
+    """The value in an XML element with the name in its tag: an attribute, or the text of the element."""
     if not marks.is_new("element", tag):
         return
     close = marks.first_from(">", end)
     key = marks.first_key(tag)
     if key is not None and key.end() <= close:
         if marks.looked_until(key.end()) == key.end():
-            for first, last in _value(text, key.end(), "=", key.start(), is_line=False, told=False):
+            for first, last in _value(text, key.end(), "=", key.start(), is_line=False, is_prose=False):
                 yield first, last
                 marks.looked_at(key.end(), last)
     elif close < len(text) and text[close - 1] != "/":
@@ -593,9 +592,9 @@ def _in_element(text: str, tag: int, end: int, marks: Marks) -> Iterator[tuple[i
 
 
 def _block(text: str, start: int, at: int, *, has_items: bool = True) -> Iterator[tuple[int, int]]:
-    """The lines that are indented more than the line of a name, without keys and marks of lists.
+    """The lines with deeper indentation than the line of the name, without keys and list marks.
 
-    ``has_items``: items of a list may be indented as much as the name.
+    ``has_items`` means that list items may have the indentation of the name.
     """
     line_start = max(text.rfind(mark, max(0, start - MAX_BESIDE), start) for mark in "\r\n") + 1
     marks = _ITEM_MARKS.match(text, line_start, start)
@@ -628,7 +627,7 @@ def _indent(text: str, at: int) -> int:
 
 
 def _columns(text: str, hits: re.Pattern[str]) -> Iterator[tuple[int, int]]:
-    """The columns of a table whose header line names secrets."""
+    """Secret columns of a table, by its header line."""
     newline = "\n" if "\n" in text else "\r"
     start = 0
     for _ in range(MAX_LINES_BESIDE):
@@ -673,7 +672,7 @@ def _cells(text: str, at: int, stop: int, mark: str) -> Iterator[tuple[int, int]
         quote = text[opening : opening + 1]
         if opening < stop and quote in ('"', "'"):
             closed = text.find(quote + mark, opening + 1, stop)
-            # Doubled quotes stand for themselves.
+            # Doubled quotes are part of the cell.
             while closed >= 0 and (closed - len(text[opening + 1 : closed].rstrip(quote)) - opening) % 2 == 0:
                 closed = text.find(quote + mark, closed + 1, stop)
             end = stop - (text[stop - 1] == quote) if closed < 0 else closed

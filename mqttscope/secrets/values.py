@@ -1,4 +1,4 @@
-"""Packets without their secrets, for whoever keeps them: the same lengths, an asterisk for each hidden byte."""
+"""Packets without their secrets, for storing: an asterisk replaces each hidden byte, so that lengths stay."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe, Unsubscribe
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
-from mqttscope.secrets.credentials import starred_name, without_told
+from mqttscope.secrets.credentials import starred_name, without_property_credentials
 from mqttscope.secrets.forms import without_tokens
 from mqttscope.secrets.packets import AUTHENTICATION_DATA, Ranges, covered, visible_fields
 
 
 def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
-    """A packet without what stands in the hidden ranges of its bytes."""
+    """The packet without the values in the hidden ranges of its bytes."""
     changed: dict[str, Any] = {"raw": covered(packet.raw, hidden)}
     if isinstance(packet, Connect) and packet.password is not None:
         changed["password"] = b"*" * len(packet.password)
@@ -24,11 +24,11 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
         payload = packet.will.will_payload
         shown = without_tokens(payload)
         if shown is payload and payload in packet.raw and payload not in changed["raw"]:
-            # Hidden among the bytes: where a password has no user name before it, which field is which is in doubt.
+            # The bytes are hidden: for a password without a user name, it is uncertain which field is which.
             shown = b"*" * len(payload)
-        told = without_told(packet.will.properties)
-        if shown is not payload or told is not packet.will.properties:
-            changed["will"] = replace(packet.will, will_payload=shown, properties=told)
+        properties = without_property_credentials(packet.will.properties)
+        if shown is not payload or properties is not packet.will.properties:
+            changed["will"] = replace(packet.will, will_payload=shown, properties=properties)
     if (
         isinstance(packet, Publish)
         and packet.payload
@@ -40,14 +40,14 @@ def public(packet: ControlPacket, hidden: Ranges) -> ControlPacket:
     if block is not None and block.first(AUTHENTICATION_DATA) is not None:
         block = changed["properties"] = _without_data(block)
     if block:
-        changed["properties"] = without_told(block)
+        changed["properties"] = without_property_credentials(block)
     return replace(packet, **changed)
 
 
 def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> ControlPacket:
-    """A packet whose payload and properties, or those of its will, show no credentials; itself without any.
+    """The packet without credentials in the payload and properties of the packet or its will.
 
-    ``limit``: bytes of a payload that are shown at most.
+    Returns the packet itself without credentials.  ``limit`` is the maximum number of shown payload bytes.
     """
     changed: dict[str, Any] = {}
     if isinstance(packet, Publish):
@@ -56,31 +56,32 @@ def without_tokens_of(packet: ControlPacket, limit: int | None = None) -> Contro
             changed["payload"] = shown
     elif isinstance(packet, Connect) and packet.will is not None:
         will = packet.will
-        shown, told = without_tokens(will.will_payload, limit), without_told(will.properties)
-        if shown is not will.will_payload or told is not will.properties:
-            changed["will"] = replace(will, will_payload=shown, properties=told)
+        shown, properties = without_tokens(will.will_payload, limit), without_property_credentials(will.properties)
+        if shown is not will.will_payload or properties is not will.properties:
+            changed["will"] = replace(will, will_payload=shown, properties=properties)
     block: Properties | None = getattr(packet, "properties", None)
-    if block and (told := without_told(block)) is not block:
-        changed["properties"] = told
+    if block and (properties := without_property_credentials(block)) is not block:
+        changed["properties"] = properties
     return replace(packet, **changed) if changed else packet
 
 
 def without_names_of(packet: ControlPacket) -> ControlPacket:
-    """A packet whose Client Identifier, User Name and topics show no credentials; itself where they have none.
+    """The packet without credentials in Client Identifier, User Name and topics; its bytes stay unchanged.
 
-    Nearly all have none.  Its bytes are left as they are.
+    Returns the packet itself without credentials, as for nearly all packets.
     """
     if isinstance(packet, Publish):
         name = starred_name(packet.topic_name)
         return packet if name == packet.topic_name else replace(packet, topic_name=name)
     if isinstance(packet, Subscribe) and packet.subscriptions:
-        names = [starred_name(one.topic_filter) for one in packet.subscriptions]
-        if names == [one.topic_filter for one in packet.subscriptions]:
+        names = [starred_name(subscription.topic_filter) for subscription in packet.subscriptions]
+        if names == [subscription.topic_filter for subscription in packet.subscriptions]:
             return packet
-        rows = [replace(one, topic_filter=name) for one, name in zip(packet.subscriptions, names, strict=True)]
+        pairs = zip(packet.subscriptions, names, strict=True)
+        rows = [replace(subscription, topic_filter=name) for subscription, name in pairs]
         return replace(packet, subscriptions=rows)
     if isinstance(packet, Unsubscribe) and packet.topic_filters:
-        names = [starred_name(one) for one in packet.topic_filters]
+        names = [starred_name(topic_filter) for topic_filter in packet.topic_filters]
         return packet if names == list(packet.topic_filters) else replace(packet, topic_filters=names)
     if isinstance(packet, Connect):
         name = starred_name(packet.client_identifier)
@@ -95,41 +96,41 @@ def without_names_of(packet: ControlPacket) -> ControlPacket:
 
 
 def starred_texts(value: Any) -> Any:
-    """Rows of a report with asterisks for the credentials in each of their texts."""
+    """Rows of a report with asterisks for credentials in all texts."""
     if isinstance(value, str):
         return starred_name(value)
     if is_dataclass(value) and not isinstance(value, type):
-        changes = {one.name: starred_texts(getattr(value, one.name)) for one in fields(value)}
+        changes = {field_.name: starred_texts(getattr(value, field_.name)) for field_ in fields(value)}
         return replace(value, **changes)
     if isinstance(value, dict):
         return {starred_texts(key): starred_texts(row) for key, row in value.items()}
     return type(value)(map(starred_texts, value)) if type(value) in (list, tuple) else value
 
 
-def public_damaged(found: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:
-    """The same of a packet that breaks the layout; values that are hidden in part are hidden whole."""
-    made = found.packet
-    if made is not None:
-        made = public(made, hidden)
-        seen = set(visible_fields(found.fields_read, found.raw, version, hidden))
-        lost = [row.name for row in made.declaration if row.kind == "wire" and row.name not in seen]
-        made = replace(made, **{name: _starred(getattr(made, name)) for name in lost})
-        made.raw = covered(found.raw, hidden)
-    return replace(found, raw=covered(found.raw, hidden), packet=made)
+def public_damaged(damaged: Malformed, hidden: Ranges, version: ProtocolVersion) -> Malformed:
+    """A malformed packet without the values in hidden ranges; partly hidden values are hidden completely."""
+    packet = damaged.packet
+    if packet is not None:
+        packet = public(packet, hidden)
+        seen = set(visible_fields(damaged.fields_read, damaged.raw, version, hidden))
+        lost = [row.name for row in packet.declaration if row.kind == "wire" and row.name not in seen]
+        packet = replace(packet, **{name: _starred(getattr(packet, name)) for name in lost})
+        packet.raw = covered(damaged.raw, hidden)
+    return replace(damaged, raw=covered(damaged.raw, hidden), packet=packet)
 
 
 def _starred(value: Any) -> Any:
-    """A value of the same form and length with nothing in it."""
+    """A value with the form and length of the original, filled with asterisks."""
     if isinstance(value, str):
         return "*" * len(value)
     if isinstance(value, bytes):
         return b"*" * len(value)
     if isinstance(value, tuple):
-        return tuple(_starred(one) for one in value)
+        return tuple(_starred(part) for part in value)
     if isinstance(value, list):
-        return [_starred(one) for one in value]
+        return [_starred(part) for part in value]
     if isinstance(value, Properties):
-        return Properties.of((number, _starred(one)) for number, one in value.items)
+        return Properties.of((number, _starred(part)) for number, part in value.items)
     if isinstance(value, Will):
         return replace(
             value, will_topic=_starred(value.will_topic), will_payload=_starred(value.will_payload),

@@ -1,14 +1,14 @@
-"""What both ends of an MQTT Network Connection know: version, limits, aliases, windows.  Sans-IO, plain data.
+"""State that both ends of an MQTT Network Connection share: version, limits, aliases, windows.  Sans-IO, plain data.
 
 ==========  ===========================================================================================
 connection  an MQTT Network Connection
-side        one end of it: the limits it announced, and what it sent that is not finished yet
-exchange    a packet that waits for an answer, such as a QoS 1 PUBLISH for its PUBACK
-session     an MQTT Session: survives connections, belongs to a Client Identifier on a server
+side        one end of a connection: the limits it announced, and its unfinished exchanges
+exchange    a packet that waits for an answer, such as a QoS 1 PUBLISH that waits for its PUBACK
+session     an MQTT Session, which survives connections and belongs to a Client Identifier on a server
 ==========  ===========================================================================================
 """
 
 from mqttscope.session.connection import Connection, ConnectionPhase
-from mqttscope.session.inflight import Exchange, Side
+from mqttscope.session.inflight import ConnectionSide, Exchange
 
-__all__ = ["Connection", "ConnectionPhase", "Exchange", "Side"]
+__all__ = ["Connection", "ConnectionPhase", "ConnectionSide", "Exchange"]

@@ -1,8 +1,8 @@
-"""State of one MQTT connection, moved on by each packet.
+"""State of one MQTT connection, updated by each packet.
 
 `Connection.apply` takes packets in capture order.  Readers that need the state *before* a packet (rules, the resolved
-topic) look before it is applied.  Nothing here judges: a packet that breaks the protocol changes the state as far as
-it can, and the rules say what is wrong with it.
+topic) read it before the packet is applied.  Nothing is judged here: a packet that breaks the protocol changes the
+state as far as it can, and the rules report what is wrong with it.
 """
 
 from __future__ import annotations
@@ -44,39 +44,39 @@ from mqttscope.secrets.packets import (
     is_identified,
 )
 from mqttscope.session.history import History
-from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, Exchange, Side
+from mqttscope.session.inflight import MAX_PACKET_IDENTIFIERS, ConnectionSide, Exchange
 
 C2S: Final = Direction.CLIENT_TO_SERVER
 S2C: Final = Direction.SERVER_TO_CLIENT
 KNOWN_LEVELS: Final = (*ProtocolVersion, *BRIDGE_LEVELS)
-"""Protocol levels that say for certain which version is spoken."""
+"""Protocol levels that prove the version."""
 _PUBREL: Final = PacketType.PUBREL
 
 
 class ConnectionPhase(StrEnum):
-    """The phases of an MQTT connection, and which packet leads from which phase to which.
+    """The phases of an MQTT connection, and the packets that lead from one phase to another.
 
-    A phase says how far the two sides have come with each other, as the last packet that changes it left things:
+    The last packet that changes the phase determines it:
 
-    * ``opening``: the transport is there, and neither CONNECT nor CONNACK was seen.  Where the capture began later than
-      the connection it stays in this phase, with all other packets, until a packet says more.
-    * ``connecting``: the client has sent CONNECT, and the server has not answered it.  AUTH changes nothing here.
+    * ``opening``: the transport is open, and neither CONNECT nor CONNACK was seen.  If the capture began after the
+      connection, the phase lasts until one of the packets below changes it.
+    * ``connecting``: the client has sent CONNECT, and the server has not answered it.  AUTH does not change the phase.
     * ``connected``: the server has accepted the client with a CONNACK of reason code 0.
-    * ``refused``: the server has answered with another reason code, and has to close the transport.
-    * ``disconnected``: a side has sent DISCONNECT.  Which one it was is not part of the phase
+    * ``refused``: the server has answered with another reason code, and must close the transport.
+    * ``disconnected``: a side has sent DISCONNECT.  The phase does not include which side
       (`Connection.disconnect_by`).
 
-    Only three types of packets change the phase, and two of them have a side: the client sends CONNECT, the server
-    CONNACK, either of them DISCONNECT (the server since 5.0).  All others leave it as it is.
+    Only three types of packets change the phase: CONNECT of the client, CONNACK of the server, and DISCONNECT of either
+    side (of the server since 5.0).
 
-    The state machine of a client or a server refuses what does not fit.  A reader of captures cannot: the packet was
-    sent and the two sides will go by it.  So the table has a way from every phase for every trigger, and the side that
-    sends is not asked.  `SPECIFIED` holds the ways that the specification provides, from wherever the capture began.
-    In the others the packets of both sides crossed, or one of them broke the protocol, which is for rules to say:
-    there, the last packet decides.
+    The state machine of a client or a server rejects unexpected packets.  A reader of captures cannot: the packet was
+    sent, and both sides will act on it.  So the table has a transition from every phase for every trigger, and ignores
+    which side sends.  `SPECIFIED` contains the transitions of the specification, from any start of the capture.  In the
+    others, packets of both sides crossed, or a side broke the protocol, which rules report: there, the last packet
+    decides.
 
-    How the transport ended is no phase (`Connection.closed_how`): a connection that is ``connected`` when its transport
-    closes has ended without DISCONNECT, which is what makes a server publish a Will Message.
+    The end of the transport is not a phase (`Connection.closed_how`).  If the transport closes while the connection is
+    ``connected``, it ended without DISCONNECT, which makes a server publish a Will Message.
     """
 
     OPENING = "opening"
@@ -93,7 +93,7 @@ class ConnectionTrigger(StrEnum):
     ACCEPTANCE = "CONNACK (accepted)"
     """CONNACK with reason code 0."""
     REFUSAL = "CONNACK (refused)"
-    """CONNACK with any other."""
+    """CONNACK with any other reason code."""
     DISCONNECT = "DISCONNECT"
 
 
@@ -110,18 +110,18 @@ SPECIFIED: Final = {
     (CONNECTING, DISCONNECT): DISCONNECTED,
     (CONNECTED, DISCONNECT): DISCONNECTED,
 }
-"""What the specification provides, from wherever the capture began."""
+"""Transitions of the specification, from any start of the capture."""
 TRANSITIONS: Final = {(phase, trigger): after for phase in ConnectionPhase for trigger, after in _LEADS_TO.items()}
 """The next phase for every phase and trigger.
 
-A second CONNECT is a protocol error (5.0 3.1.0-2).  More than one CONNACK may come (5.0 3.2.0-2), or one that crosses a
-DISCONNECT of the client.  Each side may say DISCONNECT before it knows what the other one has said.
+A second CONNECT is a protocol error (5.0 3.1.0-2).  A second CONNACK may arrive (5.0 3.2.0-2), or one that crosses a
+DISCONNECT of the client.  Each side may send DISCONNECT before it has received the other side's packets.
 """
 
 
 @dataclass(slots=True)
 class OtherEnd:
-    """How the side ended that did not end first."""
+    """End of the side that did not end first."""
 
     how: str
     """``fin`` or ``reset``."""
@@ -131,21 +131,21 @@ class OtherEnd:
 
 
 class AcknowledgmentLookup(Protocol):
-    """What `dissect.acknowledgments` answers about an event of a packet."""
+    """Answers of `dissect.acknowledgments` about the event of a packet."""
 
     is_done: bool
-    """Whether no more is read, so that answers are final."""
+    """Whether reading has ended, so that answers are final."""
 
     def of(self, event: Any, /) -> bool | None:
-        """Whether TCP acknowledged it; ``None`` if the captures do not show it."""
+        """Whether TCP acknowledged the packet; ``None`` if the captures do not show it."""
 
     def is_after_fin(self, event: Any, /) -> bool:
-        """Whether the receiver had sent FIN by then."""
+        """Whether the receiver had already sent FIN."""
 
 
 @dataclass(slots=True)
 class Connection:
-    """One MQTT Network Connection as the capture shows it."""
+    """One MQTT Network Connection, as captured."""
 
     number: int
     """Counted from 0 in order of appearance."""
@@ -162,29 +162,29 @@ class Connection:
     """Whether the TCP handshake was captured."""
     roles_known: bool = True
     roles_evidence: str = ""
-    """What says which side is the client."""
+    """How the client side was determined."""
     version: ProtocolVersion = ProtocolVersion.V3_1_1
     version_known: bool = False
-    """Whether a CONNECT (or the user) said the version."""
+    """Whether a CONNECT (or the user) determined the version."""
     version_evidence: str = "none"
     client_identifier: str | None = None
-    """From CONNECT, or assigned in CONNACK; ``None`` where neither was seen."""
+    """Sent in CONNECT, or assigned in CONNACK; ``None`` if neither was seen."""
     user_name: str | None = None
-    """Of the CONNECT that the server accepted, or else of the last one."""
+    """From the CONNECT that the server accepted, otherwise from the last one."""
     session_identifier: str | None = None
-    """The Client Identifier that the first CONNACK was for: whatever comes later, the connection is of its session."""
-    client_side: Side = field(default_factory=Side)
-    server_side: Side = field(default_factory=Side)
+    """The Client Identifier at the first CONNACK: it determines the session, whatever follows."""
+    client_side: ConnectionSide = field(default_factory=ConnectionSide)
+    server_side: ConnectionSide = field(default_factory=ConnectionSide)
     phase: ConnectionPhase = OPENING
-    """How far the sides have come with each other."""
+    """Progress of the connection."""
     keep_alive: int | None = None
-    """Seconds in force: Server Keep Alive where announced, else that of CONNECT."""
+    """Seconds in force: Server Keep Alive if announced, otherwise Keep Alive of the CONNECT."""
     clean_start: bool | None = None
     session_present: bool | None = None
     session_expiry_interval: int | None = None
-    """Seconds in force; 0 ends with the connection."""
+    """Seconds in force; with 0 the session ends with the connection."""
     maximum_qos: int = 2
-    """What the server announced."""
+    """Announced by the server."""
     retain_available: bool = True
     wildcard_subscription_available: bool = True
     subscription_identifier_available: bool = True
@@ -194,104 +194,104 @@ class Connection:
     connect_timestamp_ns: int | None = None
     connack_packet: int | None = None
     disconnect_by: str | None = None
-    """``client`` or ``server``: who sent a DISCONNECT."""
+    """``client`` or ``server``: the sender of a DISCONNECT."""
     disconnect_reason: int | None = None
     closed_how: str | None = None
     """How the transport ended: ``fin``, ``reset``, ``port_reused``, ``idle``, ``evicted``, ``capture_end``."""
     closed_by: str | None = None
-    """``client`` or ``server``: who ended the transport first, where the capture shows it."""
+    """``client`` or ``server``: the side that ended the transport first, if the capture shows it."""
     closed_frame: int = 0
-    """The frame with the first FIN or RST; 0 while there is none."""
+    """Frame with the first FIN or RST; 0 before."""
     closed_ns: int = 0
-    """Its capture time."""
+    """Capture time of that frame."""
     closed_capture: str = ""
     also_closed: OtherEnd | None = None
-    """How the other side ended after that."""
+    """End of the other side after that."""
     reset_after_fin: bool = False
-    """Whether a side reset the connection after a FIN: the other one may have lost what it had not read yet."""
+    """Whether a side reset the connection after a FIN: the other side may have lost unread bytes."""
     end_acknowledged: bool = False
-    """Whether the other side acknowledged the first FIN: it was still there."""
+    """Whether the other side acknowledged the first FIN, which proves that it was still there."""
     server_unacknowledged: int = 0
-    """Bytes that the server sent last and the client never acknowledged; known when the connection is closed."""
+    """Last bytes of the server that the client never acknowledged; known when the connection is closed."""
     client_unacknowledged: int = 0
-    """The same of the client: nothing shows that the server received them."""
+    """Last bytes of the client that the server never acknowledged: nothing shows that it received them."""
     unseen_bytes: int = 0
-    """Bytes that a side acknowledged and that the capture never showed, beside those reported as gaps: a reset ended
-    the connection before more came; known when it is closed."""
+    """Acknowledged bytes that the capture never showed and that were not reported as gaps, since a reset ended the
+    connection before later bytes arrived; known when it is closed."""
     end_disowned: bool = False
-    """Whether it was reset by a side that did not know it any more, as a device does after it has lost power."""
+    """Whether it was reset by a side that had lost its state, as a device does after a power loss."""
     discarded_segments: int = 0
-    """Segments with data that the connection did not take, up to its end."""
+    """Data segments that the connection rejected, up to its end."""
     discarded_bytes: int = 0
     copied_segments: int = 0
-    """Segments that a second tap captured again, up to the end of the connection."""
+    """Segments captured again by a second tap, up to the end of the connection."""
     one_sided: str | None = None
-    """The direction of all captured segments, ``client_to_server`` or ``server_to_client``, where there is only one;
-    known when the connection is closed."""
+    """Direction of all captured segments, ``client_to_server`` or ``server_to_client``, if there is only one; known
+    when the connection is closed."""
     decrypted: bool = False
-    """The transport is TLS, and what it carries is read."""
+    """Whether the transport is TLS and its content was decrypted."""
     gaps: int = 0
     gap_bytes: int = 0
     resolved_name: str | None = None
-    """What DNS called the server when the connection began, where the capture has both."""
+    """Name of the server in DNS when the connection began, if the capture has both."""
     details: dict[str, object] = field(default_factory=dict)
     """Plain values of the transport: WebSocket path and subprotocol, TLS server name and versions."""
     history: History | None = None
-    """What judging needs beside this; ``None`` unless somebody asked for it when the connection was opened."""
+    """Additional state for judging; ``None`` unless it was requested when the connection was opened."""
     alarm: Callable[[int], None] | None = field(default=None, repr=False, compare=False)
-    """Has whoever dissects report a `ConnectionDue` at a capture time; ``None`` where nobody does."""
+    """Asks the dissector to report a `ConnectionDue` at a capture time; ``None`` if nothing does."""
     acknowledgments: AcknowledgmentLookup | None = field(default=None, repr=False, compare=False)
-    """Answers whether TCP acknowledged its packets; ``None`` if nobody reads ahead for that."""
+    """Answers whether TCP acknowledged its packets; ``None`` if nothing reads ahead for that."""
     doubtful: bool = False
-    """Whether a side is not to be trusted with a payload either (`redact.packets.BROKEN`)."""
+    """Whether even payloads of a side may be part of a secret (`secrets.packets.BROKEN`)."""
     revision: int = 0
-    """Grows whenever something changes that identifies the connection in reports."""
+    """Increases when something changes that identifies the connection in reports."""
     flow_key: bytes = b""
-    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty where there is no flow."""
+    """Direction key from the initiator to the responder (`net.segment.Segment.key`); empty without a flow."""
     initial_sequence: int = -1
-    """Sequence number of the initiator's SYN, as far as it was known when the connection was recognised; else -1."""
+    """Sequence number of the initiator's SYN, if it was known when the connection was recognised; else -1."""
     found_frame: int = 0
-    """The frame that showed what the connection speaks."""
+    """Frame that revealed the protocol of the connection."""
     found_ns: int = 0
     found_capture: str = ""
 
     @property
     def keeps_session(self) -> bool | None:
-        """Whether its session outlives it, as far as the packets say so far; ``None`` without its CONNECT."""
+        """Whether its session outlives it, by the packets seen; ``None`` without its CONNECT."""
         if self.version is ProtocolVersion.V5:
             return None if self.session_expiry_interval is None else self.session_expiry_interval > 0
         return None if self.clean_start is None else not self.clean_start
 
     @property
     def websocket(self) -> dict[str, object] | None:
-        """Details of the WebSocket that the packets come in, also inside TLS; ``None`` where there is none."""
+        """Details of the WebSocket around the packets, also inside TLS; ``None`` without a WebSocket."""
         if self.transport == "websocket":
             return self.details
-        found = self.details.get("websocket")
-        return found if isinstance(found, dict) else None
+        details = self.details.get("websocket")
+        return details if isinstance(details, dict) else None
 
     @property
     def server_name(self) -> str | None:
-        """Host name of the server: what the hello of TLS asks for, else `resolved_name`; ``None`` if neither is known.
+        """Host name of the server: from the TLS hello, otherwise `resolved_name`; ``None`` if neither is known.
 
-        With encrypted_client_hello the hello may name a front, so `resolved_name` comes first.  What is not a clean
-        host name is left to ``details``.
+        With encrypted_client_hello the hello may name a front, so `resolved_name` is preferred.  Names that are not
+        clean host names are only in ``details``.
         """
         hello = self.details.get("server_name")
         if self.resolved_name and self.details.get("encrypted_client_hello"):
             return self.resolved_name
         return hello if isinstance(hello, str) and is_host_name(hello) else self.resolved_name
 
-    def side(self, direction: Direction) -> Side:
+    def side(self, direction: Direction) -> ConnectionSide:
         """The side that sends in this direction."""
         return self.client_side if direction is C2S else self.server_side
 
-    def receiver(self, direction: Direction) -> Side:
+    def receiver(self, direction: Direction) -> ConnectionSide:
         """The side that receives in this direction."""
         return self.server_side if direction is C2S else self.client_side
 
     def resolve_topic(self, packet: Publish, direction: Direction) -> str | None:
-        """Topic of a PUBLISH before it is applied: its own, or its alias's as it stands now; ``None`` if unknown."""
+        """Topic of a PUBLISH before it is applied: its own, or the current topic of its alias; ``None`` if unknown."""
         if packet.topic_name:
             return packet.topic_name
         block = packet.properties
@@ -302,7 +302,7 @@ class Connection:
         return None
 
     def answered_by(self, packet: ControlPacket, direction: Direction) -> Exchange | None:
-        """The exchange that this packet moves on or ends, looked up before it is applied."""
+        """The exchange that this packet continues or ends, looked up before the packet is applied."""
         kind = packet.packet_type
         if kind in _ANSWERS:
             identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
@@ -312,22 +312,22 @@ class Connection:
         return None
 
     def assume_version(self, version: ProtocolVersion, evidence: str, *, known: bool = False) -> None:
-        """Set the version from something else than a CONNECT."""
+        """Set the version from a source other than a CONNECT."""
         self.version, self.version_evidence, self.version_known = version, evidence, known
         self.revision += 1
 
     def identify(self, packet: ControlPacket, damaged: bytes = b"") -> None:
-        """Take what a CONNECT or CONNACK says of who speaks which version; done before the packet is shown.
+        """Update identity and version from a CONNECT or CONNACK, before the packet is shown.
 
-        ``damaged`` are the bytes of one that breaks the layout: what stands in the place of its Client Identifier may
-        be its password.
+        ``damaged``: the bytes of a packet with a broken layout.  Its password may be in the place of its Client
+        Identifier.
         """
         if isinstance(packet, Connect):
             level = packet.known("protocol_level")
             if level in KNOWN_LEVELS:
                 self.version, self.version_known, self.version_evidence = packet.version, True, "CONNECT"
             elif level is not None:
-                # The layout is a guess, and what the server speaks is still open.
+                # The layout is a guess, and the version of the server is still open.
                 self.version, self.version_known = packet.version, False
                 self.version_evidence = f"a CONNECT with unknown protocol level {level}"
             if not damaged or is_identified(damaged):
@@ -342,7 +342,7 @@ class Connection:
                 self.revision += 1
 
     def apply(self, packet: ControlPacket, direction: Direction, number: int, frame: int, timestamp_ns: int) -> None:
-        """Move the state on by one packet."""
+        """Update the state with one packet."""
         side = self.client_side if direction is C2S else self.server_side
         side.packets += 1
         side.bytes += len(packet.raw)
@@ -361,7 +361,7 @@ class Connection:
             return
         kind = type(packet)
         if kind is Puback or kind is Pubcomp:
-            # The usual end of an exchange: the acknowledged side's table loses it.
+            # The usual end of an exchange: remove it from the table of the acknowledged side.
             identifier = packet.packet_identifier
             sender = self.server_side if side is self.client_side else self.client_side
             running = sender.exchanges.pop(identifier, None)
@@ -375,31 +375,31 @@ class Connection:
         else:
             self._qos_2(packet, side, direction, number)
 
-    def distrust(self, found: Malformed | Unparsed, direction: Direction) -> None:
-        """Take note of bytes that are no packet: what comes after them may be the rest of a secret in them."""
+    def distrust(self, unreadable: Malformed | Unparsed, direction: Direction) -> None:
+        """Handle bytes that are not a packet: the bytes after them may be the rest of a secret."""
         side = self.side(direction)
-        if isinstance(found, Malformed):
-            hides = bool(doubted_in_damaged(found.raw, self.version, side.doubt))
+        if isinstance(unreadable, Malformed):
+            hides = bool(doubted_in_damaged(unreadable.raw, self.version, side.doubt))
         else:
-            hides = bool(doubted_in_unparsed(found, self.version, side.doubt))
-        kind = found.packet_type
+            hides = bool(doubted_in_unparsed(unreadable, self.version, side.doubt))
+        kind = unreadable.packet_type
         if kind is None or kind in _SECRETIVE or (hides and kind in (RESERVED, PacketType.DISCONNECT)):
-            side.doubt = LOST if kind in _SECRETIVE or holds_connect(found.raw) else BROKEN
+            side.doubt = LOST if kind in _SECRETIVE or holds_connect(unreadable.raw) else BROKEN
             self.doubtful = True
         elif hides:
             side.doubt = max(side.doubt, SUSPECT)
 
-    def answered(self) -> None:
-        """The server has answered the CONNECT, and the client has sent nothing since: all of it has come."""
+    def note_answer(self) -> None:
+        """Trust the client again: the server answered its CONNECT, and it has sent nothing since."""
         self.client_side.doubt = CLEAR
         self._note_doubt()
 
-    def _believe(self, packet: ControlPacket, side: Side) -> None:
-        """Trust the bytes after a packet without a fault more than those before."""
+    def _believe(self, packet: ControlPacket, side: ConnectionSide) -> None:
+        """Lower the suspicion after a packet without a fault."""
         kind = packet.packet_type
         if kind in _SECRETIVE:
             return
-        # One may stand in a secret by chance, or since somebody put it there.
+        # A valid packet may be inside a secret, by chance or on purpose.
         side.doubt -= 1
         self._note_doubt()
 
@@ -407,14 +407,19 @@ class Connection:
         self.doubtful = max(self.client_side.doubt, self.server_side.doubt) >= BROKEN
 
     def expect_connect(self) -> None:
-        """Trust the client from its CONNECT on: whatever else comes first may be the rest of a damaged one."""
+        """Distrust the client until its CONNECT: other bytes before it may be the rest of a damaged one."""
         self.client_side.doubt = BROKEN
         self.doubtful = True
 
     def _other(
-        self, packet: ControlPacket, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
+        self,
+        packet: ControlPacket,
+        side: ConnectionSide,
+        direction: Direction,
+        number: int,
+        frame: int,
+        timestamp_ns: int,
     ) -> None:
-        """Packets that are few."""
         kind = packet.packet_type
         if kind == PacketType.PINGREQ:
             side.ping_packet, side.ping_timestamp_ns = number, timestamp_ns
@@ -444,14 +449,14 @@ class Connection:
             self._disconnect(packet, direction)
 
     def _publish(
-        self, packet: Publish, side: Side, direction: Direction, number: int, frame: int, timestamp_ns: int
+        self, packet: Publish, side: ConnectionSide, direction: Direction, number: int, frame: int, timestamp_ns: int
     ) -> None:
         block = packet.properties
         if block is not None and block.items:
             alias = block.first(TOPIC_ALIAS)
             if alias is not None:
                 if packet.topic_name:
-                    # An alias out of range sets nothing that a receiver would keep, but showing it harms nobody.
+                    # An alias out of range sets nothing at a receiver, but showing it is harmless.
                     side.set_alias(alias, packet.topic_name)
                 else:
                     side.alias_hits += 1
@@ -467,8 +472,8 @@ class Connection:
         if packet.qos == 2:
             self.receiver(direction).receiving.setdefault(identifier, number)
 
-    def _qos_2(self, packet: Acknowledgement, side: Side, direction: Direction, number: int) -> None:
-        """PUBREC and PUBREL (5.0 4.3.3)."""
+    def _qos_2(self, packet: Acknowledgement, side: ConnectionSide, direction: Direction, number: int) -> None:
+        """Handle PUBREC and PUBREL (5.0 4.3.3)."""
         identifier: int = packet.packet_identifier
         if type(packet) is Pubrel:
             running = side.running(identifier, "publish")
@@ -520,8 +525,8 @@ class Connection:
                 if value is not None:
                     setattr(self, name, bool(value))
 
-    def _limits(self, side: Side, block: Properties | None) -> None:
-        """What a side announces; what it leaves out has the value that the specification gives it."""
+    def _limits(self, side: ConnectionSide, block: Properties | None) -> None:
+        """Set the announced limits of a side; absent limits get their specified defaults."""
         announced = EMPTY if block is None else block
         receive_maximum = announced.receive_maximum
         side.receive_maximum = MAX_PACKET_IDENTIFIERS if receive_maximum is None else receive_maximum
@@ -545,10 +550,19 @@ _ANSWERS: Final = {
     PacketType.UNSUBACK: "unsubscribe",
 }
 _SECRETIVE: Final = (PacketType.CONNECT, PacketType.CONNACK, PacketType.AUTH)
-"""Packets that may hold a secret, and so may what follows them."""
+"""Packets that may contain a secret, so that the bytes after them may too."""
 _AVAILABLE: Final = (
     "retain_available",
     "wildcard_subscription_available",
     "subscription_identifier_available",
     "shared_subscription_available",
 )
+
+
+def host_of(endpoint: str) -> str:
+    """The host of an endpoint's text, such as `Connection.client`; an IPv6 address keeps its brackets."""
+    return endpoint.rpartition(":")[0]
+
+
+def port_of(endpoint: str) -> str:
+    return endpoint.rpartition(":")[2]

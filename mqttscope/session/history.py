@@ -1,11 +1,11 @@
-"""Remembers what was sent on a connection, as far as judging the next packet needs it.
+"""History of a connection: the packets and answers that judging the next packet needs.
 
-`Connection` is the state that the protocol itself keeps.  A `History` adds what only judging needs: the CONNECT and
-CONNACK themselves, what was acknowledged lately and how, which answers are owed by whom and in which order,
-subscriptions, and how far each side had acknowledged the other's bytes.  A `PeerHistory` is one of its two sides.
+`Connection` is the state that the protocol itself defines.  A `History` adds the state that only judging needs: the
+CONNECT and CONNACK themselves, recent acknowledgments, owed answers in order, subscriptions, and the acknowledgment
+numbers of each side.  A `PeerHistory` is one of its two sides.
 
-A history is kept only where a caller asks for it (``Connection.history``), and like the connection it is updated with
-each packet after that packet was judged.  All tables are bounded.
+A history exists only if a caller requests it (``Connection.history``).  Like the connection, it is updated with each
+packet after that packet was judged.  All tables are bounded.
 """
 
 from __future__ import annotations
@@ -33,52 +33,52 @@ from mqttscope.mqtt.packets import (
     Unsubscribe,
 )
 from mqttscope.mqtt.properties import MESSAGE_EXPIRY_INTERVAL, TOPIC_ALIAS
-from mqttscope.session.inflight import Exchange, ExchangePhase
+from mqttscope.session.inflight import Exchange, ExchangePhase, TablesOnDemand
 from mqttscope.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from mqttscope.session.inflight import Side
+    from mqttscope.session.inflight import ConnectionSide
 
 MAX_ENDED: Final = 64
-"""Ended exchanges that are remembered of each side."""
+"""Maximum number of ended exchanges remembered per side."""
 MAX_AHEAD: Final = 1_024
-"""Answers of each side that are remembered because the capture shows them before what they answer."""
+"""Maximum number of answers per side that the capture shows before the packets they answer."""
 LEAST_IDENTIFIERS: Final = 64
-"""Bytes with a bit for each packet identifier, at first; 8,192 have one for all of them."""
+"""Initial size, in bytes, of the table with a bit for each packet identifier; 8,192 bytes have all of them."""
 MAX_RECENT: Final = 32
-"""Messages of each side that are remembered by topic and content."""
+"""Minimum number of recent messages remembered per side, by topic and content."""
 _SUBSCRIBE: Final = PacketType.SUBSCRIBE
 _UNSUBACK: Final = PacketType.UNSUBACK
 _PUBLISH: Final = 3
-"""Types as plain numbers, which are compared more quickly."""
+"""Types as plain numbers, which are faster to compare."""
 _FIRST_REQUEST: Final = 8
 _LAST_REQUEST: Final = 11
 """SUBSCRIBE to UNSUBACK."""
 
 
 @dataclass(slots=True)
-class Sent:
-    """A packet that matters later."""
+class SentPacket:
+    """A packet that is needed later."""
 
     packet: int
     frame: int
     timestamp_ns: int
     position: int
-    """Stream position of its sender after the segment that completed it; see `PeerHistory.position`."""
+    """Stream position of its sender after the segment with its last byte; see `PeerHistory.position`."""
     reason_code: int = 0
 
 
 @dataclass(slots=True)
-class Ended:
-    """An exchange of a PUBLISH that was answered in full.
+class EndedExchange:
+    """A PUBLISH exchange that was answered in full.
 
-    Of a thousand connections there are many thousands: so what an `Exchange` and its last answer hold stands here, and
-    both are made again when somebody asks for them.  Written down are those two (`lake.state`).
+    A thousand connections have many thousands of them, so the fields of the `Exchange` and of its last answer are
+    stored directly; both objects are created on access.  Stored state contains the objects (`lake.state`).
     """
 
     packet_identifier: int
     packet: int
-    """Number of the PUBLISH; frame and time are likewise its own."""
+    """Number of the PUBLISH; frame and time are also from the PUBLISH."""
     frame: int
     timestamp_ns: int
     qos: int
@@ -88,7 +88,7 @@ class Ended:
     """Number of the PUBREL; -1 without one."""
     retransmissions: int
     checksum: int
-    """CRC-32 of the payload of its PUBLISH."""
+    """CRC-32 of the payload of the PUBLISH."""
     by: int
     """Packet type of the answer that ended it."""
     reason_code: int
@@ -97,11 +97,11 @@ class Ended:
     answer_ns: int
     answer_position: int
     answers: int = 1
-    """How many packets of that type answered it."""
+    """Number of packets of that type that answered it."""
 
     @property
     def exchange(self) -> Exchange:
-        """The exchange as it was when it ended."""
+        """The exchange at its end."""
         return Exchange(
             self.packet_identifier,
             self.packet,
@@ -117,19 +117,19 @@ class Ended:
         )
 
     @exchange.setter
-    def exchange(self, one: Exchange) -> None:
-        self.packet_identifier, self.packet, self.frame = one.packet_identifier, one.packet, one.frame
-        self.timestamp_ns, self.qos, self.topic, self.phase = one.timestamp_ns, one.qos, one.topic, one.phase
-        self.released_by = -1 if one.released_by is None else one.released_by
-        self.retransmissions = one.retransmissions
+    def exchange(self, exchange: Exchange) -> None:
+        self.packet_identifier, self.packet, self.frame = exchange.packet_identifier, exchange.packet, exchange.frame
+        self.timestamp_ns, self.qos, self.topic = exchange.timestamp_ns, exchange.qos, exchange.topic
+        self.phase, self.retransmissions = exchange.phase, exchange.retransmissions
+        self.released_by = -1 if exchange.released_by is None else exchange.released_by
 
     @property
-    def answer(self) -> Sent:
+    def answer(self) -> SentPacket:
         """The answer that ended it."""
-        return Sent(self.answer_packet, self.answer_frame, self.answer_ns, self.answer_position, self.reason_code)
+        return SentPacket(self.answer_packet, self.answer_frame, self.answer_ns, self.answer_position, self.reason_code)
 
     @answer.setter
-    def answer(self, sent: Sent) -> None:
+    def answer(self, sent: SentPacket) -> None:
         self.answer_packet, self.answer_frame = sent.packet, sent.frame
         self.answer_ns, self.answer_position = sent.timestamp_ns, sent.position
 
@@ -145,96 +145,111 @@ class Message:
     packet: int
     timestamp_ns: int
     cut: bool = False
-    """Whether the capture does not have all of it, so that its content is not known."""
+    """Whether the capture has only part of it, so that its content is unknown."""
 
 
 @dataclass(slots=True)
-class PeerHistory:
-    """One side of a connection: what it sent, and what it owes."""
+class PeerHistory(TablesOnDemand):
+    """History of one side of a connection: its packets, and the answers that it owes."""
 
     position: int = 0
-    """TCP stream position after the last segment of this side that was delivered in order."""
+    """TCP stream position after this side's last segment delivered in order."""
     acknowledged: int = -1
-    """How far that segment acknowledged the other side's stream; -1 where the capture does not prove it."""
+    """Position in the other side's stream that this segment acknowledged; -1 if the capture does not prove it."""
     segment_ns: int = 0
     """Capture time of that segment."""
     begun: tuple[int, int] | None = None
-    """Where the packet to come began in an earlier segment: what that one acknowledged, and its time."""
+    """Start of an incomplete packet in an earlier segment: acknowledged position and time of that segment."""
     segment_length: int = 0
     """Bytes of that segment."""
     length_before: int = 0
-    """Bytes of the one before."""
+    """Bytes of the previous segment."""
     single_bytes: int = 0
-    """Segments of one byte."""
+    """Number of segments with one byte."""
     shown: int = 0
-    """How far the capture had shown the other side's stream when that segment came."""
+    """Position in the other side's stream that the capture had shown when that segment arrived."""
     counts: list[int] = field(default_factory=lambda: [0] * 16)
-    """Packets by type."""
+    """Number of packets by type."""
     malformed: int = 0
-    """Packets that broke the layout, those read to their end included."""
+    """Number of packets with a broken layout, whether or not they could be read to the end."""
     malformed_ns: int = 0
-    """Time of the last one of them."""
+    """Time of the last such packet."""
     last_packet: int = -1
     """Number of its last packet, malformed ones included."""
-    identifiers: bytearray = field(default_factory=bytearray)
-    """Packet identifiers of the PUBLISH packets it ever sent, one bit each, as far as the highest one needs."""
-    checksums: dict[int, int] = field(default_factory=dict)
-    """CRC-32 of the payloads of PUBLISH packets that it sent and that were not answered in full, by packet
-    identifier."""
-    positions: dict[int, int] = field(default_factory=dict)
-    """Stream position after those PUBLISH packets."""
-    expiries: dict[int, int] = field(default_factory=dict)
-    """Message Expiry Intervals in seconds of those that had one, by packet identifier."""
-    ended: dict[int, Ended] = field(default_factory=dict)
-    """Exchanges that it began and that were answered in full, by packet identifier: the last one each."""
-    owes_puback: dict[int, int] = field(default_factory=dict)
-    """QoS 1 messages it received and has not acknowledged, with the number of the PUBLISH, in order of arrival."""
-    owes_pubrec: dict[int, int] = field(default_factory=dict)
-    """The same for QoS 2 and PUBREC."""
-    owes_pubrel: dict[int, int] = field(default_factory=dict)
-    """PUBREC packets it received and has not answered, in order of arrival."""
-    owes_pubcomp: dict[int, int] = field(default_factory=dict)
-    """PUBREL packets it received and has not answered, in order of arrival."""
-    pubrels_again: dict[int, int] = field(default_factory=dict)
-    """How many PUBREL packets came while one with the same identifier had no answer yet, less those answered since."""
+    identifiers: bytearray = field(init=False)
+    """Bit table of the packet identifiers of all its PUBLISH packets, as long as the highest one needs."""
+    checksums: dict[int, int] = field(init=False)
+    """CRC-32 of the payloads of its PUBLISH packets that were not answered in full, by packet identifier."""
+    positions: dict[int, int] = field(init=False)
+    """Stream position after each of those PUBLISH packets."""
+    expiries: dict[int, int] = field(init=False)
+    """Message Expiry Intervals of those PUBLISH packets, in seconds, by packet identifier."""
+    ended: dict[int, EndedExchange] = field(init=False)
+    """Its exchanges that were answered in full, by packet identifier: the last one each."""
+    has_refusals: bool = False
+    """Whether the other side refused any of these exchanges."""
+    owes_puback: dict[int, int] = field(init=False)
+    """Received QoS 1 messages that it has not acknowledged, with the number of the PUBLISH, in order of arrival."""
+    owes_pubrec: dict[int, int] = field(init=False)
+    """Received QoS 2 messages without its PUBREC, with the number of the PUBLISH, in order of arrival."""
+    owes_pubrel: dict[int, int] = field(init=False)
+    """Received PUBREC packets that it has not answered, in order of arrival."""
+    owes_pubcomp: dict[int, int] = field(init=False)
+    """Received PUBREL packets that it has not answered, in order of arrival."""
+    pubrels_again: dict[int, int] = field(init=False)
+    """Number of repeated PUBREL packets, minus those answered since, by packet identifier."""
     surplus: int = 0
-    """Answers to nothing on this connection that gave it send quota all the same (5.0 4.9): after a reconnect the
-    PUBCOMP of an earlier connection's PUBREL does.  Never more than it has in flight."""
-    ahead: dict[int, int] = field(default_factory=dict)
-    """Answers it sent to what the capture shows only later: number of the packet by 16 * identifier + type."""
-    settled: dict[int, int] = field(default_factory=dict)
-    """Packets it sent that were answered `ahead`: number of the packet by its packet identifier."""
-    shared: dict[int, int] = field(default_factory=dict)
-    """Packet identifiers it took while another exchange had them, with the number of the packet that did: what answers
-    which of the two nobody can tell.  All are kept: there are 65,535, and each has an exchange, which takes more."""
+    """Answers that increased its send quota although nothing on this connection was open (5.0 4.9), such as the PUBCOMP
+    for an earlier connection's PUBREL.  Never more than its messages in flight."""
+    ahead: dict[int, int] = field(init=False)
+    """Its answers to packets that the capture shows only later: packet number by 16 * identifier + type."""
+    settled: dict[int, int] = field(init=False)
+    """Its packets that were answered `ahead`: packet number by packet identifier."""
+    shared: dict[int, int] = field(init=False)
+    """Packet identifiers that it reused while another exchange had them, with the number of the later packet.  Answers
+    to them are ambiguous.  The table is not limited: there are at most 65,535, and each has a larger exchange."""
     odd_aliases: int = 0
-    """Its PUBLISH packets with a Topic Alias that is 0, above the other side's maximum or without a mapping."""
+    """Number of its PUBLISH packets with a Topic Alias that is 0, above the maximum or without a mapping."""
     pings: int = 0
-    """PINGREQ packets it sent that have no answer."""
+    """Number of its unanswered PINGREQ packets."""
     highest_qos: int = 0
-    """Highest QoS it has published with."""
-    disconnect: Sent | None = None
+    """Highest QoS of its messages."""
+    disconnect: SentPacket | None = None
     """Its DISCONNECT."""
-    auth: Sent | None = None
+    auth: SentPacket | None = None
     """Its last AUTH."""
-    recent: list[Message] = field(default_factory=list)
-    """Messages it sent lately, oldest first."""
+    recent: list[Message] = field(init=False)
+    """Its recent messages, oldest first."""
+    misread: int = -1
+    """End of the part of its stream with packets at wrong places; -1 without such packets."""
     miscounted: int | None = None
     """Number of its last packet that was longer or shorter than its fields."""
     confirmed: int = -1
-    """How far the other side had acknowledged its stream, by segments without data too, when a rule was last woken."""
+    """Other side's acknowledgment of its stream when a rule was last woken, by any segment."""
+    blocked_ns: int = 0
+    """When its receive window was last closed, so that the other side had to wait; 0 before."""
     unread: bool = False
-    """Whether the capture lacked something of its stream then, or had it after a hole: it may have been a FIN."""
+    """Whether its stream then had missing or held-back bytes, which may hide a FIN."""
     closing_ns: int = 0
-    """When it sent the Close frame of its WebSocket; 0 while there is none."""
+    """Time of its first WebSocket Close frame; 0 before that."""
+    closing_frame: int = 0
+    """Capture frame with that Close frame."""
+    closing_code: int | None = None
+    """Status code of that Close frame, if it has one (RFC 6455 section 7.4)."""
+    closing_reason: str = ""
+    web_pings: int = 0
+    """WebSocket Ping frames it sent since the last Pong of the other side."""
+    web_ping_ns: int = 0
+    """Time of the first of these Ping frames."""
+    web_ping_frame: int = 0
     framed: int = 0
-    """Packets it had sent when the last frame of its WebSocket ended."""
+    """Number of its packets at the end of its last WebSocket frame."""
     frames: int = 0
-    """Frames of its WebSocket that held one packet each."""
+    """Number of its WebSocket frames with exactly one packet."""
     odd_frame: str = ""
-    """What its last frame did instead, for messages; empty where it held one packet."""
+    """How its last frame deviated, for messages; empty if it held one packet."""
     first_odd_ns: int = 0
-    """When the first such frame was complete; 0 while there is none."""
+    """Time of the first deviating frame; 0 before."""
 
     def has_sent(self, packet_identifier: int) -> bool:
         """Whether it sent a PUBLISH with this packet identifier on this connection."""
@@ -242,11 +257,11 @@ class PeerHistory:
         return place < len(self.identifiers) and bool(self.identifiers[place] & 1 << (packet_identifier & 7))
 
     def in_step(self) -> bool:
-        """Whether the capture has shown, proven, all that this side knew; else answers may precede questions."""
-        return 0 <= self.acknowledged <= self.shown + 1  # a FIN counts one
+        """Whether the capture provably showed all that this side had received; if not, answers may precede requests."""
+        return 0 <= self.acknowledged <= self.shown + 1  # a FIN counts as one byte
 
     def frame(self, count: int, *, within: bool) -> None:
-        """A frame of its WebSocket has ended, perhaps within a packet; ``count``: the packets it has sent so far."""
+        """Handle the end of a WebSocket frame, possibly inside a packet; ``count``: its packets until then."""
         number, self.framed = count - self.framed, count
         if within:
             self.odd_frame = "ended inside a packet"
@@ -261,7 +276,7 @@ class PeerHistory:
             self.first_odd_ns = self.segment_ns
 
     def repeats(self, packet: Publish, topic: str | None, before: Exchange) -> bool:
-        """Whether a PUBLISH brings the message again that its packet identifier had in an exchange, its last one."""
+        """Whether a PUBLISH repeats the last message that its packet identifier had in an exchange."""
         if topic is not None and before.topic is not None and topic != before.topic:
             return False
         checksum = self.checksums.get(before.packet_identifier)
@@ -273,9 +288,9 @@ class PeerHistory:
 
 C2S: Final = Direction.CLIENT_TO_SERVER
 CLOCK_BACK_NS: Final = 1_000_000_000
-"""A clock that goes back by more than this was set; less happens between the queues of a capturing host."""
+"""Step back of the clock above which it was set; smaller ones occur between the queues of a capturing host."""
 NEVER_NS: Final = 2**63 - 1
-"""A time that does not come."""
+"""A time that is never reached."""
 _MISCOUNTS: Final = (
     MalformedReason.FIELD_OVERRUN,
     MalformedReason.TRAILING_BYTES,
@@ -286,7 +301,7 @@ _MISCOUNTS: Final = (
 
 @dataclass(slots=True)
 class Violation:
-    """A packet that breaks a rule, as far as what the other side does about it is judged."""
+    """A packet that breaks a rule, for judging the other side's reaction."""
 
     rule: str
     sender: Direction
@@ -294,74 +309,74 @@ class Violation:
     frame: int
     timestamp_ns: int
     kind: str
-    """Name of the packet type; empty where it is not known."""
+    """Name of the packet type; empty if unknown."""
     position: int
-    """Stream position of its sender after the segment that completed it."""
+    """Stream position of its sender after the segment with its last byte."""
     reason_code: int
-    """What the specification names for it; 0 where it names none."""
+    """Reason Code that the specification assigns; 0 without one."""
     certain: bool
     """Whether the bytes prove it."""
 
 
 @dataclass(slots=True)
-class History:
+class History(TablesOnDemand):
     """Both sides of one connection."""
 
     client: PeerHistory = field(default_factory=PeerHistory)
     server: PeerHistory = field(default_factory=PeerHistory)
     connect: Connect | None = None
-    """The first CONNECT, also one with a fault in a value."""
-    connect_sent: Sent | None = None
+    """The first CONNECT, even with a fault in a value."""
+    connect_sent: SentPacket | None = None
     connect_malformed: Malformed | None = None
-    """The first CONNECT, when it broke the layout."""
+    """The first CONNECT, if its layout was broken."""
     connack: Connack | None = None
     """The first CONNACK."""
-    connack_sent: Sent | None = None
+    connack_sent: SentPacket | None = None
     connack_malformed: Malformed | None = None
-    """The first CONNACK of the server, when it broke the layout."""
+    """The first CONNACK of the server, if its layout was broken."""
     early: int = 0
-    """Packets that the client sent before a CONNACK came, CONNECT and AUTH not counted."""
+    """Number of packets that the client sent before a CONNACK, without CONNECT and AUTH."""
     settled: bool = False
-    """CONNECT and a granting CONNACK were seen, and nobody has sent DISCONNECT."""
+    """Whether CONNECT and an accepting CONNACK were seen, and no DISCONNECT."""
     disordered: bool = False
-    """A side had received what the capture had not shown yet: the order between the directions proves nothing."""
+    """Whether a side had received bytes that the capture had not shown yet: the order of the directions is unknown."""
     clock_back: bool = False
-    """The times of the capture go back in the middle of the connection, and nobody knows how far: the time between two
-    segments says nothing."""
+    """Whether the times of the capture go back during the connection, by an unknown amount: intervals between segments
+    are meaningless."""
     clock_set: bool = False
-    """The capture's clock was set in the middle of the connection, and times were corrected: durations are likely."""
+    """Whether the clock was set during the connection and times were corrected: durations are only likely."""
     latest_ns: int = -1 << 63
-    """The latest time of a segment with data."""
+    """Latest time of a data segment."""
     subscriptions: Subscriptions = field(default_factory=Subscriptions)
     carries: bool = False
-    """Whether messages of the client's session that had no answer on an earlier connection matter to this one."""
+    """Whether unanswered messages of an earlier connection of the session matter to this one."""
     foreign: str = ""
-    """The protocol that is spoken instead of MQTT, once the first bytes have shown it."""
+    """The protocol used instead of MQTT, once the first bytes have shown it."""
     greeting: bytes = b""
-    """The first bytes of a server that speaks such a protocol, until the client has sent something."""
-    memories: dict[str, Any] = field(default_factory=dict)
-    """What rules of connection scope keep beside this, by code."""
-    asked: dict[str, int] = field(default_factory=dict)
-    """Rules that want to be asked again, by code: when this time comes, whatever else is captured then."""
-    asked_next: dict[str, int] = field(default_factory=dict)
-    """Rules that want to be asked at the next event of the connection from this time on.  That time passes is no such
-    event: it is reported when some rule waits for it, and what one rule finds must not depend on which others run."""
+    """The first bytes of a server with such a protocol, until the client has sent something."""
+    memories: dict[str, Any] = field(init=False)
+    """State of rules with connection scope, by code."""
+    asked: dict[str, int] = field(init=False)
+    """Rules with an alarm, by code: asked at that time, even if nothing is captured then."""
+    asked_next: dict[str, int] = field(init=False)
+    """Rules to be asked at the connection's next event from that time on.  The passing of time is not such an event: it
+    is reported only while another rule waits for it, and findings must not depend on other rules."""
     due_ns: int = NEVER_NS
     """The earliest of all these times."""
-    reported: list[Violation] = field(default_factory=list)
-    """Violations found lately."""
+    reported: list[Violation] = field(init=False)
+    """Recent violations."""
     looked_at: Any = field(default=None, compare=False, repr=False)
-    """What whoever judges looks at of this connection, for both directions, while it is open; not written down."""
+    """Rule contexts of the two directions while the connection is open; not stored."""
 
     def ask(self, code: str, when_ns: int, alarm: Callable[[int], None] | None = None) -> None:
-        """Ask a rule again from that time on, or before where it said so already.
+        """Schedule a rule for that time unless it is scheduled earlier.
 
-        ``alarm``: who says when the time has come; without it the rule is asked at the next event from then on.
+        ``alarm``: reports the time when it comes; without it the rule is asked at the next event from then on.
         """
         times = self.asked_next if alarm is None else self.asked
         known_ns = times.get(code)
         if known_ns is not None and known_ns <= when_ns:
-            return  # that time is noted, and its alarm is set
+            return  # already scheduled, with its alarm set
         times[code] = when_ns
         if when_ns < self.due_ns:
             self.due_ns = when_ns
@@ -369,18 +384,18 @@ class History:
             alarm(when_ns)
 
     def is_asked(self, code: str) -> bool:
-        """Whether a rule is going to be asked again."""
+        """Whether a rule is scheduled."""
         return code in self.asked or code in self.asked_next
 
     def due(self, now_ns: int, *, passing: bool = False) -> list[str]:
-        """Rules whose time has come, by code; they are not asked again unless they say so.
+        """Codes of the rules with an expired time; the rules are no longer scheduled.
 
-        ``passing``: nothing has come but the time.
+        ``passing``: the only event is that time passed.
         """
-        found = [code for code, when_ns in self.asked.items() if when_ns <= now_ns]
+        codes = [code for code, when_ns in self.asked.items() if when_ns <= now_ns]
         if not passing:
-            found += [code for code, when_ns in self.asked_next.items() if when_ns <= now_ns and code not in found]
-        for code in found:
+            codes += [code for code, when_ns in self.asked_next.items() if when_ns <= now_ns and code not in codes]
+        for code in codes:
             self.asked.pop(code, None)
             self.asked_next.pop(code, None)
         due_ns = NEVER_NS
@@ -391,16 +406,16 @@ class History:
             if when_ns < due_ns:
                 due_ns = when_ns
         self.due_ns = due_ns
-        found.sort()
-        return found
+        codes.sort()
+        return codes
 
     def next_due_ns(self, now_ns: int) -> int:
-        """The earliest time to come at which a rule wants to be asked."""
+        """The next time that a rule is scheduled for."""
         return min((when_ns for when_ns in self.asked.values() if when_ns > now_ns), default=NEVER_NS)
 
     @property
     def behind_a_hole(self) -> bool:
-        """Whether the server has acknowledged bytes of the client that the capture has not shown; a FIN counts one."""
+        """Whether the server acknowledged client bytes that are missing from the capture; a FIN counts as one."""
         return self.server.acknowledged > self.client.position + 1
 
     def party(self, direction: Direction) -> PeerHistory:
@@ -417,10 +432,10 @@ class History:
         held: int,
         unread: int = 0,
     ) -> None:
-        """Take note of a segment, before its packets are judged.
+        """Handle a segment, before its packets are judged.
 
-        ``delivered`` is how far the other side's stream has come, of which the last ``unread`` bytes were not read as
-        packets yet; ``held`` are the bytes of a packet that earlier segments of this side began.
+        ``delivered``: progress of the other side's stream; its last ``unread`` bytes were not read as packets yet.
+        ``held``: bytes of a packet that earlier segments of this side began.
         """
         party = self.client if from_client else self.server
         if not held:
@@ -437,37 +452,43 @@ class History:
         if length == 1:
             party.single_bytes += 1
         party.position, party.acknowledged, party.shown = position, acknowledged, delivered - unread
-        # A FIN counts one in acknowledgment numbers and nothing in the stream.
+        # A FIN counts as one byte in acknowledgment numbers, but not in the stream.
         if acknowledged > delivered + 1:
             self.disordered = True
 
-    def late(self, direction: Direction) -> None:
-        """What comes next of this direction was in earlier segments than the last one: nothing says what it knew."""
+    def window_closed(self, direction: Direction, timestamp_ns: int) -> None:
+        """Handle a segment with a receive window of 0: its sender accepts no more data until it opens it."""
+        self.party(direction).blocked_ns = timestamp_ns
+        if direction is C2S:
+            self.subscriptions.hold_up(timestamp_ns)
+
+    def note_late(self, direction: Direction) -> None:
+        """Handle delayed data: the next packets were in earlier segments, with unproven acknowledgments."""
         party = self.party(direction)
         party.acknowledged, party.begun = -1, None
 
     def gap(self, direction: Direction) -> None:
-        """Bytes of this direction are lost: what its sender owed may have been among them."""
+        """Handle lost bytes: answers that their sender owed may have been among them."""
         party = self.party(direction)
         for owed in (party.owes_puback, party.owes_pubrec, party.owes_pubrel, party.owes_pubcomp):
             owed.clear()
         party.pings = 0
         self.party(direction.opposite).pings = 0
 
-    def malformed(self, found: Malformed, direction: Direction, number: int, frame: int, timestamp_ns: int) -> None:
-        """Take a packet that breaks the layout and leaves no packet to take."""
-        if any(fault.reason in _MISCOUNTS for fault in found.faults):
+    def malformed(self, packet: Malformed, direction: Direction, number: int, frame: int, timestamp_ns: int) -> None:
+        """Handle a packet with a broken layout, if it cannot be applied as a packet."""
+        if any(fault.reason in _MISCOUNTS for fault in packet.faults):
             self.party(direction).miscounted = number
-        kind = found.packet_type
+        kind = packet.packet_type
         if kind == PacketType.CONNECT and direction is C2S:
-            if self.connect_malformed is None and (self.connect is None or self.connect is found.packet):
-                self.connect_malformed = found
-                self.connect_sent = Sent(number, frame, timestamp_ns, self.client.position)
+            if self.connect_malformed is None and (self.connect is None or self.connect is packet.packet):
+                self.connect_malformed = packet
+                self.connect_sent = SentPacket(number, frame, timestamp_ns, self.client.position)
         elif kind == PacketType.CONNACK and direction is not C2S:
-            if self.connack_malformed is None and (self.connack is None or self.connack is found.packet):
-                self.connack_malformed = found
-        elif not found.complete and found.packet_type is not None and _SUBSCRIBE <= found.packet_type <= _UNSUBACK:
-            self.subscriptions.unreadable(request=direction is C2S)
+            if self.connack_malformed is None and (self.connack is None or self.connack is packet.packet):
+                self.connack_malformed = packet
+        elif not packet.complete and packet.packet_type is not None and _SUBSCRIBE <= packet.packet_type <= _UNSUBACK:
+            self.subscriptions.note_unreadable(request=direction is C2S)
         party = self.party(direction)
         party.begun = None
         party.malformed += 1
@@ -477,15 +498,15 @@ class History:
         self,
         packet: ControlPacket,
         version: ProtocolVersion,
-        own: Side,
-        peer: Side,
+        own: ConnectionSide,
+        peer: ConnectionSide,
         from_client: bool,
         number: int,
         frame: int,
         timestamp_ns: int,
         topic: str | None,
     ) -> None:
-        """Move on by one packet; the connection, with the ``own`` side of its sender, is in the state before it."""
+        """Update with one packet; the connection, with the ``own`` side of the sender, is in the state before it."""
         if from_client:
             sender, receiver = self.client, self.server
             if self.connack is None and not isinstance(packet, (Connect, Auth)):
@@ -520,16 +541,16 @@ class History:
             if type(packet) is Pubrel:
                 self._release(packet.packet_identifier, sender, receiver, number)
             else:
-                sent = Sent(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)
+                sent = SentPacket(number, frame, timestamp_ns, sender.position, packet.reason_code or 0)
                 self._acknowledge(packet.packet_identifier, kind, peer, sender, receiver, sent)
         elif _FIRST_REQUEST <= which <= _LAST_REQUEST:
             self._share(packet, own, sender, number)
-            place = Sent(number, frame, timestamp_ns, sender.position, 0)
+            place = SentPacket(number, frame, timestamp_ns, sender.position, 0)
             shared = version is ProtocolVersion.V5
             self._subscription(packet, place, from_client=from_client, shared=shared)
         else:
             code = getattr(packet, "reason_code", None) or 0
-            self._other(packet, sender, Sent(number, frame, timestamp_ns, sender.position, code))
+            self._other(packet, sender, SentPacket(number, frame, timestamp_ns, sender.position, code))
 
     def _publish(
         self,
@@ -547,8 +568,11 @@ class History:
             recent.append(Message(topic, checksum, len(payload), number, timestamp_ns, packet.missing != 0))
             if len(recent) >= 2 * MAX_RECENT:
                 del recent[:MAX_RECENT]
-            if packet.retain and receiver is self.client and not packet.dup:
-                self.subscriptions.retained_sent(topic, timestamp_ns)
+            if receiver is self.client:
+                if packet.retain and not packet.dup:
+                    self.subscriptions.retained_sent(topic, timestamp_ns)
+                elif self.subscriptions.held_ns is not None:
+                    self.subscriptions.held_ns = None  # a live message: the series is over
         qos: int = packet.qos
         identifier = packet.packet_identifier
         if qos > sender.highest_qos:
@@ -557,7 +581,7 @@ class History:
             return
         known, place = sender.identifiers, identifier >> 3
         if place >= len(known):
-            # A power of two: most clients count from 1, and one of a thousand connections gets far.
+            # A power of two: most clients count from 1, and few count far.
             size = LEAST_IDENTIFIERS
             while size <= place:
                 size *= 2
@@ -577,8 +601,8 @@ class History:
         else:
             (receiver.owes_puback if qos == 1 else receiver.owes_pubrec).setdefault(identifier, number)
 
-    def _share(self, packet: Any, side: Side, party: PeerHistory, number: int) -> None:
-        """Note a packet identifier that is taken while something else has it, repeats of the same left out."""
+    def _share(self, packet: Any, side: ConnectionSide, party: PeerHistory, number: int) -> None:
+        """Record a packet identifier that is reused during another exchange, unless the packet is a repetition."""
         running = side.exchanges.get(packet.packet_identifier)
         if running is None or not isinstance(packet, (Publish, Subscribe, Unsubscribe)):
             return
@@ -598,7 +622,7 @@ class History:
 
     @staticmethod
     def _was_ahead(sender: PeerHistory, receiver: PeerHistory, kind: int, identifier: int, number: int) -> bool:
-        """Whether a packet has had its answer before the capture showed it."""
+        """Whether a packet had its answer before the capture showed the packet."""
         if receiver.ahead.pop(identifier * 16 + kind, None) is None:
             return False
         sender.settled[identifier] = number
@@ -606,7 +630,7 @@ class History:
 
     @staticmethod
     def _note_ahead(party: PeerHistory, kind: int, identifier: int, number: int) -> bool:
-        """Remember an answer to what was not shown, where that is because of the capture."""
+        """Remember an answer to a packet that the capture may show later."""
         if party.in_step():
             return False
         party.ahead[identifier * 16 + kind] = number
@@ -615,7 +639,6 @@ class History:
         return True
 
     def _release(self, identifier: int, party: PeerHistory, other: PeerHistory, number: int) -> None:
-        """PUBREL."""
         if party.owes_pubrel.pop(identifier, None) is None:
             self._note_ahead(party, PacketType.PUBREL, identifier, number)
         if other.ahead and self._was_ahead(party, other, PacketType.PUBCOMP, identifier, number):
@@ -626,9 +649,15 @@ class History:
         other.owes_pubcomp[identifier] = number
 
     def _acknowledge(
-        self, identifier: int, kind: PacketType, answered: Side, party: PeerHistory, other: PeerHistory, sent: Sent
+        self,
+        identifier: int,
+        kind: PacketType,
+        answered: ConnectionSide,
+        party: PeerHistory,
+        other: PeerHistory,
+        sent: SentPacket,
     ) -> None:
-        """PUBACK, PUBREC and PUBCOMP."""
+        """Handle PUBACK, PUBREC and PUBCOMP."""
         ends, number = True, sent.packet
         running = answered.running(identifier, "publish")
         if kind is PacketType.PUBACK:
@@ -654,9 +683,9 @@ class History:
                 other.surplus = answered.in_flight - 1
             ended = other.ended
             if identifier in ended:
-                del ended[identifier]  # so that the new one is the last one of all
+                del ended[identifier]  # so that the new one is the last in order
             released_by = running.released_by
-            ended[identifier] = Ended(
+            ended[identifier] = EndedExchange(
                 identifier,
                 running.packet,
                 running.frame,
@@ -674,6 +703,8 @@ class History:
                 sent.timestamp_ns,
                 sent.position,
             )
+            if sent.reason_code >= 0x80:
+                other.has_refusals = True
             other.positions.pop(identifier, None)
             if len(ended) > MAX_ENDED:
                 del ended[next(iter(ended))]
@@ -683,8 +714,8 @@ class History:
                 before.answers += 1
             other.surplus = min(other.surplus + 1, answered.in_flight)
 
-    def _subscription(self, packet: ControlPacket, sent: Sent, *, from_client: bool, shared: bool) -> None:
-        """SUBSCRIBE to UNSUBACK, each from the side that may send it."""
+    def _subscription(self, packet: ControlPacket, sent: SentPacket, *, from_client: bool, shared: bool) -> None:
+        """Handle SUBSCRIBE to UNSUBACK, each from the side that may send it."""
         table = self.subscriptions
         if from_client:
             if isinstance(packet, Subscribe):
@@ -692,12 +723,11 @@ class History:
             elif isinstance(packet, Unsubscribe):
                 table.unsubscribe(packet, sent.packet, sent.frame, sent.timestamp_ns, sent.position)
         elif isinstance(packet, Suback):
-            table.granted(packet, sent.packet, sent.timestamp_ns)
+            table.handle_suback(packet, sent.packet, sent.timestamp_ns)
         elif isinstance(packet, Unsuback):
-            table.unsubscribed(packet, sent.packet, sent.timestamp_ns)
+            table.handle_unsuback(packet, sent.packet, sent.timestamp_ns)
 
-    def _other(self, packet: ControlPacket, sender: PeerHistory, sent: Sent) -> None:
-        """Packets that are few."""
+    def _other(self, packet: ControlPacket, sender: PeerHistory, sent: SentPacket) -> None:
         if isinstance(packet, Connect):
             if self.connect is None:
                 self.connect = packet

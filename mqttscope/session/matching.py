@@ -1,7 +1,6 @@
-"""Which subscriptions a topic belongs to, and what follows from them for a delivery.
+"""The subscriptions that match a topic, and their effect on a delivery.
 
-A `FilterIndex` has Topic Filters by their levels, so that finding those that match a topic costs nothing for all the
-others.
+A `FilterIndex` stores Topic Filters by their levels, so that a look-up costs nothing for filters that do not match.
 """
 
 from __future__ import annotations
@@ -16,47 +15,47 @@ from typing import Final
 from mqttscope.mqtt.topics import parse_shared, topic_filter_problem
 
 FAILURE: Final = 0x80
-"""Reason codes of SUBACK and UNSUBACK from here on are failures."""
+"""Minimum Reason Code of a failure in SUBACK and UNSUBACK."""
 MAX_MATCHING: Final = 1_000
-"""Subscriptions of one topic that are looked at; where there are more the match is not `Match.known`."""
+"""Maximum number of subscriptions examined per topic; beyond it the match is not `Match.known`."""
 
 
 @dataclass(slots=True)
 class Node:
-    """What filters have in common up to here."""
+    """Common levels of filters."""
 
     label: str = ""
-    """The levels since the node before, with ``/`` between them; the root has none."""
+    """The levels since the parent node, separated by ``/``; empty for the root."""
     names: dict[str, bool] = field(default_factory=dict)
     """Filters that end here."""
     below: dict[str, bool] = field(default_factory=dict)
     """Filters that continue with ``#`` alone."""
     children: dict[str, Node] = field(default_factory=dict)
-    """By the first level of their label."""
+    """Child nodes by the first level of their label."""
 
 
 @dataclass(slots=True)
 class FilterIndex:
-    """Topic Filters under names of their own, found by the topics that they match.
+    """Named Topic Filters, found by the topics that they match.
 
-    It is a tree: each edge is a run of levels that filters have in common, ``+`` among them, as long as possible;
-    filters that end in ``#`` stand at the node of the levels before it.  A filter of thousands of levels is one edge
-    until another one parts from it, so that the tree is not larger than the filters.  Whoever looks a topic up goes
-    from node to node with all that still may match, at most two ways from each: by the level itself, and by ``+``.
+    It is a tree: each edge is the longest run of levels that filters have in common, with ``+`` as a level.  Filters
+    that end in ``#`` are at the node of the levels before it.  A filter of thousands of levels is one edge until
+    another one branches off, so the tree is not larger than the filters.  A look-up walks down all nodes that may
+    match, at most two from each: by the level itself, and by ``+``.
     """
 
     root: Node = field(default_factory=Node)
     known: dict[str, tuple[int, str]] = field(default_factory=dict)
-    """Place in the order of arrival, and filter, by name."""
+    """Order of arrival, and filter, by name."""
     arrived: int = 0
     visited: int = 0
-    """Nodes that were looked at so far: the work that was done."""
+    """Number of nodes visited: a measure of the work."""
 
     def __len__(self) -> int:
         return len(self.known)
 
     def add(self, name: str, topic_filter: str) -> None:
-        """Take a filter; a name that is known keeps its place.  Filters that are not valid match nothing."""
+        """Add a filter; a known name keeps its order.  Invalid filters match nothing."""
         before = self.known.get(name)
         if before is not None:
             if before[1] == topic_filter:
@@ -77,51 +76,51 @@ class FilterIndex:
             self._remove(name, before[1])
 
     def match(self, topic: str, most: int | None = None) -> list[str]:
-        """Names of the filters that match a topic, in the order of their arrival; at most that many, any of them."""
+        """Names of the filters that match a topic, in order of arrival; at most ``most``, chosen arbitrarily."""
         if not topic:
             return []
-        found: list[str] = []
+        names: list[str] = []
         size, hidden = len(topic), topic[0] == "$"  # 5.0 MQTT-4.7.2-1
         if not hidden:
-            found += islice(self.root.below, most)
+            names += islice(self.root.below, most)
         todo = [(self.root, 0)]
-        while todo and (most is None or len(found) < most):
+        while todo and (most is None or len(names) < most):
             node, at = todo.pop()
             self.visited += 1
             end = topic.find("/", at)
             level = topic[at:] if end < 0 else topic[at:end]
             children = node.children
-            for one in (children.get(level), children.get("+") if level != "+" and (at or not hidden) else None):
-                if one is None:
+            for child in (children.get(level), children.get("+") if level != "+" and (at or not hidden) else None):
+                if child is None:
                     continue
-                after = _behind(one.label, topic, at, size)
+                after = _behind(child.label, topic, at, size)
                 if after < 0:
                     continue
-                if one.below:
-                    found += islice(one.below, most)
+                if child.below:
+                    names += islice(child.below, most)
                 if after > size:
-                    found += islice(one.names, most)
-                elif one.children:
-                    todo.append((one, after))
-        if len(found) > 1:
+                    names += islice(child.names, most)
+                elif child.children:
+                    todo.append((child, after))
+        if len(names) > 1:
             known = self.known
-            found.sort(key=lambda name: known[name][0])
-        return found if most is None else found[:most]
+            names.sort(key=lambda name: known[name][0])
+        return names if most is None else names[:most]
 
     def overlapping(self, topic_filter: str, most: int) -> tuple[list[str], int]:
-        """Names of the filters that match a topic which this filter matches too, and how many nodes were looked at.
+        """Names of the filters that share a matching topic with this filter, and the number of visited nodes.
 
-        They are in the order of their arrival.  At most that many nodes are looked at; where there is more, those are
-        found that come up first.
+        The names are in order of arrival.  At most ``most`` nodes are visited; if there are more, the result has the
+        filters found until then.
         """
         if topic_filter_problem(topic_filter, shared=False) is not None:
             return [], 0
         wanted = topic_filter.split("/")
         last = len(wanted)
-        found = list(islice(self.root.below, most)) if wanted[0][:1] != "$" else []
+        names = list(islice(self.root.below, most)) if wanted[0][:1] != "$" else []
         todo = [(self.root, 0, 0)]
         left = most
-        while todo and left > 0 and len(found) < most:
+        while todo and left > 0 and len(names) < most:
             node, at, above = todo.pop()
             if at == last:
                 continue
@@ -129,7 +128,7 @@ class FilterIndex:
             if level in ("+", "#"):
                 children = list(islice(node.children.values(), left))
             else:
-                children = [one for one in (node.children.get(level), node.children.get("+")) if one is not None]
+                children = [child for child in (node.children.get(level), node.children.get("+")) if child is not None]
             left -= len(children) + 1
             self.visited += len(children) + 1
             for child in children:
@@ -139,20 +138,20 @@ class FilterIndex:
                 if after < 0:
                     continue
                 depth = above + child.label.count("/") + 1
-                # `#` takes the level above it as well, but no topic is empty.
+                # `#` matches the level above it as well, but no topic is empty.
                 nothing = depth == 1 and (not wanted[0] or not child.label)
                 if after < last or not nothing:
-                    found += islice(child.below, most)
+                    names += islice(child.below, most)
                 if after == last or (wanted[after] == "#" and not (nothing and after == depth)):
-                    found += islice(child.names, most)
+                    names += islice(child.names, most)
                 if child.children:
                     todo.append((child, after, depth))
         known = self.known
-        found.sort(key=lambda name: known[name][0])
-        return found, most - left
+        names.sort(key=lambda name: known[name][0])
+        return names, most - left
 
     def _reach(self, path: str | None) -> Node:
-        """The node of these levels, made where there is none."""
+        """The node of these levels, created if needed."""
         node = self.root
         rest = path
         while rest is not None:
@@ -163,7 +162,7 @@ class FilterIndex:
                 return child
             common = _common(child.label, rest)
             if common < len(child.label):
-                # They part within the label: the levels before become a node of their own.
+                # They branch within the label: the levels before become a node of their own.
                 upper = Node(child.label[:common])
                 child.label = child.label[common + 1 :]
                 upper.children[child.label.partition("/")[0]] = child
@@ -199,7 +198,7 @@ class FilterIndex:
 
 
 def _path(topic_filter: str) -> tuple[str | None, bool]:
-    """The levels before ``#``, ``None`` for none at all, and whether there is a ``#``."""
+    """The levels before ``#``, ``None`` without any, and whether there is a ``#``."""
     if topic_filter == "#":
         return None, True
     if topic_filter.endswith("/#"):
@@ -207,29 +206,29 @@ def _path(topic_filter: str) -> tuple[str | None, bool]:
     return topic_filter, False
 
 
-def _common(one: str, other: str) -> int:
-    """How many characters of whole levels two runs of levels have in common; the first level always is."""
-    if one == other:
-        return len(one)
+def _common(label: str, other: str) -> int:
+    """Length of the whole levels that two labels have in common; the first level always is."""
+    if label == other:
+        return len(label)
     at = -1
     while True:
-        first, second = one.find("/", at + 1), other.find("/", at + 1)
-        first, second = first if first >= 0 else len(one), second if second >= 0 else len(other)
-        if first != second or one[at + 1 : first] != other[at + 1 : second]:
+        first, second = label.find("/", at + 1), other.find("/", at + 1)
+        first, second = first if first >= 0 else len(label), second if second >= 0 else len(other)
+        if first != second or label[at + 1 : first] != other[at + 1 : second]:
             return at
         at = first
-        if at == len(one) or at == len(other):
+        if at == len(label) or at == len(other):
             return at
 
 
 def _hides(label: str, level: str) -> bool:
-    """Whether one of two first levels begins with ``$`` and the other one is a wildcard (5.0 MQTT-4.7.2-1)."""
+    """Whether one first level begins with ``$`` and the other one is a wildcard (5.0 MQTT-4.7.2-1)."""
     first = label.partition("/")[0]
     return (first[:1] == "$" and level in ("+", "#")) or (first == "+" and level[:1] == "$")
 
 
 def _along(label: str, wanted: list[str], at: int) -> int:
-    """How many levels of a filter are used up after a label, that of a last ``#`` never; -1: no topic is in both."""
+    """Index of the next level of a filter after a label, at most the index of a final ``#``; -1: no common topic."""
     last = len(wanted)
     for level in label.split("/"):
         if at == last:
@@ -244,7 +243,7 @@ def _along(label: str, wanted: list[str], at: int) -> int:
 
 
 def _behind(label: str, topic: str, at: int, size: int) -> int:
-    """Where the next level of a topic begins after a label, past the end where there is none; -1: no match."""
+    """Index of the topic's next level after a label, beyond the end without one; -1: no match."""
     if "+" not in label:
         end = at + len(label)
         if not topic.startswith(label, at):
@@ -262,13 +261,13 @@ def _behind(label: str, topic: str, at: int, size: int) -> int:
 
 
 @dataclass(slots=True)
-class Subscribed:
+class ClientSubscription:
     """One subscription of a client."""
 
     topic_filter: str
-    """As sent, with ``$share/`` where it is shared."""
+    """As sent, with ``$share/`` for a shared one."""
     plain_filter: str
-    """What topics are compared with, without ``$share/name/``."""
+    """The filter to compare topics with, without ``$share/name/``."""
     maximum_qos: int
     no_local: bool
     retain_as_published: bool
@@ -279,28 +278,28 @@ class Subscribed:
     frame: int
     timestamp_ns: int
     packet_identifier: int = 0
-    """Of the SUBSCRIBE."""
+    """Packet identifier of the SUBSCRIBE."""
     existed: bool = False
-    """Whether a subscription with the same Topic Filter was there when this one was asked for."""
+    """Whether a subscription with this Topic Filter existed when this one was requested."""
     granted: int | None = None
-    """Reason code of its SUBACK: the granted QoS or a failure; ``None`` before it came."""
+    """Reason Code of its SUBACK: the granted QoS or a failure; ``None`` before the SUBACK."""
     granted_ns: int = 0
     ending_ns: int | None = None
-    """Time of the first UNSUBSCRIBE that has not been answered."""
+    """Time of the first unanswered UNSUBSCRIBE."""
     ended_ns: int | None = None
     """Time of the UNSUBACK that ended it."""
     times: int = 1
-    """How often the filter was asked for on this connection."""
+    """Number of requests with this filter on this connection."""
     formerly: tuple[int, ...] = ()
-    """Subscription Identifiers that the filter had before, newest first."""
+    """Former Subscription Identifiers of the filter, newest first."""
     has_forgotten: bool = False
-    """Whether it had more of them than are kept."""
+    """Whether it had more former identifiers than are kept."""
     former_qos: int = 0
-    """Highest QoS that the filter had before."""
+    """Highest former QoS of the filter."""
     doubtful: bool = False
-    """Whether the server refused to replace it: nothing says whether it still exists."""
-    replaced: Subscribed | None = None
-    """The subscription with this filter before it, replaced or ended; that one's own predecessor is forgotten."""
+    """Whether the server refused to replace it: it is unknown whether it still exists."""
+    replaced: ClientSubscription | None = None
+    """The previous subscription with this filter, replaced or ended, without its own predecessor."""
 
     @property
     def shared(self) -> tuple[str, str] | None:
@@ -313,12 +312,12 @@ class Subscribed:
 
     @property
     def qos(self) -> int:
-        """Highest QoS of deliveries: as granted, or as asked for while there is no answer."""
+        """Maximum QoS of deliveries: as granted, or as requested before the answer."""
         return min(self.maximum_qos if self.granted is None else self.granted, 2)
 
     @property
     def asks_for_retained(self) -> bool:
-        """Whether its SUBSCRIBE is answered with retained messages (5.0 3.3.1.3, 4.8.2)."""
+        """Whether the server answers its SUBSCRIBE with retained messages (5.0 3.3.1.3, 4.8.2)."""
         return not self.is_shared and (
             self.retain_handling == 0 or (self.retain_handling == 1 and not self.existed) or self.retain_handling == 3
         )
@@ -326,92 +325,94 @@ class Subscribed:
 
 @dataclass(slots=True)
 class Match:
-    """The subscriptions that a topic belongs to, and what follows from them."""
+    """The subscriptions that match a topic, and their combined effect."""
 
     known: bool
-    """Whether all subscriptions are known and looked at; if not, one that is missing proves nothing."""
-    subscriptions: tuple[Subscribed, ...]
-    """Those in force, refused ones left out."""
-    ended: tuple[Subscribed, ...]
-    """Those that were unsubscribed."""
-    extended: tuple[Subscribed, ...]
-    """Before 5.0: those that match where a server takes ``$share/`` or ``$queue/`` as an extension of its own."""
+    """Whether all subscriptions are known and were examined; if not, an absent one proves nothing."""
+    subscriptions: tuple[ClientSubscription, ...]
+    """Active subscriptions, without refused ones."""
+    ended: tuple[ClientSubscription, ...]
+    """Unsubscribed subscriptions."""
+    extended: tuple[ClientSubscription, ...]
+    """Before 5.0: subscriptions that match if the server implements ``$share/`` or ``$queue/`` as its own extension."""
     beside: tuple[str, ...]
-    """For a topic with ``$`` that nothing matches: filters whose leading wildcard would match it without that."""
+    """For an unmatched topic with ``$``: filters with a leading wildcard that would match without the ``$``."""
     granted_qos: int
-    """Highest QoS of those in force."""
+    """Highest QoS of the active ones."""
     highest_qos: int
-    """The same with those replaced, ended and extended."""
+    """Highest QoS, with replaced, ended and extended subscriptions."""
     identifiers: tuple[int, ...]
-    """Subscription Identifiers of those in force."""
+    """Subscription Identifiers of the active ones."""
     possible_identifiers: tuple[int, ...]
-    """The same with those of before, and of those ended."""
+    """Subscription Identifiers, former ones and those from ended subscriptions included."""
     all_identified: bool
-    """Whether each one in force has a Subscription Identifier."""
+    """Whether each active one has a Subscription Identifier."""
     all_no_local: bool
-    """Whether each one in force has No Local."""
+    """Whether each active one has No Local."""
     retain_as_published: bool
-    """Whether one of them all has Retain As Published."""
+    """Whether any of them, ended or not, has Retain As Published."""
     replaces: bool
-    """Whether one in force replaced another."""
+    """Whether an active one replaced another."""
     near: tuple[str, str] | None = None
-    """Filter that matches after a change of the topic, and the change; see `nearest`."""
+    """Filter that would match after a change of the topic, and the change; see `nearest`."""
     near_known: bool = False
 
 
 @dataclass(slots=True)
 class SubscriptionIndex:
-    """The Topic Filters of a table of subscriptions, for looking topics up; made from the table when first needed."""
+    """Index of a table of subscriptions for looking up topics; built on first use."""
 
     patterns: FilterIndex = field(default_factory=FilterIndex)
-    """Filters in force that are not simply the topic: wildcards, shares."""
+    """Active filters that are not plain topics: wildcards, shares."""
     extended: FilterIndex = field(default_factory=FilterIndex)
-    """Those of them that a server before 5.0 may take for shares of its own, without what stands before the filter."""
+    """Filters among them that a server before 5.0 may implement as shares, without their prefix."""
     ended: FilterIndex = field(default_factory=FilterIndex)
     every: FilterIndex | None = None
-    """All filters in force; ``None`` until `overlapping` asks for them."""
+    """All active filters; ``None`` until `overlapping` is called."""
     near: list[FilterIndex] = field(default_factory=list)
-    """All filters in force after each of the `CHANGES`; empty until `nearest` asks for them."""
+    """All active filters after each of the `CHANGES`; empty until `nearest` is called."""
 
     @classmethod
     def of(
-        cls, live: dict[str, Subscribed], patterns: Iterable[str], ended: dict[str, Subscribed]
+        cls, live: dict[str, ClientSubscription], patterns: Iterable[str], ended: dict[str, ClientSubscription]
     ) -> SubscriptionIndex:
-        """Index a table; ``patterns`` are the filters of ``live`` that are not simply the topic."""
-        made = cls()
+        """Index a table; ``patterns`` are the filters of ``live`` that are not plain topics."""
+        index = cls()
         for name in patterns:
-            made.put(live[name], pattern=True)
-        for one in ended.values():
-            made.end(one)
-        return made
+            index.put(live[name], pattern=True)
+        for subscription in ended.values():
+            index.end(subscription)
+        return index
 
-    def put(self, one: Subscribed, *, pattern: bool) -> None:
-        """Take a subscription in force."""
-        name = one.topic_filter
+    def put(self, subscription: ClientSubscription, *, pattern: bool) -> None:
+        """Add an active subscription."""
+        name = subscription.topic_filter
         if pattern:
-            self.patterns.add(name, one.plain_filter)
-            extension = None if one.is_shared else _extension(name)
+            self.patterns.add(name, subscription.plain_filter)
+            extension = None if subscription.is_shared else _extension(name)
             if extension is not None:
                 self.extended.add(name, extension)
             else:
                 self.extended.discard(name)
         if self.every is not None:
-            self.every.add(name, one.plain_filter)
+            self.every.add(name, subscription.plain_filter)
         for index, (_, change) in zip(self.near, CHANGES, strict=False):
-            index.add(name, change(one.plain_filter))
+            index.add(name, change(subscription.plain_filter))
 
     def drop(self, name: str) -> None:
-        """A filter is not in force any more."""
+        """Remove a filter from the active ones."""
         for index in (self.patterns, self.extended, *self.near):
             index.discard(name)
         if self.every is not None:
             self.every.discard(name)
 
-    def end(self, one: Subscribed) -> None:
-        self.ended.add(one.topic_filter, one.plain_filter)
+    def end(self, subscription: ClientSubscription) -> None:
+        self.ended.add(subscription.topic_filter, subscription.plain_filter)
 
-    def match(self, topic: str, live: dict[str, Subscribed], ended: dict[str, Subscribed], *, known: bool) -> Match:
-        """Work out what a topic belongs to."""
+    def match(
+        self, topic: str, live: dict[str, ClientSubscription], ended: dict[str, ClientSubscription], *, known: bool
+    ) -> Match:
+        """Compute the subscriptions that match a topic."""
         candidates = []
         exact = live.get(topic)
         if exact is not None and exact.plain_filter == topic:
@@ -420,38 +421,38 @@ class SubscriptionIndex:
         candidates += (live[name] for name in names if live[name] is not exact)
         also = self.extended.match(topic, MAX_MATCHING + 1) if self.extended.known else []
         if also:
-            taken = {one.topic_filter for one in candidates}
-            also = [name for name in also if name not in taken and live[name] is not exact]
+            matched = {row.topic_filter for row in candidates}
+            also = [name for name in also if name not in matched and live[name] is not exact]
         extended = [live[name] for name in also]
         over = [ended[name] for name in self.ended.match(topic)] if ended else []
         known = known and len(names) <= MAX_MATCHING and len(extended) <= MAX_MATCHING
-        known = known and not any(one.has_forgotten for one in (*candidates, *over))
+        known = known and not any(row.has_forgotten for row in (*candidates, *over))
         subscriptions = sorted(
-            (one for one in candidates if one.granted is None or one.granted < FAILURE), key=lambda one: one.packet
+            (row for row in candidates if row.granted is None or row.granted < FAILURE), key=lambda row: row.packet
         )
         beside = () if subscriptions or topic[:1] != "$" else self._beside(topic, live)
         return _match(subscriptions, over, extended, beside, known=known)
 
-    def _beside(self, topic: str, live: dict[str, Subscribed]) -> tuple[str, ...]:
-        """For a topic with ``$``: filters whose leading wildcard would match it without that."""
+    def _beside(self, topic: str, live: dict[str, ClientSubscription]) -> tuple[str, ...]:
+        """For a topic with ``$``: filters with a leading wildcard that would match without the ``$``."""
         names = self.patterns.match("_" + topic[1:], MAX_MATCHING)
         return tuple(name for name in names if live[name].plain_filter[:1] in ("+", "#"))
 
-    def overlapping(self, plain_filter: str, live: dict[str, Subscribed], most: int) -> tuple[list[str], int]:
-        """Filters in force with topics that this one matches too, oldest first, and the steps that it took."""
+    def overlapping(self, plain_filter: str, live: dict[str, ClientSubscription], most: int) -> tuple[list[str], int]:
+        """Active filters that share a matching topic with this one, oldest first, and the number of steps."""
         if self.every is None:
             self.every = FilterIndex()
-            for name, one in live.items():
-                self.every.add(name, one.plain_filter)
+            for name, row in live.items():
+                self.every.add(name, row.plain_filter)
         return self.every.overlapping(plain_filter, most)
 
-    def nearest(self, topic: str, live: dict[str, Subscribed]) -> tuple[str, str] | None:
-        """A filter that matches after a change that no server may make before it compares, and the change in words."""
+    def nearest(self, topic: str, live: dict[str, ClientSubscription]) -> tuple[str, str] | None:
+        """A filter that matches after a change that no server may make before comparing, and the change in words."""
         if not self.near:
             self.near = [FilterIndex() for _ in CHANGES]
-            for name, one in live.items():
+            for name, row in live.items():
                 for index, (_, change) in zip(self.near, CHANGES, strict=True):
-                    index.add(name, change(one.plain_filter))
+                    index.add(name, change(row.plain_filter))
         for index, (words, change) in zip(self.near, CHANGES, strict=True):
             for name in index.match(change(topic)):
                 granted = live[name].granted
@@ -460,9 +461,9 @@ class SubscriptionIndex:
         return None
 
 
-def joined(first: Match, second: Match) -> Match:
-    """What a topic belongs to by two tables that have no filter in common."""
-    subscriptions = sorted((*first.subscriptions, *second.subscriptions), key=lambda one: one.packet)
+def join_matches(first: Match, second: Match) -> Match:
+    """The match of two tables without a common filter."""
+    subscriptions = sorted((*first.subscriptions, *second.subscriptions), key=lambda row: row.packet)
     return _match(
         subscriptions,
         [*first.ended, *second.ended],
@@ -473,36 +474,36 @@ def joined(first: Match, second: Match) -> Match:
 
 
 def _match(
-    subscriptions: list[Subscribed],
-    over: list[Subscribed],
-    extended: list[Subscribed],
+    subscriptions: list[ClientSubscription],
+    over: list[ClientSubscription],
+    extended: list[ClientSubscription],
     beside: tuple[str, ...],
     *,
     known: bool,
 ) -> Match:
-    replaced = [one.replaced for one in subscriptions if one.replaced is not None]
+    replaced = [row.replaced for row in subscriptions if row.replaced is not None]
     before = [*subscriptions, *replaced, *over, *extended]
-    identifiers = [one.subscription_identifier for one in subscriptions if one.subscription_identifier is not None]
-    possible = [one.subscription_identifier for one in before if one.subscription_identifier is not None]
+    identifiers = [row.subscription_identifier for row in subscriptions if row.subscription_identifier is not None]
+    possible = [row.subscription_identifier for row in before if row.subscription_identifier is not None]
     return Match(
         known,
         tuple(subscriptions),
         tuple(over),
         tuple(extended),
         beside,
-        max((one.qos for one in subscriptions), default=0),
-        max((max(one.qos, one.former_qos) for one in before), default=0),
+        max((row.qos for row in subscriptions), default=0),
+        max((max(row.qos, row.former_qos) for row in before), default=0),
         tuple(identifiers),
-        tuple(possible) + tuple(known for one in before for known in one.formerly),
+        tuple(possible) + tuple(known for row in before for known in row.formerly),
         len(identifiers) == len(subscriptions) > 0,
-        bool(subscriptions) and all(one.no_local for one in subscriptions),
-        any(one.retain_as_published for one in before),
-        bool(replaced) or any(one.formerly for one in subscriptions),
+        bool(subscriptions) and all(row.no_local for row in subscriptions),
+        any(row.retain_as_published for row in before),
+        bool(replaced) or any(row.formerly for row in subscriptions),
     )
 
 
 def _extension(topic_filter: str) -> str | None:
-    """The filter after ``$queue/`` or ``$share/name/``, for servers before 5.0 that know them."""
+    """The filter after ``$queue/`` or ``$share/name/``, for servers before 5.0 that support them."""
     if topic_filter.startswith("$queue/"):
         return topic_filter.removeprefix("$queue/")
     share = parse_shared(topic_filter)
@@ -516,4 +517,4 @@ CHANGES: Final[tuple[tuple[str, Callable[[str], str]], ...]] = (
     ("Unicode normalisation to NFC", lambda text: unicodedata.normalize("NFC", text)),
     ("Unicode normalisation to NFKC", lambda text: unicodedata.normalize("NFKC", text)),
 )
-"""What no server may do to topics and filters before it compares them."""
+"""Changes that no server may make to topics and filters before comparing them."""

@@ -3,11 +3,11 @@
 Nothing outside this package imports pyspark; it comes with the extra ``spark``.
 
 ``ranges`` of ``mqttscope.capture`` cuts captures, ``locations`` finds and opens them, ``source`` is the data source
-``mqttcapture``, ``rows`` the form of its rows, ``dataframes`` the functions to call, ``session`` makes sessions.
-``tables`` gives the tables of a lake, ``joins`` combines them, ``engine`` answers questions of
+``mqttcapture``, ``rows`` defines its rows, ``dataframes`` has the functions to call, ``session`` starts sessions.
+``tables`` returns the tables of a lake, ``joins`` combines them, ``engine`` answers the queries of
 `mqttscope.analysis`.
 
-``mqttscope.spark.packets(spark, lake)``, and the same for every table, is available here for short.
+``mqttscope.spark.packets(spark, lake)`` is a shortcut for ``tables.table``; every table has one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-_TABLES = frozenset(
-    ("packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors")
-)
+_TABLES = frozenset((
+    "packets", "messages", "connections", "sessions", "findings", "topics", "clients", "gaps", "ingest_errors",
+    "sparkplug_metrics",
+))  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """A function that gives a table of its name."""
+    """A function that returns the table of this name."""
     if name in _TABLES:
         from mqttscope.spark.tables import table
 

@@ -1,6 +1,6 @@
-"""Topics, clients and sessions of a lake, summed up by Spark: the same rows as `mqttscope.lake.aggregates` makes.
+"""Topics, clients and sessions of a lake, summed by Spark into the rows of `mqttscope.lake.aggregates`.
 
-Of little they are made in the driver, by `mqttscope.lake.aggregates`: Spark's plans and jobs take seconds for it.
+For few rows `mqttscope.lake.aggregates` runs in the driver: Spark's plans and jobs would take seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from mqttscope.lake import writer
+from mqttscope.lake import aggregates
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.manifest import Manifest
 from mqttscope.lake.schemas import TABLES
@@ -29,8 +29,8 @@ MESSAGES_DDL = (
     "retain boolean, retransmissions int, timestamp_ns bigint"
 )
 FEW_BYTES = {"messages": 64 << 20, "connections": 8 << 20}
-"""The driver makes the sums of tables whose files have no more bytes than this: one or two million messages, and fifty
-thousand connections, of which it holds all at once."""
+"""Maximum size of tables that the driver sums: one or two million messages, and fifty thousand connections, which it
+holds all at once."""
 _BY_DIRECTION = "struct<client_to_server: bigint, server_to_client: bigint>"
 CONNECTIONS_DDL = (
     "connection_id string, server string, client_identifier string, timestamp_ns bigint, closed_ns bigint, "
@@ -43,33 +43,31 @@ _ADDED = ("messages", "payload_bytes", "qos_0", "qos_1", "qos_2", "retained", "r
 
 
 @dataclass(slots=True)
-class _Sum:
-    """What a task that writes sums knows."""
-
+class _SumTask:
     root: str
     generation: int
     table: str
 
 
 def write_sums(spark: SparkSession, root: Path, after: Manifest) -> None:
-    """Make topics, clients and sessions again of all files that ``after`` names, and put theirs into it."""
+    """Compute topics, clients and sessions again from all files of ``after``, and put the new files into it."""
     root = root.resolve()
-    sizes = {name: sum(os.stat(root / one).st_size for one in _files(after, name)) for name in FEW_BYTES}
+    sizes = {name: sum(os.stat(root / file).st_size for file in _files(after, name)) for name in FEW_BYTES}
     if all(sizes[name] <= most for name, most in FEW_BYTES.items()):
-        writer.write_sums(root, after)
+        aggregates.write_sums(root, after)
         return
-    made = {}
+    frames = {}
     messages, connections = (_read(spark, root, after, name) for name in ("messages", "connections"))
     if messages is not None:
-        made["topics"] = topics(messages)
+        frames["topics"] = topics(messages)
     if connections is not None:
-        made |= {"clients": clients(connections), "sessions": sessions(connections)}
+        frames |= {"clients": clients(connections), "sessions": sessions(connections)}
     tasks = [
-        # One task for each table, in order of its key: they are small beside what they are sums of.
+        # One task for each table, in order of its key: sums are small.
         frame.repartition(1)
         .sortWithinPartitions(*TABLES[name].key)
-        .mapInArrow(partial(_write, work=_Sum(str(root), after.generation, name)), REPORT_DDL)
-        for name, frame in made.items()
+        .mapInArrow(partial(_write, work=_SumTask(str(root), after.generation, name)), REPORT_DDL)
+        for name, frame in frames.items()
     ]
     files: dict[str, list[str]] = {"topics": [], "clients": [], "sessions": []}
     for report in run_all(tasks):
@@ -79,7 +77,7 @@ def write_sums(spark: SparkSession, root: Path, after: Manifest) -> None:
 
 
 def topics(messages: DataFrame) -> DataFrame:
-    """Topics of each server; messages of unknown topic do not count."""
+    """Topics of each server; messages of unknown topic are left out."""
     from pyspark.sql import functions as f
 
     known = messages.where(f.col("topic").isNotNull())
@@ -104,10 +102,10 @@ def topics(messages: DataFrame) -> DataFrame:
 
 
 def clients(connections: DataFrame) -> DataFrame:
-    """Clients of each server; connections without a Client Identifier do not count."""
+    """Clients of each server; connections without a Client Identifier are left out."""
     from pyspark.sql import functions as f
 
-    made = (
+    summed = (
         _named(connections)
         .groupBy(*_CLIENT)
         .agg(
@@ -121,15 +119,15 @@ def clients(connections: DataFrame) -> DataFrame:
             f.sort_array(f.collect_set("version")).alias("versions"),
         )
     )
-    return made.select(*TABLES["clients"].names)
+    return summed.select(*TABLES["clients"].names)
 
 
 def sessions(connections: DataFrame) -> DataFrame:
-    """Sessions of each client: one begins where the connection is known to have none before it, or is the first."""
+    """Sessions of each client; one begins with the first connection, and with each that has no earlier session."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    # Row by row: a range would count those with the same time and identity, of overlapping captures, as one.
+    # Row by row: a range would merge rows with equal time and identity, of overlapping captures.
     ordered = Window.partitionBy(*_CLIENT).orderBy("timestamp_ns", "connection_id")
     order = ordered.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     fresh = f.coalesce(f.col("clean_start"), f.lit(False)) | ~f.coalesce(f.col("session_present"), f.lit(True))
@@ -142,16 +140,16 @@ def sessions(connections: DataFrame) -> DataFrame:
     )
     place = f.struct("timestamp_ns", "connection_id")
     listed = f.sort_array(f.collect_list(place))
-    made = numbered.groupBy(*_CLIENT, "session").agg(
+    summed = numbered.groupBy(*_CLIENT, "session").agg(
         f.min("timestamp_ns").alias("first_ns"),
         f.max(_last()).alias("last_ns"),
         f.min_by("clean_start", place).alias("clean_start"),
         f.min_by("fresh", place).alias("begin_known"),
         f.max_by("session_expiry_interval", place).alias("session_expiry_interval"),
         f.count(f.lit(1)).alias("connections"),
-        f.transform(listed, lambda one: one["connection_id"]).alias("connection_ids"),
+        f.transform(listed, lambda pair: pair["connection_id"]).alias("connection_ids"),
     )
-    return made.select(*TABLES["sessions"].names)
+    return summed.select(*TABLES["sessions"].names)
 
 
 def _named(connections: DataFrame) -> DataFrame:
@@ -169,7 +167,7 @@ def _files(manifest: Manifest, name: str) -> list[str]:
 
 
 def _read(spark: SparkSession, root: Path, manifest: Manifest, name: str) -> DataFrame | None:
-    """A table with the columns that sums need, what is still open included; ``None`` where it has no rows."""
+    """A table with the columns for sums, open connections included; ``None`` without rows."""
     names = _files(manifest, name)
     if not names:
         return None
@@ -177,11 +175,11 @@ def _read(spark: SparkSession, root: Path, manifest: Manifest, name: str) -> Dat
     return spark.read.schema(columns).parquet(*parquet_paths(root, names))
 
 
-def _write(batches: Iterable[pa.RecordBatch], work: _Sum) -> Iterator[pa.RecordBatch]:
+def _write(batches: Iterable[pa.RecordBatch], work: _SumTask) -> Iterator[pa.RecordBatch]:
     schema = TABLES[work.table].arrow()
     with LakeFiles(work.root, work.generation) as files:
-        for one in batches:
-            if one.num_rows:
-                columns = [one.column(field.name).cast(field.type) for field in schema]
+        for record_batch in batches:
+            if record_batch.num_rows:
+                columns = [record_batch.column(field.name).cast(field.type) for field in schema]
                 files.write(work.table, pa.RecordBatch.from_arrays(columns, schema=schema))
     yield TaskReport(files.names, files.rows, files.checksums).dump()

@@ -1,8 +1,8 @@
-"""Where the clock of captures was set: found before their flows are read apart, since all flows together show it.
+"""Steps of the captures' clock, found before the flows are read separately, since only all flows together show them.
 
-A step shows in the times of neighbouring frames.  So the times alone are read first, up to the first place that may be
-one.  If there is none, and that is so of most captures without pauses, nothing more is read.  Else one task reads all
-captures in their order (`dissect.clock_watch.clock_of`): it puts the flows in order, and decodes nothing of them.
+A step shows in the times of neighbouring frames.  So the times alone are read first, up to the first candidate.
+Without one, as in most captures without pauses, nothing more is read.  Otherwise one task reads all
+captures in order (`dissect.clock_watch.clock_of`): it reassembles the flows, and decodes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from mqttscope.capture.locations import Location, open_location
 from mqttscope.capture.read import BoundedFile, read_capture, read_rest
 from mqttscope.dissect import segments
-from mqttscope.dissect.clock_watch import STEP_NS, Clock, clock_of
+from mqttscope.dissect.clock_watch import STEP_NS, CaptureClock, clock_of
 from mqttscope.lake.state import dump, load
 from mqttscope.net.frame import CaptureNotice, Frame
 
@@ -32,8 +32,8 @@ _FOUND = pa.schema([("place", pa.int32()), ("is_even", pa.bool_())])
 _READ_DDL = "clock binary"
 
 
-class _Times:
-    """Takes the frames of a reader (`FrameSink`) up to the first one whose time is far from the one before."""
+class _FrameTimes:
+    """Takes the frames of a reader (`FrameSink`) up to the first one with a time far from the previous one."""
 
     def __init__(self) -> None:
         self.base = 0
@@ -62,10 +62,10 @@ def find_clock(
     *,
     shift_ns: int = 0,
     last_ns: int | None = None,
-) -> Clock:
+) -> CaptureClock:
     """The clock of captures, in the order of reading.
 
-    ``shift_ns`` and ``last_ns``: of what was read before them (`ClockWatch.resume`).
+    ``shift_ns`` and ``last_ns``: values of earlier captures (`ClockWatch.resume`).
     """
     if not (any(capture.is_remote for capture in captures) or sum(capture.size for capture in captures) > HERE_BYTES):
         return _clock(captures, settings, shift_ns, last_ns)
@@ -74,12 +74,12 @@ def find_clock(
         (place, json.dumps(capture.name), json.dumps(capture.target), capture.size, capture.behind)
         for place, capture in enumerate(captures)
     ]
-    given = spark.createDataFrame(rows, _GIVEN_DDL).repartition(len(rows))
-    looks = given.mapInArrow(partial(_look, settings=dict(settings)), _FOUND_DDL).collect()
+    tasks = spark.createDataFrame(rows, _GIVEN_DDL).repartition(len(rows))
+    looks = tasks.mapInArrow(partial(_look, settings=dict(settings)), _FOUND_DDL).collect()
     if not shift_ns and all(row["is_even"] for row in looks):
-        return Clock()
-    whole = given.coalesce(1).mapInArrow(partial(_read, settings=dict(settings), before=(shift_ns, last_ns)), _READ_DDL)
-    clock: Clock = load(bytes(whole.collect()[0]["clock"]))
+        return CaptureClock()
+    whole = tasks.coalesce(1).mapInArrow(partial(_read, settings=dict(settings), before=(shift_ns, last_ns)), _READ_DDL)
+    clock: CaptureClock = load(bytes(whole.collect()[0]["clock"]))
     return clock
 
 
@@ -103,27 +103,31 @@ def _read(
 
 
 def _is_even(captures: Sequence[Location], settings: Mapping[str, str]) -> bool:
-    """Whether no time is far from the one before."""
-    times = _Times()
+    """Whether no time is far from the previous one."""
+    times = _FrameTimes()
     return not any(type(item) is Frame for capture in captures for item in _frames(capture, settings, times))
 
 
-def _clock(captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None) -> Clock:
+def _clock(
+    captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None
+) -> CaptureClock:
     if not shift_ns and _is_even(captures, settings):
-        return Clock()
+        return CaptureClock()
     return _stepped(captures, settings, shift_ns, last_ns)
 
 
-def _stepped(captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None) -> Clock:
-    """The clock of captures in which it may have been set."""
+def _stepped(
+    captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None
+) -> CaptureClock:
+    """The clock of captures that may have steps."""
     frames = (item for capture in captures for item in _frames(capture, settings))
     return clock_of(segments(frames), [capture.name for capture in captures], shift_ns, last_ns)
 
 
 def _frames(
-    capture: Location, settings: Mapping[str, str], times: _Times | None = None
+    capture: Location, settings: Mapping[str, str], times: _FrameTimes | None = None
 ) -> Iterator[Frame | CaptureNotice]:
-    """The frames of a capture that ``times`` does not take; none of one that cannot be opened, which others report."""
+    """The frames of a capture that ``times`` does not take; nothing if it cannot be opened, which others report."""
     if capture.fault is not None:
         return
     try:
@@ -141,6 +145,6 @@ def _frames(
             yield from read_capture(file, capture.name, direct=times)
 
 
-def _takes(times: _Times, frame: Frame) -> bool:
+def _takes(times: _FrameTimes, frame: Frame) -> bool:
     size = len(frame.data)
     return times.take(frame.data, 0, size, frame.number, frame.timestamp_ns, frame.link_type, size, frame.capture)

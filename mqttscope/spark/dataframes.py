@@ -1,7 +1,7 @@
 """Captures as data frames, and the reassembly of IP fragments among their rows.
 
-A fragment has no ports, so it belongs to no flow before its datagram is complete; and which datagram it belongs to
-depends on what came before it, in any range and any capture.  So fragments are separate rows, and one task reassembles
+A fragment has no ports, so it belongs to no flow before its datagram is complete; and its datagram depends on
+earlier fragments, in any range and any capture.  So fragments are separate rows, and one task reassembles
 all of them, in the order of the captures.  They are rare; reading them costs a second pass over the captures, so it is
 done on demand only.
 """
@@ -21,17 +21,17 @@ from mqttscope.capture.locations import Location
 from mqttscope.net.fragments import FragmentTable
 from mqttscope.net.segment import INCOMPLETE_FRAGMENTS, Fragment, NotSegment, Segment
 from mqttscope.spark.distribute import ship
-from mqttscope.spark.plan import Planned, good_size, plan, settled, write_plan
-from mqttscope.spark.rows import BATCH_ROWS, COLUMNS, DDL, FRAGMENT, SKIPPED, SUMMARY, Batches, Note
+from mqttscope.spark.plan import CapturePlan, good_size, plan, settled, write_plan
+from mqttscope.spark.rows import BATCH_ROWS, COLUMNS, DDL, FRAGMENT, SKIPPED, SUMMARY, Batches, NoticeRow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from mqttscope.spark.source import Reader
+    from mqttscope.spark.source import CaptureReader
 
 
 ORDER = ("file", "frame")
-"""What orders rows as ``inspect`` reads them."""
+"""Columns that sort rows in the reading order of ``inspect``."""
 
 
 def read_captures(
@@ -46,12 +46,12 @@ def read_captures(
     measure: bool | None = None,
     plan: str | None = None,
 ) -> DataFrame:
-    """Rows of captures (``rows.COLUMNS``): segments, fragments and all else that the captures say.
+    """Rows of captures (``rows.COLUMNS``): segments, fragments and notices.
 
     ``columns``: only these, which is faster.  ``rows``, ``split_bytes``, ``ports``: options of the data source.
-    ``settings``: for the file systems of URIs.  ``measure``: whether the executors find the ranges, in a job that runs
-    at once, instead of the driver when the rows are asked for; ``None`` does so where a URI is named.  ``plan``: what
-    to read instead of ``sources``, as `plan_captures` gives it.
+    ``settings``: for the file systems of URIs.  ``measure``: the executors find the ranges, in a job that runs at once,
+    instead of the driver when the rows are requested; ``None``: they do for URIs.  ``plan``: a plan from
+    `plan_captures` to read instead of ``sources``.
     """
     from mqttscope.spark.source import FORMAT
 
@@ -62,7 +62,7 @@ def read_captures(
     if plan is not None:
         return _planned(spark, options | {"plan": plan}, columns)
     reader = spark.read.format(FORMAT).options(**options)
-    if measure or (measure is None and any("://" in one and not one.startswith("file:") for one in named)):
+    if measure or (measure is None and any("://" in name and not name.startswith("file:") for name in named)):
         measures = spark.read.format(FORMAT).options(**(options | {"rows": "measures"})).load(named).collect()
         reader = reader.option("plan", write_plan(settled(row.asDict() for row in measures)))
     if columns is not None:
@@ -78,22 +78,22 @@ def _ddl(columns: Iterable[str]) -> str:
 def _planned(spark: SparkSession, options: Mapping[str, str], columns: Iterable[str] | None) -> DataFrame:
     """The rows of a plan, with the reader of the data source but without Spark's part of it.
 
-    Spark starts several processes of Python, each of which imports everything, to ask a data source for its schema, its
+    Spark starts several Python processes, each importing everything, to ask a data source for its schema, its
     partitions and its reader.  All of that is known here.
     """
-    from mqttscope.spark.source import Options, Reader
+    from mqttscope.spark.source import CaptureReader, SourceOptions
 
     ddl = DDL if columns is None else _ddl(columns)
-    reader = Reader(spark.createDataFrame([], ddl).schema, Options.of(options))
+    reader = CaptureReader(spark.createDataFrame([], ddl).schema, SourceOptions.of(options))
     parts = reader.partitions()
-    # Each task gets its own part, and not the plan of all.
+    # Each task gets its own part, not the plan of all.
     reader.options = replace(reader.options, plan=None)
     rows = [(number, bytearray(pickle.dumps(part))) for number, part in enumerate(parts)]
-    given = spark.createDataFrame(rows, "task int, part binary").repartitionById(len(parts), "task")
-    return given.mapInArrow(partial(_read, reader=reader), ddl)
+    task_rows = spark.createDataFrame(rows, "task int, part binary").repartitionById(len(parts), "task")
+    return task_rows.mapInArrow(partial(_read, reader=reader), ddl)
 
 
-def _read(batches: Iterable[pa.RecordBatch], reader: Reader) -> Iterator[pa.RecordBatch]:
+def _read(batches: Iterable[pa.RecordBatch], reader: CaptureReader) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for part in batch.column("part").to_pylist():
             yield from reader.read(pickle.loads(part))
@@ -106,7 +106,7 @@ def plan_captures(
     split_bytes: int | None = None,
     settings: Mapping[str, str] | None = None,
 ) -> str:
-    """The ranges of captures: what lies on this machine is walked through, what lies in a store the executors measure.
+    """The ranges of captures: local captures are walked through here, remote ones are measured by the executors.
 
     The order of ``locations`` is the order of reading.
     """
@@ -115,22 +115,23 @@ def plan_captures(
     ship(spark)
     known = dict(settings or {})
     size = split_bytes or good_size(locations)
-    remote = [one for one in locations if one.is_remote and one.fault is None and not one.behind]
-    if not any(one.size > size for one in remote):
+    remote = [
+        location for location in locations if location.is_remote and location.fault is None and not location.behind
+    ]
+    if not any(location.size > size for location in remote):
         return write_plan(plan(locations, known, size))
-    asked = write_plan([Planned(one) for one in remote])
+    asked = write_plan([CapturePlan(location) for location in remote])
     options = {"rows": "measures", "plan": asked, "split_bytes": str(size)}
     options |= {f"fs.{name}": value for name, value in known.items()}
     far = iter(settled(row.asDict() for row in spark.read.format(FORMAT).options(**options).load().collect()))
-    near = iter(plan([one for one in locations if one not in remote], known, size))
-    return write_plan([next(far) if one in remote else next(near) for one in locations])
+    near = iter(plan([location for location in locations if location not in remote], known, size))
+    return write_plan([next(far) if location in remote else next(near) for location in locations])
 
 
 def ingest_notes(rows: DataFrame) -> DataFrame:
-    """What the captures say beside their frames, once for each capture: of rows as `read_captures` gives them.
+    """Notices of the captures, once for each capture, from rows of `read_captures`.
 
-    What every range of a capture says for itself (frames that were skipped, link types that are not supported) is
-    counted together.
+    Notices that every range of a capture repeats (skipped frames, unsupported link types) are added up.
     """
     from pyspark.sql import functions as f
 
@@ -141,10 +142,10 @@ def ingest_notes(rows: DataFrame) -> DataFrame:
 
 
 def assemble(fragments: DataFrame, *, summary: bool = False) -> DataFrame:
-    """Rows of the segments that fragments hold, of fragments as ``read_captures(..., rows="fragments")`` gives them.
+    """Rows of the segments in fragments, from the rows of ``read_captures(..., rows="fragments")`` with all columns.
 
-    With all columns.  A datagram without TCP is counted as ``skipped``; one that is not complete gives nothing.
-    ``summary``: and a row of that kind with the time of the last segment.
+    A datagram without TCP is counted as ``skipped``; an incomplete one gives nothing.
+    ``summary``: add a row of that kind with the time of the last segment.
     """
     ordered = fragments.where(fragments["kind"] == FRAGMENT).repartition(1).sortWithinPartitions("file", "frame")
     return ordered.select(*COLUMNS).mapInArrow(partial(assembled, summary=summary), DDL)
@@ -153,51 +154,53 @@ def assemble(fragments: DataFrame, *, summary: bool = False) -> DataFrame:
 def assembled(
     batches: Iterable[pa.RecordBatch], *, summary: bool = False, table: FragmentTable | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The same for batches of fragments in their order.  ``table``: what is not complete yet, before and afterwards.
+    """Rows of the segments in sorted batches of fragments.  ``table``: incomplete datagrams, before and afterwards.
 
-    With ``summary`` and without a ``table`` nothing comes later, so that fragments whose others are missing are counted
-    as skipped, too.
+    With ``summary`` and without a ``table`` nothing comes later, so that incomplete fragments are counted as skipped,
+    too.
     """
     is_last = summary and table is None
     table = table or FragmentTable()
     files: dict[str, int] = {}
-    made: Batches | None = None
+    builder: Batches | None = None
     segments: list[Segment] = []
     clock: list[int] = []
     last = -1, ""
     skipped: Counter[str] = Counter()
     last_ns: int | None = None
     for batch in batches:
-        made = made or Batches(batch.schema)
+        builder = builder or Batches(batch.schema)
         for row in batch.to_pylist():
             if (row["file"], row["capture"]) != last:
-                yield from _flush(made, segments, clock, skipped, *last)
+                yield from _flush(builder, segments, clock, skipped, *last)
                 segments, clock, skipped, last = [], [], Counter(), (row["file"], row["capture"])
                 files[row["capture"]] = row["file"]
-            found = table.feed(_fragment(row))
-            if isinstance(found, Segment):
-                segments.append(found)
+            item = table.feed(_fragment(row))
+            if isinstance(item, Segment):
+                segments.append(item)
                 clock.append(row["clock_ns"])
-                last_ns = found.timestamp_ns if last_ns is None else max(last_ns, found.timestamp_ns)
+                last_ns = item.timestamp_ns if last_ns is None else max(last_ns, item.timestamp_ns)
                 if len(segments) == BATCH_ROWS:
-                    yield made.segments(segments, last[0], clock)
+                    yield builder.segments(segments, last[0], clock)
                     segments, clock = [], []
-            elif isinstance(found, NotSegment):
-                skipped[found.reason] += 1
-    if made is not None:
-        yield from _flush(made, segments, clock, skipped, *last)
+            elif isinstance(item, NotSegment):
+                skipped[item.reason] += 1
+    if builder is not None:
+        yield from _flush(builder, segments, clock, skipped, *last)
         for capture, count in table.incomplete_by_capture().items() if is_last else ():
-            yield from made.notes([Note(SKIPPED, INCOMPLETE_FRAGMENTS, count=count)], files[capture], capture)
+            yield from builder.notes([NoticeRow(SKIPPED, INCOMPLETE_FRAGMENTS, count=count)], files[capture], capture)
         if summary:
-            yield from made.notes([Note(SUMMARY, "", count=0, timestamp_ns=last_ns)], *last)
+            yield from builder.notes([NoticeRow(SUMMARY, "", count=0, timestamp_ns=last_ns)], *last)
 
 
 def _flush(
-    made: Batches, segments: list[Segment], clock: list[int], skipped: Counter[str], file: int, capture: str
+    builder: Batches, segments: list[Segment], clock: list[int], skipped: Counter[str], file: int, capture: str
 ) -> Iterator[pa.RecordBatch]:
     if segments:
-        yield made.segments(segments, file, clock)
-    yield from made.notes((Note(SKIPPED, reason, count=count) for reason, count in skipped.items()), file, capture)
+        yield builder.segments(segments, file, clock)
+    yield from builder.notes(
+        (NoticeRow(SKIPPED, reason, count=count) for reason, count in skipped.items()), file, capture
+    )
 
 
 def _fragment(row: dict[str, Any]) -> Fragment:

@@ -1,8 +1,8 @@
 """Sends this package to the executors.
 
-What Spark sends to its executors names functions and classes of this package; it does not hold them.  On this machine
-they are found where they are installed.  On a cluster, and on a server of Spark Connect, the package comes along: a zip
-of its Python.  Other packages have to be there; a small job asks for them first.
+Spark sends its executors only the names of functions and classes of this package, not their code.  On this machine
+they are installed.  On a cluster, and on a server of Spark Connect, the package is sent along: a zip
+of its Python.  Other packages have to be installed there; a small job checks them first.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEEDED = ("lz4.frame", "msgspec", "orjson", "pyarrow", "rich", "zstandard")
-"""What executors have to have beside Python and Spark: modules."""
+"""Modules that executors need besides Python and Spark."""
 PACKAGES = ("mqttscope", "pyspark_mqttscope")
 SLOTS = 1024
-"""So many tasks at most look for what is missing: one for each core that Spark knows of."""
+"""Maximum number of checking tasks: one for each core that Spark has."""
 SPARE_TASKS = 8
-"""Tasks for executors that come while the others look."""
+"""Tasks for executors that start during the check."""
 _NAMED = 3
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -45,10 +45,10 @@ _registered: WeakSet[SparkSession] = WeakSet()
 
 
 def ship(spark: SparkSession) -> bool:
-    """Make this package known to the executors of a session, and the data source ``mqttcapture`` to the session.
+    """Send this package to the executors of a session, and register the data source ``mqttcapture``.
 
-    Returns whether anything was sent: executors of a local master run on what is installed here, and a session gets
-    the package once.  Raises `SparkUnavailableError` where executors lack something, with names.
+    Returns whether anything was sent: executors of a local master use the installed package, and a session gets the
+    package once.  Raises `SparkUnavailableError` with names if executors lack something.
     """
     if spark in _served:
         return False
@@ -62,10 +62,10 @@ def ship(spark: SparkSession) -> bool:
 
 
 def register(spark: SparkSession) -> None:
-    """Make the data source ``mqttcapture`` known to a session.
+    """Register the data source ``mqttcapture`` with a session.
 
-    Spark finds it by itself only in what is installed, and not where the path of its Python has a blank: it asks a
-    shell whether there is such a program, without quotes.
+    Spark finds it by itself only if it is installed, and not if the path of its Python contains a blank: it asks a
+    shell for that program, without quotes.
     """
     if spark not in _registered:
         from mqttscope.spark.source import MqttCapture
@@ -75,9 +75,9 @@ def register(spark: SparkSession) -> None:
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the executors of a session run beside this process, with what is installed here.
+    """Whether the executors of a session run on this machine, with the installed packages.
 
-    Of a server of Spark Connect that is unknown.
+    For a server of Spark Connect that is unknown.
     """
     if is_connect(spark):
         return False
@@ -87,46 +87,46 @@ def is_local(spark: SparkSession) -> bool:
 
 @cache
 def archive() -> Path:
-    """A zip of this package, in a temporary folder that is removed at the end; its name holds version and digest."""
+    """A zip of this package, in a temporary folder that is removed at the end; its name contains version and digest."""
     folder = Path(tempfile.mkdtemp(prefix="mqttscope-ship-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return write_archive(folder)
 
 
 def write_archive(folder: Path) -> Path:
-    """Write a zip of this package as it is installed; the same files always give the same bytes."""
+    """Write a zip of this package as installed; equal files always give equal bytes."""
     fresh = folder / "fresh.zip"
-    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as made:
+    with zipfile.ZipFile(fresh, "w", zipfile.ZIP_DEFLATED) as zip_file:
         for package in PACKAGES:
             for name, data in sorted(_contents(files(package), package)):
-                one = zipfile.ZipInfo(name, _EPOCH)
-                one.compress_type, one.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
-                made.writestr(one, data)
-    # Spark refuses another file of the same name.
+                entry = zipfile.ZipInfo(name, _EPOCH)
+                entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+                zip_file.writestr(entry, data)
+    # Spark refuses another file with this name.
     digest = hashlib.sha256(fresh.read_bytes()).hexdigest()[:12]
     return fresh.rename(folder / f"mqttscope-{__version__}-{digest}.zip")
 
 
 def _contents(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    for one in folder.iterdir():
-        if one.is_dir():
-            if one.name != "__pycache__":
-                yield from _contents(one, f"{name}/{one.name}")
-        elif not one.name.endswith(".pyc"):
-            yield f"{name}/{one.name}", one.read_bytes()
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _contents(entry, f"{name}/{entry.name}")
+        elif not entry.name.endswith(".pyc"):
+            yield f"{name}/{entry.name}", entry.read_bytes()
 
 
 def examine(spark: SparkSession, needed: Sequence[str] = NEEDED) -> None:
-    """Ask executors for what they have; `SparkUnavailableError` says what is missing on which machine.
+    """Check the modules of executors; `SparkUnavailableError` lists missing ones by machine.
 
-    The tasks are as many as the cores, and none waits for a certain one, so that they are shared out evenly.
+    There are as many tasks as cores, and no task waits for a certain core, so that they are distributed evenly.
     """
     from pyspark.sql.functions import lit, udf
 
     from mqttscope.spark.errors import SPARK_ERRORS
 
-    # Without Arrow, which may be what is missing.
-    ask = udf(look, useArrow=False)
+    # Without Arrow, which may be missing.
+    ask = udf(missing_modules, useArrow=False)
     try:
         tasks = spark.range(SLOTS).union(spark.range(0, SPARE_TASKS, 1, SPARE_TASKS))
         rows = tasks.select(ask(lit(" ".join(needed)), "id")).collect()
@@ -141,8 +141,8 @@ def examine(spark: SparkSession, needed: Sequence[str] = NEEDED) -> None:
         )
 
 
-def look(needed: str, _: int) -> str:
-    """Runs on executors: which of the modules cannot be imported here; empty when all can."""
+def missing_modules(needed: str, _: int) -> str:
+    """Runs on executors: the modules that cannot be imported there; empty if all can."""
     missing = _missing(needed)
     if not missing:
         return ""
@@ -167,7 +167,7 @@ def _missing(needed: str) -> list[str]:
 
 
 def _cause(text: str) -> str:
-    """What a person can act on of what Spark says about a failed job."""
+    """The part of Spark's message about a failed job that a user can act on."""
     versions = re.search(r"different version: ([\d.]+) than that in driver:? ([\d.]+)", text)
     if versions:
         return (
@@ -176,6 +176,6 @@ def _cause(text: str) -> str:
         )
     program = re.search(r'Cannot run program "([^"]*)"', text)
     if program:
-        return f"they have no program {program[1]}: let PYSPARK_PYTHON name the Python that is to run there"
-    told = re.findall(r"(?m)^(?:: )?(?:\w+\.)*\w*(?:Error|Exception): (.+)$", text)
-    return str(told[-1]) if told else next(iter(text.splitlines()), "Spark does not say why")
+        return f"they have no program {program[1]}: let PYSPARK_PYTHON name the Python to run there"
+    messages = re.findall(r"(?m)^(?:: )?(?:\w+\.)*\w*(?:Error|Exception): (.+)$", text)
+    return str(messages[-1]) if messages else next(iter(text.splitlines()), "Spark gives no reason")

@@ -1,21 +1,21 @@
 """Captures of a folder while they are written: from one offset to the next.
 
-`Follower.step` looks at what is there and says how far it can be read; `tasks` says what is to be read between two
-offsets.  The clock decides when something is read, never what.
+`CaptureFollower.step` looks at the files and computes how far they can be read; `tasks` lists what is to be read
+between two offsets.  The clock decides when something is read, never what.
 
-A capture that is written is read to its last complete record.  It is complete when it has not changed for
-`QUIET_SECONDS`, or when it ends with a complete record and another one whose name differs in digits alone begins after
-it: capture tools rotate like that.  Only then is told what can be told at the end of a capture: that it ends inside a
-record, what it dropped.  One that grows all the same is read on.  Compressed captures are read when they are complete,
-in one go; of one that a tool has compressed before it was read to its end, the rest.
+A growing capture is read to its last complete record.  It is complete when it has not changed for `QUIET_SECONDS`, or
+when it ends with a complete record and another one begins after it, with a name that differs in digits alone: capture
+tools rotate like that.  Only then its end is reported: an incomplete last record, dropped frames.  If it still grows
+afterwards, reading continues.  Compressed captures are read when they are complete, in one go; if a tool has compressed
+a capture before it was read to its end, the rest is read.
 
-Captures are known by their content, so that renaming them makes no difference, and one that is overwritten is another
-one.  What can be read already is read in the order of time, also where a batch has a limit: of two captures that were
-written at the same time none gets ahead by more than `PIECE_BYTES`.
+Captures are identified by their content, so that renaming them makes no difference, and an overwritten one is another
+one.  Data is read in the order of time, even if a batch has a limit: captures that were written at the same time
+stay within `PIECE_BYTES` of each other.
 
-An offset says everything: with the same two of them the same rows come, whatever has happened in between.  It names
-the captures that are there, so that it stays as small as the folder; those that are complete are packed, with what is
-needed to know them again.
+An offset contains everything: two offsets always give the same rows, whatever has happened in between.  It names
+the present captures, so that it stays as small as the folder; complete ones are packed, with the data needed to
+identify them again.
 """
 
 from __future__ import annotations
@@ -40,46 +40,46 @@ from mqttscope.capture.fingerprint import CHECK_BYTES, Fingerprint, ends_crc, fi
 from mqttscope.capture.locations import Location
 from mqttscope.capture.pcap import ReaderState
 from mqttscope.spark.plan import Task
-from mqttscope.spark.rows import ERROR, READ, Note
+from mqttscope.spark.rows import ERROR, READ, NoticeRow
 
 
 @dataclass(slots=True)
-class Followed:
+class FollowedCapture:
     """One capture of a stream."""
 
     file: int
     """Its place in the order of reading, from 0."""
     name: str
-    """As a glob or directory gave it."""
+    """Name from a glob or directory."""
     memory: ReaderState = field(default_factory=ReaderState)
     """How far it is read."""
     head: int = 0
-    """CRC-32 of its first bytes, as far as they were read: with ``tail`` it says whether it is still the same."""
+    """CRC-32 of its first bytes that were read; with ``tail`` it shows whether the capture is unchanged."""
     tail: int = 0
     """CRC-32 of the bytes before ``memory.position``."""
     size: int | None = None
     """Its length when it was complete; ``None``: it is growing."""
     waiting: int = 0
-    """Bytes that could be read already, but for the limit of a batch."""
+    """Bytes that could be read already without the limit of a batch."""
     first_ns: float = capture_read.NO_FRAME
-    """Time of its first frame; forgotten when it is complete."""
+    """Time of its first frame; discarded when it is complete."""
     is_whole: bool = False
-    """It is compressed, or no capture at all, and read in one go."""
+    """It is compressed, or not a capture, and read in one go."""
     begun: int = 0
-    """So many bytes of it, uncompressed, were read elsewhere when it was shorter."""
+    """Number of its bytes, uncompressed, that were read elsewhere when it was shorter."""
 
     @property
     def now_ns(self) -> float:
         return self.memory.timestamp_ns if self.memory.frames else self.first_ns
 
-    def copy(self) -> Followed:
-        """Another one with the same content."""
+    def copy(self) -> FollowedCapture:
+        """A copy with equal content."""
         return replace(self, memory=self.memory.copy())
 
 
 @dataclass(slots=True)
-class Said:
-    """Something that went wrong between an offset and the one before."""
+class CaptureProblem:
+    """A problem between an offset and the previous one."""
 
     file: int
     name: str
@@ -90,71 +90,72 @@ class Said:
 
 @dataclass(slots=True)
 class Offset:
-    """How far a stream is."""
+    """How far a stream is read."""
 
-    captures: dict[str, Followed] = field(default_factory=dict)
-    """By name."""
+    captures: dict[str, FollowedCapture] = field(default_factory=dict)
+    """Captures by name."""
     files: int = 0
-    """How many captures there were ever."""
-    said: list[Said] = field(default_factory=list)
+    """Number of all captures up to now."""
+    problems: list[CaptureProblem] = field(default_factory=list)
     passed: list[str] = field(default_factory=list)
-    """New ones whose content is in the lake already: their rows so far are left out."""
+    """New captures with content that the lake has already; their present rows are left out."""
     unread: list[str] = field(default_factory=list)
-    """What cannot be read and has been reported."""
+    """Unreadable files that were reported."""
 
-    def written(self) -> dict[str, Any]:
-        """As JSON, plain values only."""
-        growing = [one for one in self.captures.values() if one.size is None]
-        complete = [one for one in self.captures.values() if one.size is not None]
+    def as_json(self) -> dict[str, Any]:
+        """The offset as JSON, plain values only."""
+        growing = [capture for capture in self.captures.values() if capture.size is None]
+        complete = [capture for capture in self.captures.values() if capture.size is not None]
         return {
             "version": 1,
             "files": self.files,
             "growing": [
                 [
-                    one.file, one.name, one.memory.written(), one.head, one.tail, None, one.waiting,
-                    None if one.first_ns == capture_read.NO_FRAME else one.first_ns, one.is_whole, one.begun,
+                    capture.file, capture.name, capture.memory.to_values(), capture.head, capture.tail, None,
+                    capture.waiting, None if capture.first_ns == capture_read.NO_FRAME else capture.first_ns,
+                    capture.is_whole, capture.begun,
                 ]
-                for one in growing
+                for capture in growing
             ],
             "complete": _packed(
                 [
                     [
-                        one.file, one.name, one.head, one.tail, one.size, one.memory.position, one.memory.frames,
-                        int(one.is_whole), one.begun,
+                        capture.file, capture.name, capture.head, capture.tail, capture.size, capture.memory.position,
+                        capture.memory.frames, int(capture.is_whole), capture.begun,
                     ]
-                    for one in complete
+                    for capture in complete
                 ]
             ),
-            "said": [[one.file, one.name, one.message, one.frames, one.offset] for one in self.said],
+            "said": [[lost.file, lost.name, lost.message, lost.frames, lost.offset] for lost in self.problems],
             "passed": self.passed,
             "unread": self.unread,
         }  # fmt: skip
 
     @classmethod
     def of(cls, written: dict[str, Any]) -> Offset:
-        """What `written` wrote; `ValueError` where it is of another version."""
+        """The offset from the result of `as_json`; `ValueError` for another version."""
         if written.get("version") != 1:
             raise ValueError(f"the offset has version {written.get('version')}, this program reads 1")
         captures = []
         for file, name, memory, head, tail, size, waiting, first_ns, is_whole, *begun in written["growing"]:
             first_ns = capture_read.NO_FRAME if first_ns is None else first_ns
-            made = Followed(file, name, ReaderState.of(memory), head, tail, size, waiting, first_ns, is_whole, *begun)
-            captures.append(made)
+            state = ReaderState.from_values(memory)
+            captures.append(FollowedCapture(file, name, state, head, tail, size, waiting, first_ns, is_whole, *begun))
         for file, name, head, tail, size, position, frames, is_whole, *begun in _unpacked(written["complete"]):
-            made = Followed(file, name, ReaderState(position, frames), head, tail, size, is_whole=bool(is_whole))
-            made.begun = begun[0] if begun else 0
-            captures.append(made)
+            state, size_begun = ReaderState(position, frames), begun[0] if begun else 0
+            capture = FollowedCapture(file, name, state, head, tail, size, is_whole=bool(is_whole), begun=size_begun)
+            captures.append(capture)
         return cls(
-            {one.name: one for one in sorted(captures, key=lambda one: one.file)},
+            {capture.name: capture for capture in sorted(captures, key=lambda capture: capture.file)},
             written["files"],
-            [Said(*one) for one in written["said"]],
+            [CaptureProblem(*values) for values in written["said"]],
             list(written["passed"]),
             list(written.get("unread", ())),
         )
 
 
 def _packed(values: list[Any]) -> str:
-    # Unlike orjson, json takes names of files that are no UTF-8.
+    # json accepts file names that are not UTF-8; orjson does not.
     plain = json.dumps(values, separators=(",", ":")).encode()
     return base64.b85encode(zlib.compress(plain, 9)).decode() if values else ""
 
@@ -163,28 +164,28 @@ def _unpacked(text: str) -> Any:
     return json.loads(zlib.decompress(base64.b85decode(text))) if text else []
 
 
-def begins_with(name: str, one: Followed) -> bool:
-    """Whether what was read of a capture is what a compressed file begins with.  Raises `OSError`."""
+def begins_with(name: str, capture: FollowedCapture) -> bool:
+    """Whether the bytes that were read of a capture are the beginning of a compressed file.  Raises `OSError`."""
     with open(name, "rb", buffering=0) as file:
         source = ByteSource(file)
-        head = source.fill(b"", CHECK_BYTES)[: one.memory.position]
-        tail, left = head[-CHECK_BYTES:], one.memory.position - len(head)
+        head = source.fill(b"", CHECK_BYTES)[: capture.memory.position]
+        tail, left = head[-CHECK_BYTES:], capture.memory.position - len(head)
         while left > 0 and (piece := source.fill(b"", 1)):
             tail, left = (tail + piece[:left])[-CHECK_BYTES:], left - len(piece)
-    checked = _checked(one)
-    return left <= 0 and (zlib.crc32(head[:checked]), zlib.crc32(tail[-checked:])) == (one.head, one.tail)
+    checked = _checked(capture)
+    return left <= 0 and (zlib.crc32(head[:checked]), zlib.crc32(tail[-checked:])) == (capture.head, capture.tail)
 
 
 def content_now(name: str, position: int, head: int, tail: int, size: int) -> Fingerprint | None:
-    """The content of a capture that was read, its first ``size`` bytes; ``None`` where it is gone.
+    """Fingerprint of the first ``size`` bytes of a capture that was read; ``None`` if it is gone.
 
-    ``position``, ``head``, ``tail``: up to where it was read, and what `ends_crc` said then.  It may have been renamed
-    since, in its folder, and another one may have its name.
+    ``position``, ``head``, ``tail``: the position read up to, and the result of `ends_crc` then.  The capture may have
+    been renamed within its folder since, and another one may have its name.
     """
     folder, base = os.path.split(name)
     with suppress(OSError):
-        for one in (base, *sorted(set(os.listdir(folder or os.curdir)) - {base})):
-            path = os.path.join(folder, one)
+        for entry in (base, *sorted(set(os.listdir(folder or os.curdir)) - {base})):
+            path = os.path.join(folder, entry)
             with suppress(OSError):
                 if os.path.isfile(path) and os.path.getsize(path) >= size:
                     with open(path, "rb", buffering=0) as file:
@@ -193,168 +194,169 @@ def content_now(name: str, position: int, head: int, tail: int, size: int) -> Fi
     return None
 
 
-class Contents:
-    """Captures that are read, by what they begin with: only those that begin alike have to be compared."""
+class ContentIndex:
+    """Captures by their beginning: only captures with equal beginnings have to be compared."""
 
     def __init__(self) -> None:
-        self._by_time: dict[float, list[Followed]] = {}
-        self._by_head: dict[tuple[int, int], list[Followed]] = {}
+        self._by_time: dict[float, list[FollowedCapture]] = {}
+        self._by_head: dict[tuple[int, int], list[FollowedCapture]] = {}
 
-    def add(self, one: Followed) -> None:
-        """Know one more; of those that are complete the time of the first frame is forgotten."""
-        self._by_time.setdefault(one.first_ns, []).append(one)
-        if one.memory.position:
-            self._by_head.setdefault((_checked(one), one.head), []).append(one)
+    def add(self, capture: FollowedCapture) -> None:
+        """Add a capture; complete ones no longer have the time of their first frame."""
+        self._by_time.setdefault(capture.first_ns, []).append(capture)
+        if capture.memory.position:
+            self._by_head.setdefault((_checked(capture), capture.head), []).append(capture)
 
-    def alike(self, name: str, first_ns: float) -> list[Followed]:
-        """Those that may be what the file of this name is, whose first frame has this time.  Raises `OSError`."""
-        found = {one.file: one for one in (*self._by_time.get(first_ns, ()), *self._with_head(name))}
-        return list(found.values())
+    def alike(self, name: str, first_ns: float) -> list[FollowedCapture]:
+        """Captures that may be the file of this name with this first frame time.  Raises `OSError`."""
+        matches = {capture.file: capture for capture in (*self._by_time.get(first_ns, ()), *self._with_head(name))}
+        return list(matches.values())
 
-    def _with_head(self, name: str) -> Iterator[Followed]:
+    def _with_head(self, name: str) -> Iterator[FollowedCapture]:
         with open(name, "rb", buffering=0) as file:
             head = ByteSource(file).fill(b"", CHECK_BYTES)
         for checked in {checked for checked, _ in self._by_head}:
             yield from self._by_head.get((checked, zlib.crc32(head[:checked])), ())
 
 
-def _checked(one: Followed) -> int:
-    return min(one.memory.position, CHECK_BYTES)
+def _checked(capture: FollowedCapture) -> int:
+    return min(capture.memory.position, CHECK_BYTES)
 
 
-def begins_compressed(name: str, one: Followed) -> bool:
-    """Whether a file is compressed, and begins with what was read of a capture."""
+def begins_compressed(name: str, capture: FollowedCapture) -> bool:
+    """Whether a file is compressed, and begins with the bytes that were read of a capture."""
     try:
         with open(name, "rb", buffering=0) as file:
             if not capture_read.may_be_compressed(file.read(4)):
                 return False
-        return begins_with(name, one)
+        return begins_with(name, capture)
     except OSError:
-        return False  # the next look says why
+        return False  # the next step reports the reason
 
 
-def remembered(name: str, position: int) -> ReaderState:
-    """What a reader that came to a position remembers: found again from the beginning of the capture."""
+def reader_state_at(name: str, position: int) -> ReaderState:
+    """The state of a reader at a position, computed from the beginning of the capture."""
     with open(name, "rb", buffering=0) as file:
-        return capture_read.memory_at(file, position)
+        return capture_read.state_at(file, position)
 
 
-def begin_at(one: Followed, position: int) -> None:
-    """Continue in a capture after a position, up to which it was read elsewhere."""
-    one.begun = position
-    if not one.is_whole:
-        one.memory = remembered(one.name, position)
-        with suppress(OSError), open(one.name, "rb", buffering=0) as file:
-            one.head, one.tail = ends_crc(file, one.memory.position)
+def begin_at(capture: FollowedCapture, position: int) -> None:
+    """Continue in a capture at the end of what was read elsewhere."""
+    capture.begun = position
+    if not capture.is_whole:
+        capture.memory = reader_state_at(capture.name, position)
+        with suppress(OSError), open(capture.name, "rb", buffering=0) as file:
+            capture.head, capture.tail = ends_crc(file, capture.memory.position)
 
 
-def gone_on(one: Followed, name: str, size: int) -> Followed:
-    """A capture as it is taken over, under its name now: one that was complete and has grown is so no more."""
-    taken = one.copy()
-    taken.name = name
-    if one.size is not None and size > one.size and not one.is_whole:
-        taken.memory = remembered(name, one.memory.position)
-        taken.size = None
-    return taken
+def continued_capture(capture: FollowedCapture, name: str, size: int) -> FollowedCapture:
+    """A capture continued under its present name; a complete one that has grown is not complete."""
+    later = capture.copy()
+    later.name = name
+    if capture.size is not None and size > capture.size and not capture.is_whole:
+        later.memory = reader_state_at(name, capture.memory.position)
+        later.size = None
+    return later
 
 
-def lost(one: Followed, size: int | None) -> Said:
-    """What to say of a capture that cannot be read on; ``size``: of what has its name now."""
-    position, frames = one.memory.position, one.memory.frames
+def loss_problem(capture: FollowedCapture, size: int | None) -> CaptureProblem:
+    """The problem of a capture that cannot be continued; ``size``: size of the file that has its name now."""
+    position, frames = capture.memory.position, capture.memory.frames
     what = "has gone before it was complete"
     if size is not None:
         what = "has been replaced before it was complete"
         if CHECK_BYTES <= size < position:
-            with suppress(OSError), open(one.name, "rb", buffering=0) as file:
-                if ends_crc(file, position)[0] == one.head:
+            with suppress(OSError), open(capture.name, "rb", buffering=0) as file:
+                if ends_crc(file, position)[0] == capture.head:
                     what = f"has shrunk from {position} to {size} bytes"
-    return Said(one.file, one.name, f"{what}: what came after frame {frames} is not read", frames, position)
+    text = f"{what}: the rest after frame {frames} is not read"
+    return CaptureProblem(capture.file, capture.name, text, frames, position)
 
 
-def advance_in(one: Followed, size: int, limit: int) -> int:
-    """Read on by about ``limit`` bytes, of ``size`` at most; returns by how many."""
+def advance_in(capture: FollowedCapture, size: int, limit: int) -> int:
+    """Read on by about ``limit`` bytes, up to ``size``; return the number of bytes."""
     try:
-        with open(one.name, "rb", buffering=0) as file:
-            if one.is_whole:
-                passed = size - one.memory.position
-                one.memory.position = size
+        with open(capture.name, "rb", buffering=0) as file:
+            if capture.is_whole:
+                passed = size - capture.memory.position
+                capture.memory.position = size
             else:
-                passed = capture_read.advance(file, one.memory, size, limit=limit)
-            one.head, one.tail = ends_crc(file, one.memory.position)
+                passed = capture_read.advance(file, capture.memory, size, limit=limit)
+            capture.head, capture.tail = ends_crc(file, capture.memory.position)
     except OSError:
-        return 0  # the next look says why
+        return 0  # the next step reports the reason
     return passed
 
 
 QUIET_SECONDS = 60.0
-"""A capture that has not changed for so long is complete."""
+"""A capture is complete after this time without a change."""
 
 _COMPRESSED = re.compile(r"\.(gz|zst|zstd|lz4)$", re.I)
 
 
 @dataclass(slots=True)
-class _There:
-    """A file that is there."""
+class _PresentFile:
+    """A present file."""
 
     name: str
     size: int
     changed: float
-    """When it was written last, in seconds since the epoch."""
+    """Time of the last write, in seconds since the epoch."""
     first_ns: float = capture_read.NO_FRAME
     can_grow: bool = True
 
 
 @dataclass(slots=True)
-class Follower:
-    """Follows the captures that ``sources`` stand for: files, directories (captures directly in them), globs."""
+class CaptureFollower:
+    """Follows the captures in ``sources``: files, directories (captures directly in them), globs."""
 
     sources: Sequence[str]
     quiet_seconds: float = field(default_factory=lambda: QUIET_SECONDS)
     read_elsewhere: Callable[[str], int | None] | None = None
-    """How many bytes at the beginning of a file have been read elsewhere, uncompressed; ``None``: all of it."""
-    _frozen: tuple[float, dict[str, _There]] | None = None
+    """Number of bytes at the beginning of a file that were read elsewhere, uncompressed; ``None``: all bytes."""
+    _frozen: tuple[float, dict[str, _PresentFile]] | None = None
     _faults: dict[str, str] = field(default_factory=dict)
-    """What was found and cannot be read, when it was looked at last."""
+    """Unreadable files in the last listing."""
     _no_captures: dict[str, tuple[int, float]] = field(default_factory=dict)
-    """Other files, as they were when they were looked at."""
+    """Other files, as they were when they were examined."""
     _same: dict[str, tuple[int, float, int, int, int]] = field(default_factory=dict)
-    """Captures that were found to be what they were, and what was compared."""
+    """Captures that were found unchanged, with the compared values."""
     _has_looked: bool = False
     _away: set[str] = field(default_factory=set)
-    """Captures that are elsewhere now, compressed, and not complete there yet."""
+    """Captures that are compressed elsewhere now, and not complete there yet."""
 
     def freeze(self) -> None:
-        """Let everything stay as it is now: what comes later is not seen."""
+        """Freeze the listing: later files are not seen."""
         self._frozen = (time.time(), self._listed())
 
     def step(self, start: Offset, limit: int | None = None) -> Offset:
-        """The offset after what can be read now, about ``limit`` bytes at most; ``start`` itself where it is none."""
+        """The offset after what can be read now, at most about ``limit`` bytes; ``start`` itself if nothing can."""
         now, there = self._frozen or (time.time(), self._listed())
-        # What is frozen may be gone all the same.
-        there = {name: one for name, one in there.items() if self._frozen is None or os.path.exists(name)}
+        # Frozen files may be gone.
+        there = {name: file for name, file in there.items() if self._frozen is None or os.path.exists(name)}
         end = Offset(files=start.files)
         gone = self._find_again(start, there, end, now)
-        self._look_elsewhere(end, there)
-        fresh = [one for name, one in there.items() if name not in end.captures]
+        self._skip_ingested(end, there)
+        fresh = [file for name, file in there.items() if name not in end.captures]
         self._admit(fresh, end, now)
         self._read(end, there, limit)
         self._complete(end, there, now)
-        # Why a file cannot be read, once per file.
+        # The reason why a file cannot be read, once per file.
         for name, why in sorted(self._faults.items()):
             if name not in start.unread:
-                end.said.append(Said(end.files, name, why, 0, None))
+                end.problems.append(CaptureProblem(end.files, name, why, 0, None))
                 end.files += 1
         end.unread = sorted(self._faults)
-        end.captures = {one.name: one for one in sorted(end.captures.values(), key=lambda one: one.file)}
-        if not end.said and end.files == start.files:
-            before = {name: one for name, one in start.captures.items() if name not in gone}
+        end.captures = {item.name: item for item in sorted(end.captures.values(), key=lambda item: item.file)}
+        if not end.problems and end.files == start.files:
+            before = {name: capture for name, capture in start.captures.items() if name not in gone}
             if end.captures == before:
                 return start
         return end
 
-    def _listed(self) -> dict[str, _There]:
-        there: dict[str, _There] = {}
-        taken: set[object] = set()
+    def _listed(self) -> dict[str, _PresentFile]:
+        there: dict[str, _PresentFile] = {}
+        seen: set[object] = set()
         self._faults = {}
         for source in self.sources:
             in_directory = os.path.isdir(source)
@@ -367,13 +369,13 @@ class Follower:
                     continue
                 known = capture_files.identity(name)
                 try:
-                    told = os.stat(name)
+                    status = os.stat(name)
                 except OSError:
                     continue
-                if known in taken or (in_directory and not self._is_capture(name, told.st_size, told.st_mtime)):
+                if known in seen or (in_directory and not self._is_capture(name, status.st_size, status.st_mtime)):
                     continue
-                taken.add(known)
-                there[name] = _There(name, told.st_size, told.st_mtime)
+                seen.add(known)
+                there[name] = _PresentFile(name, status.st_size, status.st_mtime)
         return there
 
     def _names(self, source: str) -> Iterable[str]:
@@ -385,14 +387,14 @@ class Follower:
                 self._faults[source] = capture_files.why_not_opened(error)
                 return []
         if not os.path.lexists(source) and glob.has_magic(source):
-            self._faults |= {one.capture: one.message for one in capture_files.denied(source)}
+            self._faults |= {fault.capture: fault.message for fault in capture_files.denied(source)}
             return capture_files.links_last(
                 "", [path for path in glob.glob(source, recursive=True) if not os.path.isdir(path)]
             )
         return [source]
 
     def _is_capture(self, name: str, size: int, changed: float) -> bool:
-        # Who is called a capture and is empty has not begun yet.
+        # An empty file with the name of a capture has not begun yet.
         if name in self._same or (size and capture_files.is_named_like_capture(name)):
             return True
         if self._no_captures.get(name) == (size, changed):
@@ -409,240 +411,242 @@ class Follower:
         self._no_captures[name] = (size, changed)
         return False
 
-    def _find_again(self, start: Offset, there: dict[str, _There], end: Offset, now: float) -> set[str]:
-        """Take over what was known, as far as it is still there under any name; returns what is gone for good."""
-        missing: list[Followed] = []
-        for one in start.captures.values():
-            found = there.get(one.name)
-            same = found is not None and self._is_same(one, found)
-            if found is not None and same:
-                end.captures[one.name] = gone_on(one, one.name, found.size)
-            elif same is None or os.path.dirname(one.name) in self._faults:
-                # It may be there again, and is not another one before that is seen.
-                end.captures[one.name] = one.copy()
+    def _find_again(self, start: Offset, there: dict[str, _PresentFile], end: Offset, now: float) -> set[str]:
+        """Copy known captures that still exist under any name to ``end``; return the names that are gone for good."""
+        missing: list[FollowedCapture] = []
+        for capture in start.captures.values():
+            file = there.get(capture.name)
+            same = file is not None and self._is_same(capture, file)
+            if file is not None and same:
+                end.captures[capture.name] = continued_capture(capture, capture.name, file.size)
+            elif same is None or os.path.dirname(capture.name) in self._faults:
+                # It may appear again, and is not another one until that is seen.
+                end.captures[capture.name] = capture.copy()
             else:
-                missing.append(one)
+                missing.append(capture)
         gone: set[str] = set()
         self._away = set()
-        for one in missing:
-            names = [found for name, found in there.items() if name not in end.captures and one.memory.position]
-            renamed = next((found for found in names if self._is_same(one, found)), None)
+        for capture in missing:
+            names = [file for name, file in there.items() if name not in end.captures and capture.memory.position]
+            renamed = next((file for file in names if self._is_same(capture, file)), None)
             if renamed is not None:
-                end.captures[renamed.name] = gone_on(one, renamed.name, renamed.size)
-            elif one.size is None and self._is_compressed(one, there, end, now):
-                gone |= {one.name} - self._away
-            elif one.size is None:
-                now_there = there.get(one.name)
-                end.said.append(lost(one, None if now_there is None else now_there.size))
-                if end.said[-1].message.startswith("has shrunk"):
-                    kept = end.captures[one.name] = one.copy()
-                    kept.size, kept.waiting, kept.first_ns = there[one.name].size, 0, capture_read.NO_FRAME
+                end.captures[renamed.name] = continued_capture(capture, renamed.name, renamed.size)
+            elif capture.size is None and self._is_compressed(capture, there, end, now):
+                gone |= {capture.name} - self._away
+            elif capture.size is None:
+                now_there = there.get(capture.name)
+                end.problems.append(loss_problem(capture, None if now_there is None else now_there.size))
+                if end.problems[-1].message.startswith("has shrunk"):
+                    shrunk = end.captures[capture.name] = capture.copy()
+                    shrunk.size, shrunk.waiting, shrunk.first_ns = there[capture.name].size, 0, capture_read.NO_FRAME
             else:
-                gone.add(one.name)
+                gone.add(capture.name)
         return gone
 
-    def _is_compressed(self, one: Followed, there: dict[str, _There], end: Offset, now: float) -> bool:
-        """Whether a new file is what a capture was, compressed; the rest is read when that is complete."""
-        for found in there.values() if one.memory.position else ():
-            if found.name in end.captures or not begins_compressed(found.name, one):
+    def _is_compressed(self, capture: FollowedCapture, there: dict[str, _PresentFile], end: Offset, now: float) -> bool:
+        """Whether a new file is a compressed copy of a capture; the rest is read when the copy is complete."""
+        for file in there.values() if capture.memory.position else ():
+            if file.name in end.captures or not begins_compressed(file.name, capture):
                 continue
-            taken = one.copy()
-            taken.waiting = 0
-            if now - found.changed < self.quiet_seconds:
-                self._away.add(one.name)
+            later = capture.copy()
+            later.waiting = 0
+            if now - file.changed < self.quiet_seconds:
+                self._away.add(capture.name)
             else:
-                taken.name, taken.is_whole = found.name, True
-                advance_in(taken, found.size, found.size)
-            end.captures[taken.name] = taken
+                later.name, later.is_whole = file.name, True
+                advance_in(later, file.size, file.size)
+            end.captures[later.name] = later
             return True
         return False
 
-    def _is_same(self, one: Followed, found: _There) -> bool | None:
-        """Whether what was read of a capture is what the file begins with; of a compressed one that is all of it.
+    def _is_same(self, capture: FollowedCapture, present: _PresentFile) -> bool | None:
+        """Whether a file begins with the bytes that were read of a capture; for a compressed capture, all of it.
 
-        ``None`` where the file cannot be read now.
+        ``None`` if the file cannot be read now.
         """
-        if one.is_whole and one.size not in (None, found.size):
+        if capture.is_whole and capture.size not in (None, present.size):
             return False
-        looked = (found.size, found.changed, one.memory.position, one.head, one.tail)
-        if self._same.get(found.name) == looked:
+        looked = (present.size, present.changed, capture.memory.position, capture.head, capture.tail)
+        if self._same.get(present.name) == looked:
             return True
-        position = one.memory.position
+        position = capture.memory.position
         try:
-            with open(found.name, "rb", buffering=0) as file:
-                if found.size < position:
-                    # Nothing is lost of one that was complete.
-                    same = (
-                        one.size is not None and found.size >= CHECK_BYTES and ends_crc(file, position)[0] == one.head
-                    )
+            with open(present.name, "rb", buffering=0) as file:
+                if present.size < position:
+                    # Nothing is lost if it was complete.
+                    was_complete = capture.size is not None and present.size >= CHECK_BYTES
+                    same = was_complete and ends_crc(file, position)[0] == capture.head
                 else:
-                    same = ends_crc(file, position) == (one.head, one.tail)
+                    same = ends_crc(file, position) == (capture.head, capture.tail)
         except FileNotFoundError:
             return False
         except OSError as error:
-            self._faults[found.name] = capture_files.why_not_opened(error)
+            self._faults[present.name] = capture_files.why_not_opened(error)
             return None
         if same:
-            self._same[found.name] = looked
+            self._same[present.name] = looked
         return same
 
-    def _look_elsewhere(self, end: Offset, there: dict[str, _There]) -> None:
-        """Skip what an ingest read of captures since the last run: while this one follows them, no other reads."""
+    def _skip_ingested(self, end: Offset, there: dict[str, _PresentFile]) -> None:
+        """Skip data that an ingest has read since the last run; nothing else reads while this stream follows."""
         if self._has_looked or self.read_elsewhere is None:
             return
         self._has_looked = True
-        for one in end.captures.values():
-            found = there.get(one.name)
-            if found is None or one.size is not None or one.is_whole or one.name in self._away:
+        for capture in end.captures.values():
+            file = there.get(capture.name)
+            if file is None or capture.size is not None or capture.is_whole or capture.name in self._away:
                 continue
-            if found.size > one.memory.position:
-                read = self.read_elsewhere(one.name)
-                read = found.size if read is None else read
-                if read > one.memory.position:
-                    begin_at(one, read)
+            if file.size > capture.memory.position:
+                read = self.read_elsewhere(capture.name)
+                read = file.size if read is None else read
+                if read > capture.memory.position:
+                    begin_at(capture, read)
 
-    def _admit(self, fresh: list[_There], end: Offset, now: float) -> None:
-        """Take in what is new and has a frame, in the order of their first frames."""
+    def _admit(self, fresh: list[_PresentFile], end: Offset, now: float) -> None:
+        """Add new files with a frame, in the order of their first frames."""
         ready = []
-        for one in fresh:
-            is_quiet = now - one.changed >= self.quiet_seconds
+        for present in fresh:
+            is_quiet = now - present.changed >= self.quiet_seconds
             try:
-                with open(one.name, "rb", buffering=0) as file:
+                with open(present.name, "rb", buffering=0) as file:
                     head = file.read(4)
                     file.seek(0)
-                    one.can_grow = capture_read.can_grow(head)
-                    if one.can_grow or (is_quiet and capture_read.may_be_compressed(head)):
-                        one.first_ns = capture_read.first_time(file)
+                    present.can_grow = capture_read.can_grow(head)
+                    if present.can_grow or (is_quiet and capture_read.may_be_compressed(head)):
+                        present.first_ns = capture_read.first_time(file)
             except OSError as error:
                 if not isinstance(error, FileNotFoundError):
-                    self._faults[one.name] = capture_files.why_not_opened(error)
+                    self._faults[present.name] = capture_files.why_not_opened(error)
                 continue
-            if is_quiet or one.first_ns > capture_read.NO_FRAME:
-                ready.append(one)
-        known = Contents()
+            if is_quiet or present.first_ns > capture_read.NO_FRAME:
+                ready.append(present)
+        known = ContentIndex()
         for other in end.captures.values() if ready else ():
             known.add(other)
-        for one in sorted(ready, key=lambda one: (one.first_ns, one.name)):
-            followed = Followed(end.files, one.name, first_ns=one.first_ns, is_whole=not one.can_grow)
-            read = 0 if self.read_elsewhere is None else self.read_elsewhere(one.name)
-            is_copy = read is None or self._is_copy(one, known)
+        for present in sorted(ready, key=lambda file: (file.first_ns, file.name)):
+            name, first_ns = present.name, present.first_ns
+            followed = FollowedCapture(end.files, name, first_ns=first_ns, is_whole=not present.can_grow)
+            read = 0 if self.read_elsewhere is None else self.read_elsewhere(name)
+            is_copy = read is None or self._is_copy(present, known)
             known.add(followed)
             end.files += 1
-            end.captures[one.name] = followed
+            end.captures[present.name] = followed
             if is_copy:
-                end.passed.append(one.name)
-                advance_in(followed, one.size, one.size)
+                end.passed.append(present.name)
+                advance_in(followed, present.size, present.size)
             elif read:
                 begin_at(followed, read)
 
-    def _is_copy(self, one: _There, known: Contents) -> bool:
-        """Whether the content of a new file is in another one that is read: also compressed."""
-        if one.first_ns == capture_read.NO_FRAME:
-            return False  # each that has nothing in it is told of
+    def _is_copy(self, file: _PresentFile, known: ContentIndex) -> bool:
+        """Whether the content of a new file is in another one that is read, compressed or not."""
+        if file.first_ns == capture_read.NO_FRAME:
+            return False  # each empty file is reported
         try:
-            alike = known.alike(one.name, one.first_ns)
-            content = fingerprint_at(one.name) if alike else None
+            alike = known.alike(file.name, file.first_ns)
+            content = fingerprint_at(file.name) if alike else None
             return any(fingerprint_at(other.name) == content for other in alike)
         except OSError:
             return False
 
-    def _read(self, end: Offset, there: dict[str, _There], limit: int | None) -> None:
-        """Continue in every capture, the one that is least far first, until the limit is reached."""
+    def _read(self, end: Offset, there: dict[str, _PresentFile], limit: int | None) -> None:
+        """Continue in every capture, the least advanced first, until the limit is reached."""
         todo = [
-            (one.now_ns, one.file)
-            for one in end.captures.values()
-            if one.size is None and one.name in there.keys() - self._away and one.name not in end.passed
+            (capture.now_ns, capture.file)
+            for capture in end.captures.values()
+            if capture.size is None and capture.name in there.keys() - self._away and capture.name not in end.passed
         ]
-        by_file = {one.file: one for one in end.captures.values()}
+        by_file = {capture.file: capture for capture in end.captures.values()}
         heapify(todo)
         left = limit
         while todo:
-            one = by_file[heappop(todo)[1]]
-            found = there[one.name]
-            one.waiting = 0
+            capture = by_file[heappop(todo)[1]]
+            file = there[capture.name]
+            capture.waiting = 0
             if left is None:
-                advance_in(one, found.size, max(found.size, 1))
+                advance_in(capture, file.size, max(file.size, 1))
             elif left > 0:
-                passed = advance_in(one, found.size, min(left, capture_read.PIECE_BYTES))
+                passed = advance_in(capture, file.size, min(left, capture_read.PIECE_BYTES))
                 left -= passed
-                if passed and not one.is_whole:
-                    heappush(todo, (one.now_ns, one.file))
-            elif advance_in(one.copy(), found.size, 1):
-                one.waiting = found.size - one.memory.position
+                if passed and not capture.is_whole:
+                    heappush(todo, (capture.now_ns, capture.file))
+            elif advance_in(capture.copy(), file.size, 1):
+                capture.waiting = file.size - capture.memory.position
 
-    def _complete(self, end: Offset, there: dict[str, _There], now: float) -> None:
-        """Find the captures that are no longer written."""
+    def _complete(self, end: Offset, there: dict[str, _PresentFile], now: float) -> None:
+        """Find captures that are no longer written."""
         latest: dict[str, float] = {}
-        for one in end.captures.values():
-            latest[_set(one.name)] = max(latest.get(_set(one.name), one.first_ns), one.first_ns)
-        for one in end.captures.values():
-            found = there.get(one.name)
-            if one.size is not None or one.waiting or found is None or one.name in self._faults.keys() | self._away:
+        for capture in end.captures.values():
+            latest[_set(capture.name)] = max(latest.get(_set(capture.name), capture.first_ns), capture.first_ns)
+        for capture in end.captures.values():
+            file = there.get(capture.name)
+            name, is_done = capture.name, capture.size is not None
+            if is_done or capture.waiting or file is None or name in self._faults.keys() | self._away:
                 continue
-            is_even = one.memory.frames > 0 and one.memory.position == found.size
-            is_followed = is_even and latest[_set(one.name)] >= max(one.now_ns, one.first_ns + 1)
-            if one.is_whole or one.memory.damaged or is_followed or now - found.changed >= self.quiet_seconds:
-                one.size = found.size
-        for one in end.captures.values():
-            if one.size is not None:
-                one.first_ns = capture_read.NO_FRAME
-                # Found again where it grows after all.
-                one.memory = ReaderState(one.memory.position, one.memory.frames)
+            is_even = capture.memory.frames > 0 and capture.memory.position == file.size
+            is_followed = is_even and latest[_set(capture.name)] >= max(capture.now_ns, capture.first_ns + 1)
+            if capture.is_whole or capture.memory.damaged or is_followed or now - file.changed >= self.quiet_seconds:
+                capture.size = file.size
+        for capture in end.captures.values():
+            if capture.size is not None:
+                capture.first_ns = capture_read.NO_FRAME
+                # Computed again if it grows after all.
+                capture.memory = ReaderState(capture.memory.position, capture.memory.frames)
 
 
 def _set(name: str) -> str:
-    """What names of a rotated set have in common."""
+    """The common part of names in a rotated set."""
     folder, base = os.path.split(name)
     return os.path.join(folder, re.sub(r"\d+", "#", _COMPRESSED.sub("", base)))
 
 
 GROWING, BEHIND, COMPLETE, KNOWN = "growing", "behind", "complete", "known"
-"""What a row of kind `READ` says of a capture: it is read to its present end; more is there, which the limit of a batch
-left for the next one; it is read to its end for good; its content was in the lake already."""
+"""State of a capture in a row of kind `READ`: read to its present end; more data is left to the next
+batch by the limit; read to its final end; its content was in the lake already."""
 
 
 def tasks(start: Offset, end: Offset) -> list[Task]:
-    """One task for each capture in which something is to be read or said; the same ones for the same offsets."""
-    before = {one.file: one for one in start.captures.values()}
-    made = [
-        Task(one.file, Location(one.name, one.name), notes=[Note(ERROR, one.message, one.frames, one.offset)])
-        for one in end.said
+    """One task for each capture with something to read or report; equal offsets give equal tasks."""
+    before = {capture.file: capture for capture in start.captures.values()}
+    todo = [
+        Task(
+            lost.file, Location(lost.name, lost.name), notes=[NoticeRow(ERROR, lost.message, lost.frames, lost.offset)]
+        )
+        for lost in end.problems
     ]
-    for one in end.captures.values():
-        earlier = before.get(one.file)
-        if earlier == one and not one.waiting:
+    for capture in end.captures.values():
+        earlier = before.get(capture.file)
+        if earlier == capture and not capture.waiting:
             continue
-        is_known = one.name in end.passed
-        location = Location(one.name, os.path.abspath(one.name), one.size or one.memory.position)
-        task = Task(one.file, location, notes=[_read(one, is_known=is_known)])
+        is_known = capture.name in end.passed
+        location = Location(capture.name, os.path.abspath(capture.name), capture.size or capture.memory.position)
+        task = Task(capture.file, location, notes=[_read(capture, is_known=is_known)])
         if not is_known:
-            task.grown = _grown(one, earlier)
-        made.append(task)
-    return made
+            task.grown = _grown(capture, earlier)
+        todo.append(task)
+    return todo
 
 
-def _grown(one: Followed, earlier: Followed | None) -> capture_read.CaptureRange | None:
-    """What is new of a capture."""
+def _grown(capture: FollowedCapture, earlier: FollowedCapture | None) -> capture_read.CaptureRange | None:
     position = 0 if earlier is None else earlier.memory.position
-    was_begun = one.begun > (0 if earlier is None else earlier.begun)
+    was_begun = capture.begun > (0 if earlier is None else earlier.begun)
     was_complete = earlier is not None and earlier.size is not None
-    if one.memory.position <= position and (one.size is None or was_complete):
+    if capture.memory.position <= position and (capture.size is None or was_complete):
         return None
-    if was_begun or (one.begun and not position):
-        begin = remembered(one.name, one.begun)
+    if was_begun or (capture.begun and not position):
+        begin = reader_state_at(capture.name, capture.begun)
     elif earlier is None:
         begin = ReaderState()
     elif was_complete:
-        begin = remembered(one.name, position)
+        begin = reader_state_at(capture.name, position)
     else:
         begin = earlier.memory.copy()
-    return capture_read.CaptureRange(begin, one.memory.copy() if one.size is None else None, one.size or 0)
+    return capture_read.CaptureRange(begin, capture.memory.copy() if capture.size is None else None, capture.size or 0)
 
 
-def _read(one: Followed, *, is_known: bool) -> Note:
-    state = KNOWN if is_known else BEHIND if one.waiting else GROWING if one.size is None else COMPLETE
-    now_ns = None if one.size is not None or one.now_ns == capture_read.NO_FRAME else int(one.now_ns)
-    position = one.memory.position if one.size is None else one.size
-    # Names in rows are text; who wants to open the file needs its own, and has to know whether it is still this one.
-    told = json.dumps([one.name, one.memory.position, one.head, one.tail])
-    return Note(READ, state, one.memory.frames, position, one.waiting, told, timestamp_ns=now_ns)
+def _read(capture: FollowedCapture, *, is_known: bool) -> NoticeRow:
+    state = KNOWN if is_known else BEHIND if capture.waiting else GROWING if capture.size is None else COMPLETE
+    now_ns = None if capture.size is not None or capture.now_ns == capture_read.NO_FRAME else int(capture.now_ns)
+    position = capture.memory.position if capture.size is None else capture.size
+    # Names in rows are text; opening the file needs the original name, and a check that the file is unchanged.
+    identity = json.dumps([capture.name, capture.memory.position, capture.head, capture.tail])
+    return NoticeRow(READ, state, capture.memory.frames, position, capture.waiting, identity, timestamp_ns=now_ns)

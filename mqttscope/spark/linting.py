@@ -1,7 +1,7 @@
-"""Lints captures with Spark: the findings are exactly those of ``lint`` in process, in its order and with its numbers.
+"""Lints captures with Spark; findings, order and numbers equal the result of ``lint`` in process.
 
-`judge` runs all rules.  Its tasks take sorted rows and give findings: `lint_flows` runs the rules that look at one
-connection, `lint_keys` those that look beyond one.
+`judge` runs all rules.  Its tasks take sorted rows and return findings: `lint_flows` runs the rules for one connection,
+`lint_keys` the rules that look beyond one.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from mqttscope.capture.locations import Location
-from mqttscope.dissect.clock_watch import NO_CLOCK, Clock
+from mqttscope.dissect.clock_watch import NO_CLOCK, CaptureClock
 from mqttscope.events import ClockStep
-from mqttscope.lake.finding_collector import FoundRow, Judge, MarkRow, Sums
+from mqttscope.lake.finding_collector import FindingCollector, FindingRow, MarkRow, Sums
 from mqttscope.lake.kernel import ORDER, read_rows, run_flows
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS
 from mqttscope.lake.state import dump, load
 from mqttscope.lint.finding import Finding
-from mqttscope.lint.gate import Selection
+from mqttscope.lint.gate import FindingSelection
 from mqttscope.net.frame import CaptureDrops, CaptureNotice
 from mqttscope.spark import ingest_tasks
 from mqttscope.spark.clock_steps import find_clock
 from mqttscope.spark.dataframes import plan_captures
-from mqttscope.spark.ingest import Reading, good_partitions
+from mqttscope.spark.ingest import IngestReader, good_partitions
 from mqttscope.spark.ingest_flows import as_input, by_flow, by_key
 from mqttscope.spark.rows import DROPS, ERROR, SKIPPED, SUMMARY, notice_of
-from mqttscope.spark.tables import kept, union_all
+from mqttscope.spark.tables import persisted, union_all
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,17 +43,17 @@ _MARKED = (*_EVENT, "emitted_ns", "file", "frame")
 
 
 @dataclass(slots=True)
-class Judged:
-    """What captures were found to be; ``findings`` can be gone through once."""
+class LintResult:
+    """Result of linting captures; ``findings`` can be iterated once."""
 
     findings: Iterator[Finding]
     sums: Sums = field(default_factory=Sums)
     notices: list[CaptureNotice | ClockStep] = field(default_factory=list)
-    """The notices of the captures and where their clock was set, in the order of reading."""
+    """The notices of the captures and the steps of their clock, in the order of reading."""
     skipped: dict[str, int] = field(default_factory=dict)
-    """Frames that hold no segment, by reason."""
+    """Frames without a segment, by reason."""
     skipped_by_capture: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The same by capture and reason."""
+    """Frames without a segment, by capture and reason."""
 
 
 def judge(
@@ -63,36 +63,36 @@ def judge(
     *,
     split_bytes: int | None = None,
     settings: dict[str, str] | None = None,
-    selection: Selection[Any] | None = None,
-) -> Judged:
-    """Run all rules of ``options`` over captures, in the order given; raises what Spark raises.
+    selection: FindingSelection[Any] | None = None,
+) -> LintResult:
+    """Run all rules of ``options`` over captures, in the given order; raises Spark's errors.
 
-    ``selection``: of which findings are wanted alone; its filter must not ask for numbers of the run.
+    ``selection``: findings to keep; its filter must not use numbers of the run.
 
     Findings come one by one from the executors, so that the driver need not hold all of them.
     """
     known = settings or {}
     plan = plan_captures(spark, captures, split_bytes=split_bytes, settings=known)
-    reading = Reading(spark, plan, split_bytes, (), known)
-    partitions = good_partitions(sum(one.size for one in captures))
+    reading = IngestReader(spark, plan, split_bytes, (), known)
+    partitions = good_partitions(sum(capture.size for capture in captures))
     clock = find_clock(spark, captures, known)
-    work = Judging(options, stops_at_fragments=True, selection=selection, clock=clock)
+    work = SparkLintSettings(options, stops_at_fragments=True, selection=selection, clock=clock)
     rows = reading.rows("ingest", plan)
-    given = _by_flow(rows, work, partitions)
-    flows = _flows(given, work)
+    grouped = _by_flow(rows, work, partitions)
+    flows = _flows(grouped, work)
     notes, aside, fragmented = _notes(flows)
     if fragmented:
         flows.unpersist()
-        given.unpersist()
+        grouped.unpersist()
         whole = union_all(rows, reading.fragments_of(fragmented))
-        given = _by_flow(whole, work, partitions)
-        flows = _flows(given, replace(work, stops_at_fragments=False))
+        grouped = _by_flow(whole, work, partitions)
+        flows = _flows(grouped, replace(work, stops_at_fragments=False))
         notes, aside, _ = _notes(flows)
-    keys = [_keys(given, flows, aside, work, partitions)] if options.widest() is not None else []
+    keys = [_keys(grouped, flows, aside, work, partitions)] if options.widest() is not None else []
     every = reduce(union_all, [flows, *keys])
     wanted = () if selection is None else selection.connections
-    found = every if selection is None else reduce(union_all, [flows, *(_selected(one, flows) for one in keys)])
-    done = Judged(_findings(found, [given, flows, *keys], flows, wanted))
+    chosen = every if selection is None else reduce(union_all, [flows, *(_selected(frame, flows) for frame in keys)])
+    done = LintResult(_findings(chosen, [grouped, flows, *keys], flows, wanted))
     for row in every.where(f"kind = '{SUMS}'").select("data").collect():
         done.sums.add(load(bytes(row["data"])))
     for row in _of(wanted, flows.where(f"kind = '{TALLY}'"), flows).select("data").collect() if wanted else ():
@@ -108,37 +108,38 @@ def judge(
     return done
 
 
-def _by_flow(rows: DataFrame, work: Judging, partitions: int) -> DataFrame:
-    """The rows of each flow together; where both stages read them, computed once."""
+def _by_flow(rows: DataFrame, work: SparkLintSettings, partitions: int) -> DataFrame:
+    """The rows of each flow together; computed once if both stages read them."""
     ordered = by_flow(as_input(rows), partitions).sortWithinPartitions(*ORDER)
-    return ordered if work.options.widest() is None else kept(ordered)
+    return ordered if work.options.widest() is None else persisted(ordered)
 
 
-def _flows(rows: DataFrame, work: Judging) -> DataFrame:
-    """What the rules of one connection find, computed once."""
-    return kept(rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
+def _flows(rows: DataFrame, work: SparkLintSettings) -> DataFrame:
+    return persisted(rows.mapInArrow(partial(lint_flows, work=work), LINT_DDL))
 
 
-def _keys(rows: DataFrame, flows: DataFrame, aside: list[dict[str, Any]], work: Judging, partitions: int) -> DataFrame:
-    """What the other rules find, computed once."""
-    found = by_key(rows, flows.where(f"kind = '{KEY}'"))
-    ordered = found.repartition(partitions, "flow").sortWithinPartitions(*ORDER)
-    return kept(ordered.mapInArrow(partial(lint_keys, work=work, asides=ingest_tasks.Asides.of(aside)), LINT_DDL))
+def _keys(
+    rows: DataFrame, flows: DataFrame, aside: list[dict[str, Any]], work: SparkLintSettings, partitions: int
+) -> DataFrame:
+    keyed = by_key(rows, flows.where(f"kind = '{KEY}'"))
+    ordered = keyed.repartition(partitions, "flow").sortWithinPartitions(*ORDER)
+    task = partial(lint_keys, work=work, asides=ingest_tasks.SharedNotices.of(aside))
+    return persisted(ordered.mapInArrow(task, LINT_DDL))
 
 
 def _notes(flows: DataFrame) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[int]]:
-    """The notices of the captures, what every task gets of them, and which captures have IP fragments."""
+    """The notices of the captures, the notices that every task gets, and the captures with IP fragments."""
     notes: list[dict[str, Any]] = []
     aside: list[dict[str, Any]] = []
     fragmented: set[int] = set()
     for row in flows.where(f"kind = '{NOTES}'").select("data").collect():
-        told, aside, files = load(bytes(row["data"]))
-        notes += told
+        own_notes, aside, files = load(bytes(row["data"]))
+        notes += own_notes
         fragmented.update(files)
     return notes + [row for row in aside if row["kind"] == DROPS], aside, sorted(fragmented)
 
 
-def _take(note: dict[str, Any], done: Judged) -> None:
+def _take(note: dict[str, Any], done: LintResult) -> None:
     if note["kind"] == SKIPPED:
         key, count = (note["capture"], note["message"]), note["count"] or 0
         done.skipped[note["message"]] = done.skipped.get(note["message"], 0) + count
@@ -147,20 +148,20 @@ def _take(note: dict[str, Any], done: Judged) -> None:
     notice = notice_of(
         note["kind"], note["capture"], note["message"], note["frame"], note["offset"], note["notice"], None
     )
-    # Every range of a capture says for itself what is wrong with all of it, but frames may be dropped again and again.
+    # Every range of a capture reports a fault of the whole capture, but frames may be dropped again and again.
     if notice is not None and (isinstance(notice, CaptureDrops) or notice not in done.notices):
         done.notices.append(notice)
 
 
 def _selected(judged: DataFrame, flows: DataFrame) -> DataFrame:
-    """Of the findings of rules of wider scope those whose events are selected, at the place where that is known."""
+    """Findings of wide rules about selected events, at the place where the selection is known."""
     marks = flows.where(f"kind = '{MARK}'").select(*_MARKED)
-    found = judged.where(f"kind = '{FOUND}'").drop(*(name for name in _MARKED if name not in _EVENT))
-    return found.join(marks, list(_EVENT)).select(*judged.columns)
+    findings = judged.where(f"kind = '{FOUND}'").drop(*(name for name in _MARKED if name not in _EVENT))
+    return findings.join(marks, list(_EVENT)).select(*judged.columns)
 
 
 def _of(wanted: tuple[int, ...], rows: DataFrame, flows: DataFrame) -> DataFrame:
-    """Rows of some connections, by their numbers."""
+    """Rows of the connections with these numbers."""
     from pyspark.sql import functions as f
 
     connections = _counted(flows.where(f"kind = '{SEEN}'")).where(f.col("count").isin(*wanted))
@@ -170,30 +171,31 @@ def _of(wanted: tuple[int, ...], rows: DataFrame, flows: DataFrame) -> DataFrame
 def _findings(
     every: DataFrame, held: Sequence[DataFrame], flows: DataFrame, wanted: tuple[int, ...]
 ) -> Iterator[Finding]:
-    """Findings in the order of one run, with the numbers that it gives to connections and packets.
+    """Findings in the order of one run, with the run's numbers of connections and packets.
 
-    ``held``: what is let go of afterwards.
+    ``held``: frames to release afterwards.
     """
     from pyspark.sql import functions as f
 
-    found = every.where(f"kind = '{FOUND}'")
+    findings = every.where(f"kind = '{FOUND}'")
     if wanted:
-        found = _of(wanted, found, flows)
+        findings = _of(wanted, findings, flows)
     connections = _counted(flows.where(f"kind = '{SEEN}'")).select("connection_id", "count")
-    joined = found.join(connections.join(found.select("connection_id").distinct(), "connection_id"), "connection_id")
+    with_findings = connections.join(findings.select("connection_id").distinct(), "connection_id")
+    joined = findings.join(with_findings, "connection_id")
     ordered = joined.orderBy("file", "emitted_ns", "frame", "count", "event_in_connection", "rule", "number")
-    named = found.select(f.explode("packets").alias("one")).select("one.*").distinct()
+    named = findings.select(f.explode("packets").alias("one")).select("one.*").distinct()
     packets = _counted(flows.where(f"kind = '{PACKET}'")).select(
         f.col("at_frame").alias("frame"), "timestamp_ns", "number", "capture", "count"
     )
     try:
-        numbers = _Numbers(named.join(packets, named.columns).collect())
+        numbers = _PacketNumbers(named.join(packets, named.columns).collect())
         for row in ordered.select("count", "data").toLocalIterator():
             yield _numbered(load(bytes(row["data"])), row["count"], numbers)
     finally:
-        for one in held:
+        for frame in held:
             with suppress(Exception):
-                one.unpersist()
+                frame.unpersist()
 
 
 def _counted(rows: DataFrame) -> DataFrame:
@@ -205,7 +207,7 @@ def _counted(rows: DataFrame) -> DataFrame:
     return rows.withColumn("count", f.row_number().over(order) - 1)
 
 
-class _Numbers:
+class _PacketNumbers:
     """Numbers of packets over all connections, by frame, time and number in the connection."""
 
     def __init__(self, rows: Iterable[Any]) -> None:
@@ -215,21 +217,21 @@ class _Numbers:
             self._known.setdefault(place, {})[row["capture"]] = row["count"]
 
     def of(self, capture: str, frame: int, timestamp_ns: int, number: int) -> int:
-        """The number of a packet; where captures repeat each other that of the same capture, if it is there."""
-        found = self._known.get((frame, timestamp_ns, number))
-        if not found:
+        """The number of a packet; if captures repeat each other, preferably in this capture."""
+        by_capture = self._known.get((frame, timestamp_ns, number))
+        if not by_capture:
             return number
-        return found.get(capture, next(iter(found.values())))
+        return by_capture.get(capture, next(iter(by_capture.values())))
 
 
-def _numbered(finding: Finding, connection: int, numbers: _Numbers) -> Finding:
-    """A finding whose packets are counted over all connections, as `lint` does."""
+def _numbered(finding: Finding, connection: int, numbers: _PacketNumbers) -> Finding:
+    """A finding with packet numbers over all connections, as in `lint`."""
     finding.connection = connection
     if finding.packet is not None:
         finding.packet = numbers.of(finding.capture, finding.frame, finding.timestamp_ns, finding.packet)
     finding.related = tuple(
-        replace(one, packet=numbers.of(finding.capture, one.frame, one.timestamp_ns, one.packet))
-        for one in finding.related
+        replace(other, packet=numbers.of(finding.capture, other.frame, other.timestamp_ns, other.packet))
+        for other in finding.related
     )
     return finding
 
@@ -237,7 +239,7 @@ def _numbered(finding: Finding, connection: int, numbers: _Numbers) -> Finding:
 FOUND, KEY, SEEN, PACKET, SUMS, NOTES = "found", "key", "seen", "packet", "sums", "notes"
 """Kinds of rows: a finding, the key of a flow, a connection, a packet, counts, notices of captures."""
 MARK, TALLY = "mark", "tally"
-"""The same where only some findings are wanted: an event that is selected, what is selected of a connection."""
+"""Kinds of rows with a selection: a selected event, selected counts of a connection."""
 _PACKET = pa.struct([("frame", pa.int64()), ("timestamp_ns", pa.int64()), ("number", pa.int64())])
 _COLUMNS = (
     ("kind", "string", pa.string()), ("connection_id", "string", pa.string()), ("flow", "binary", pa.binary()),
@@ -251,7 +253,7 @@ _COLUMNS = (
 LINT_DDL = ", ".join(f"{name} {kind}" for name, kind, _ in _COLUMNS)
 _SCHEMA = pa.schema([(name, kind) for name, _, kind in _COLUMNS])
 _NAMES = {
-    FOUND: FoundRow._fields,
+    FOUND: FindingRow._fields,
     PACKET: ("emitted_ns", "file", "frame", "number", "at_frame", "timestamp_ns", "capture"),
     SEEN: ("connection_id", "emitted_ns", "file", "frame"),
     KEY: ("flow", "key"),
@@ -264,21 +266,21 @@ _FLUSH = 1_024
 
 
 @dataclass(slots=True)
-class Judging:
-    """What every task knows.  Plain data."""
+class SparkLintSettings:
+    """Settings of every task.  Plain data."""
 
     options: LakeOptions
     stops_at_fragments: bool = False
-    """Only report which captures have IP fragments, where there are any."""
-    selection: Selection[Any] | None = None
-    """Of which findings are wanted alone."""
-    clock: Clock = NO_CLOCK
-    """Where the clock of the captures was set."""
+    """Only report the captures with IP fragments, if there are any."""
+    selection: FindingSelection[Any] | None = None
+    """Findings to keep."""
+    clock: CaptureClock = NO_CLOCK
+    """Steps of the captures' clock."""
 
 
-def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.RecordBatch]:
-    """Run the narrow rules over the sorted rows of complete flows; what belongs to no flow comes first."""
-    aside, rest = ingest_tasks.asides(batches)
+def lint_flows(batches: Iterable[pa.RecordBatch], work: SparkLintSettings) -> Iterator[pa.RecordBatch]:
+    """Run the narrow rules over the sorted rows of complete flows; rows without a flow come first."""
+    aside, rest = ingest_tasks.split_aside(batches)
     summaries = [row for row in aside if row["kind"] == SUMMARY]
     notes = [{name: row[name] for name in ingest_tasks.NOTE} for row in aside if row["kind"] in (ERROR, SKIPPED)]
     known = [
@@ -289,37 +291,37 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: Judging) -> Iterator[pa.
     fragmented = sorted({row["file"] for row in summaries if row["count"]})
     yield _batch(NOTES, [(dump((notes, known, fragmented)),)])
     if fragmented and work.stops_at_fragments:
-        # Workers of Spark are used again only where they were read to the end.
+        # Spark reuses workers only if they were read to the end.
         for _ in rest:
             pass
         return
-    judge = Judge(work.options, work.clock.ends or ingest_tasks.ends_of(summaries), work.selection)
+    judge = FindingCollector(work.options, work.clock.ends or ingest_tasks.ends_of(summaries), work.selection)
     judge.note_drops((), ingest_tasks.first_drops(aside))
     assert judge.linter is not None
     judge.linter.end_ns = ingest_tasks.ends_by_capture(summaries).get
-    said = ingest_tasks.Asides.of(aside)
+    notices = ingest_tasks.SharedNotices.of(aside)
     with ingest_tasks.collecting_seldom():
         for _, rows in groupby(
             read_rows(ingest_tasks.clocked(ingest_tasks.smaller(rest), summaries)), key=attrgetter("flow")
         ):
             run = run_flows(
-                rows, work.options, judge, [], watermark_ns=said.watermark_ns, parts=False, clock=work.clock
+                rows, work.options, judge, [], watermark_ns=notices.watermark_ns, parts=False, clock=work.clock
             )
             for _ in run:
                 judge.waiting = 0
-                yield from _made(judge, _FLUSH)
-    yield from _made(judge, 1)
+                yield from _batches(judge, _FLUSH)
+    yield from _batches(judge, 1)
     judge.sums.take_linter(judge.linter, quality=True)
     yield _batch(SUMS, [(dump(judge.sums),)])
 
 
-def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
-    if len(judge.found) >= least:
-        yield _batch(FOUND, judge.found)
-        judge.found = []
-    if len(judge.seen) >= least:
-        yield _batch(SEEN, judge.seen)
-        judge.seen = []
+def _batches(judge: FindingCollector, least: int) -> Iterator[pa.RecordBatch]:
+    if len(judge.finding_rows) >= least:
+        yield _batch(FOUND, judge.finding_rows)
+        judge.finding_rows = []
+    if len(judge.connection_rows) >= least:
+        yield _batch(SEEN, judge.connection_rows)
+        judge.connection_rows = []
     if len(judge.marks) >= least:
         yield _batch(MARK, judge.marks)
         judge.marks = []
@@ -335,18 +337,18 @@ def _made(judge: Judge, least: int) -> Iterator[pa.RecordBatch]:
 
 
 def lint_keys(
-    batches: Iterable[pa.RecordBatch], work: Judging, asides: ingest_tasks.Asides
+    batches: Iterable[pa.RecordBatch], work: SparkLintSettings, asides: ingest_tasks.SharedNotices
 ) -> Iterator[pa.RecordBatch]:
     """Run the rules that look beyond one connection over the sorted rows of all flows of some keys."""
     sums = Sums()
-    # Rules of wide scopes may have them run here as well, and `lint_flows` has reported these.
+    # Rules of wide scope may depend on narrow rules, which run here again; `lint_flows` has reported their failures.
     narrow = {rule.code for rule in work.options.narrow_rules()}
     with ingest_tasks.collecting_seldom():
         for key, rows in groupby(
             read_rows(ingest_tasks.clocked(ingest_tasks.smaller(batches), asides.summaries)),
             key=attrgetter("flow"),
         ):
-            judge = Judge(work.options, work.clock.ends or asides.ends, key=key.decode())
+            judge = FindingCollector(work.options, work.clock.ends or asides.ends, key=key.decode())
             judge.note_drops((), asides.drops)
             run = run_flows(
                 rows,
@@ -359,11 +361,11 @@ def lint_keys(
             )
             for _ in run:
                 judge.waiting = 0
-                if len(judge.found) >= _FLUSH:
-                    yield _batch(FOUND, judge.found)
-                    judge.found = []
-            if judge.found:
-                yield _batch(FOUND, judge.found)
+                if len(judge.finding_rows) >= _FLUSH:
+                    yield _batch(FOUND, judge.finding_rows)
+                    judge.finding_rows = []
+            if judge.finding_rows:
+                yield _batch(FOUND, judge.finding_rows)
             assert judge.linter is not None
             sums.take_linter(judge.linter, quality=False, but=narrow)
     yield _batch(SUMS, [(dump(sums),)])

@@ -1,7 +1,7 @@
 """Rows of the data source: their columns, and how batches of them are made.
 
-A row is a TCP segment, an IP fragment, or something else that a capture says; ``kind`` tells them apart.  Only the
-columns that are asked for are built.
+A row is a TCP segment, an IP fragment, or a notice of a capture; ``kind`` distinguishes them.  Only the requested
+columns are built.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ DROPS = "drops"
 SECRETS = "secrets"
 """A `CaptureSecrets`."""
 SKIPPED = "skipped"
-"""Frames that hold no segment, by reason: one row for each reason and range."""
+"""Frames without a segment: one row for each reason and range."""
 UNSPLIT = "unsplit"
 """A capture or the rest of it was read in one piece, although it is longer than a range."""
 READ = "read"
 """How far a stream has read a capture."""
 KINDS = (SEGMENT, FRAGMENT, ERROR, DROPS, SECRETS, SKIPPED, UNSPLIT, READ)
 SUMMARY = "summary"
-"""What one range held: the time of its last segment, how many IP fragments (``count``), and how many frames of the
-capture come before it (``frame``).  Only where asked for."""
+"""Summary of one range: the time of its last segment, the number of IP fragments (``count``), and the number of earlier
+frames of the capture (``frame``).  Only on request."""
 
 BATCH_ROWS = 8192
 BATCH_BYTES = 8 << 20
-"""A batch ends at so many rows, or bytes of payload."""
+"""Maximum number of rows, and of payload bytes, of a batch."""
 _KNOWN_FLOWS = 1 << 16
 
 _FRAGMENT = (
@@ -79,7 +79,7 @@ DDL = ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())
 
 
 @dataclass(slots=True)
-class Note:
+class NoticeRow:
     """A row that is neither segment nor fragment."""
 
     kind: str
@@ -92,29 +92,31 @@ class Note:
     timestamp_ns: int | None = None
 
 
-def note_of(notice: CaptureNotice, frames: int = 0, last_ns: int | None = None) -> Note:
+def note_of(notice: CaptureNotice, frames: int = 0, last_ns: int | None = None) -> NoticeRow:
     """A notice as a row.
 
-    ``frames``: how many frames of its capture come before, ``last_ns``: time of the latest segment among those that
-    were read; rows of drops have both, since rules are less sure from there on.
+    ``frames``: number of earlier frames of its capture, ``last_ns``: time of the latest segment among the frames that
+    were read; rows of drops have both, since rules are less certain after them.
     """
     if isinstance(notice, CaptureError):
-        return Note(ERROR, notice.message, notice.frames, notice.offset)
-    told = asdict(notice)
-    told.pop("capture")
-    told.pop("data", None)
-    # Counts may need more than the 64 bits that orjson knows.
-    written = json.dumps(told)
+        return NoticeRow(ERROR, notice.message, notice.frames, notice.offset)
+    fields = asdict(notice)
+    fields.pop("capture")
+    fields.pop("data", None)
+    # Counts may exceed the 64 bits of orjson.
+    written = json.dumps(fields)
     if isinstance(notice, CaptureDrops):
         message = f"interface {notice.interface} dropped {notice.dropped} frames"
-        return Note(DROPS, message, frames, count=min(notice.dropped, MOST), notice=written, timestamp_ns=last_ns)
-    return Note(SECRETS, "holds secrets for decryption", count=len(notice.data), notice=written, payload=notice.data)
+        return NoticeRow(DROPS, message, frames, count=min(notice.dropped, MOST), notice=written, timestamp_ns=last_ns)
+    return NoticeRow(
+        SECRETS, "contains secrets for decryption", count=len(notice.data), notice=written, payload=notice.data
+    )
 
 
 def notice_of(
     kind: str, capture: str, message: str, frame: int | None, offset: int | None, notice: str | None, data: bytes | None
 ) -> CaptureNotice | None:
-    """The notice that a row was made of; ``None`` for rows that were made of none."""
+    """The notice of a row; ``None`` for rows that are not notices."""
     if kind == ERROR:
         return CaptureError(capture, message, offset, frame or 0)
     if kind == DROPS:
@@ -125,9 +127,9 @@ def notice_of(
 
 
 class Batches:
-    """Makes record batches of the rows of one capture.
+    """Makes record batches from the rows of one capture.
 
-    ``schema``: the columns that are wanted, by the names and types of `COLUMNS`.
+    ``schema``: the requested columns, with names and types of `COLUMNS`.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -135,14 +137,14 @@ class Batches:
         self._flows: dict[bytes, bytes] = {}
 
     def segments(self, segments: Sequence[Segment], file: int, clock: Sequence[int]) -> pa.RecordBatch:
-        """A batch of segments of one capture.  ``clock``: how far the time had come with each of them."""
+        """A batch of segments of one capture.  ``clock``: latest time up to each of them."""
         return self._batch(segments, SEGMENT, file, segments[0].capture, _OF_SEGMENT, clock)
 
     def fragments(self, fragments: Sequence[Fragment], file: int, clock: Sequence[int]) -> pa.RecordBatch:
         """A batch of fragments of one capture, as for `segments`."""
         return self._batch(fragments, FRAGMENT, file, fragments[0].capture, _OF_FRAGMENT, clock)
 
-    def notes(self, notes: Iterable[Note], file: int, capture: str) -> Iterator[pa.RecordBatch]:
+    def notes(self, notes: Iterable[NoticeRow], file: int, capture: str) -> Iterator[pa.RecordBatch]:
         """Batches of other rows."""
         for note in notes:
             yield self._batch([note], note.kind, file, capture, _OF_NOTE)
@@ -161,7 +163,7 @@ class Batches:
         for field in self.schema:
             name = field.name
             if name in constants:
-                # What a name holds may be no text for Arrow.
+                # The bytes of a file name may be invalid as text for Arrow.
                 value = constants[name]
                 value = utf8(value) if isinstance(value, str) else value
                 arrays.append(pa.repeat(pa.scalar(value, field.type), len(rows)))
@@ -176,17 +178,17 @@ class Batches:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _flow(self, keys: list[bytes]) -> list[bytes]:
-        """Keys that are the same for both directions."""
+        """Keys that are equal for both directions."""
         known = self._flows
         if len(known) > _KNOWN_FLOWS:
             known.clear()
-        made = []
+        flows = []
         for key in keys:
             flow = known.get(key)
             if flow is None:
                 flow = known[key] = group_key(key)
-            made.append(flow)
-        return made
+            flows.append(flow)
+        return flows
 
 
 def _parts(fragment: Fragment) -> dict[str, Any]:

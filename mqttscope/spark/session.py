@@ -1,7 +1,7 @@
-"""Sessions of Spark, without noise: one that is given, a local one, one on a cluster or one of Spark Connect.
+"""Sessions of Spark, without noise: a given one, a local one, one on a cluster or one of Spark Connect.
 
-`spark_session` finds or starts a session and explains what is missing where it cannot.  `followed` shows how far the
-jobs of a session are, and `cancel` stops them; both work with a session of our own and over Spark Connect.
+`spark_session` finds or starts a session, or explains what is missing.  `followed` shows the progress of a session's
+jobs, and `cancel` stops them; both work with our own sessions and over Spark Connect.
 """
 
 from __future__ import annotations
@@ -50,35 +50,35 @@ CONFIGURATION = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
-"""The settings of our own sessions, unless ``configuration`` or spark-defaults.conf set others."""
+"""Settings of our own sessions, unless ``configuration`` or spark-defaults.conf set others."""
 LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""The same, where all processes run on this machine: it may have an odd host name, or a firewall."""
+"""Further settings if all processes run on this machine, which may have an odd host name, or a firewall."""
 PATIENCE_S = 20.0
-"""How long a master or a server may take to answer the first time."""
+"""Timeout for the first answer of a master or a server."""
 STANDALONE_PORT = 7077
 _OF_THE_SCRIPT = re.compile(r"\S*/spark-class\d?: line \d+: |head: ")
 
 
 def spark_session(
-    given: SparkSession | None = None,
+    session: SparkSession | None = None,
     *,
     configuration: Mapping[str, str] | None = None,
     fitting: Mapping[str, str] | None = None,
     log: str | None = None,
     warehouse: str | None = None,
 ) -> SparkSession:
-    """A session: the one that is given, the one that is active, or a new one.
+    """A session: the given one, the active one, or a new one.
 
-    A new one is that of ``spark.master`` in ``configuration``: ``local[*]``, ``spark://HOST:PORT``, any other master
-    that Spark knows, or ``sc://HOST:PORT`` for Spark Connect.  Without it ``SPARK_REMOTE`` counts, then what
-    spark-submit started, then spark-defaults.conf; else it is a local one with all cores.  ``fitting``: settings for
-    the work at hand, where neither ``configuration`` nor spark-defaults.conf has others; those that are not of
-    ``spark.sql`` count where all runs on this machine.  ``log``: where the noise of Java goes; by default a temporary
-    file, removed at the end.  ``warehouse``: the folder that Spark makes for tables of its own; by default
-    spark-warehouse in the working directory.  Raises `SparkUnavailableError`.
+    A new one uses ``spark.master`` in ``configuration``: ``local[*]``, ``spark://HOST:PORT``, any other master of
+    Spark, or ``sc://HOST:PORT`` for Spark Connect.  Without it the order is ``SPARK_REMOTE``, the session that
+    spark-submit started, spark-defaults.conf, and a local session with all cores.  ``fitting``: settings for the work
+    at hand, unless ``configuration`` or spark-defaults.conf has others; settings outside ``spark.sql`` are used only if
+    all runs on this machine.  ``log``: file for Java's output; by default a temporary file, removed at the end.
+    ``warehouse``: folder for Spark's own tables; by default spark-warehouse in the working directory.  Raises
+    `SparkUnavailableError`.
     """
-    if given is not None:
-        return given
+    if session is not None:
+        return session
     asked = dict(configuration or {})
     try:
         from pyspark.sql import SparkSession
@@ -92,15 +92,15 @@ def spark_session(
     if remote is not None:
         return _connect(remote, asked, fitting)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # What spark-submit started has its configuration.
+        # The session that spark-submit started has its configuration.
         return SparkSession.builder.getOrCreate()
-    # Executors are to run this Python, not the one that is called python3 there.
+    # Executors have to run this Python, not the python3 of their machine.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return _start(asked, fitting, log, warehouse)
 
 
 def running_session() -> SparkSession | None:
-    """The session that runs already in this process, which is not ours to end."""
+    """The session that runs already in this process, and is not ours to end."""
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
@@ -108,7 +108,7 @@ def running_session() -> SparkSession | None:
 
 @contextmanager
 def keeping_active() -> Iterator[None]:
-    """Leave the session active that was: frames that are made with another one would put that in its place.
+    """Restore the active session: frames of another session would replace it.
 
     Streams have a session of their own, which is of no use when they have ended.
     """
@@ -123,62 +123,62 @@ def keeping_active() -> Iterator[None]:
 
 @contextmanager
 def cancelling(spark: SparkSession) -> Iterator[None]:
-    """Cancel what Spark is doing for a session when the block ends early: by Ctrl-C, or any other exception."""
+    """Cancel the jobs of a session when the block ends early: by Ctrl-C, or any other exception."""
     try:
         yield
     except BaseException:
-        # A server continues otherwise, and so do other threads' jobs.
+        # A server would continue, and so would other threads' jobs.
         cancel(spark)
         raise
 
 
 _java: list[subprocess.Popen[bytes]] = []
-"""What this process has started."""
+"""Java processes that this process has started."""
 
 
 def kill_java() -> None:
-    """End the Java that this process has started, whatever it does: for a process that ends itself at once."""
-    for one in _java:
-        one.kill()
+    """Kill the Java that this process has started; for a process that ends at once."""
+    for process in _java:
+        process.kill()
 
 
 @contextmanager
 def _without_signals() -> Iterator[None]:
-    """Let signals that end a program wait until the block has ended; in the main thread, where they are handled."""
+    """Postpone signals that end a program until the block has ended; only in the main thread, which handles signals."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     waiting: list[int] = []
     before = {}
-    for one in (signal.SIGINT, signal.SIGTERM):
-        if callable(signal.getsignal(one)):
-            before[one] = signal.signal(one, lambda number, _: waiting.append(number))
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        if callable(signal.getsignal(ending)):
+            before[ending] = signal.signal(ending, lambda number, _: waiting.append(number))
     try:
         yield
     finally:
-        for one, handler in before.items():
-            signal.signal(one, handler)
+        for ending, handler in before.items():
+            signal.signal(ending, handler)
     for number in waiting[:1]:
         signal.raise_signal(number)
 
 
 @contextmanager
 def _ending_with_us() -> Iterator[None]:
-    """Know the Java that is started meanwhile, and end it where its start breaks off.
+    """Register the Java that is started in the block, and kill it if the start fails.
 
     If the process that starts Java ends before Java is ready, nothing else would end Java.
     """
     from pyspark import java_gateway
 
-    class Known(subprocess.Popen[bytes]):
-        def __init__(self, *arguments: Any, **given: Any) -> None:
-            # A signal that comes between its start and here would leave a Java that nobody knows.
+    class JavaProcess(subprocess.Popen[bytes]):
+        def __init__(self, *arguments: Any, **keywords: Any) -> None:
+            # A signal between its start and the registration would leave an unknown Java running.
             with _without_signals():
-                super().__init__(*arguments, **given)
+                super().__init__(*arguments, **keywords)
                 _java.append(self)
 
     names = vars(java_gateway)
-    before, names["Popen"] = names["Popen"], Known
+    before, names["Popen"] = names["Popen"], JavaProcess
     try:
         yield
     except BaseException:
@@ -189,12 +189,12 @@ def _ending_with_us() -> Iterator[None]:
 
 
 def _remote(asked: Mapping[str, str]) -> str | None:
-    """The address of a server of Spark Connect, where one is wanted."""
+    """The address of a server of Spark Connect, if one is requested."""
     master = asked.get("spark.master", "")
     if master.startswith("sc://"):
         return master
     if master:
-        # PySpark would go by it whatever its configuration says.
+        # PySpark would follow it despite its configuration.
         os.environ.pop("SPARK_REMOTE", None)
         return None
     return asked.get("spark.remote") or os.environ.get("SPARK_REMOTE")
@@ -220,7 +220,7 @@ def _connect(url: str, asked: Mapping[str, str], fitting: Mapping[str, str] | No
         if url.startswith("sc://"):
             _await_server(grpc, DefaultChannelBuilder(url))
         else:
-            # It starts here, in this process.
+            # It starts in this process.
             find_java()
         return SparkSession.builder.config(map=wanted).getOrCreate()
     except (PySparkException, ValueError) as error:
@@ -228,7 +228,7 @@ def _connect(url: str, asked: Mapping[str, str], fitting: Mapping[str, str] | No
 
 
 def _await_server(grpc: Any, builder: Any) -> None:
-    """Look whether a server answers: PySpark itself would try for ten minutes."""
+    """Check that a server answers: PySpark itself would try for ten minutes."""
     ready, decided = grpc.ChannelConnectivity.READY, threading.Event()
     seen: list[Any] = []
 
@@ -244,7 +244,7 @@ def _await_server(grpc: Any, builder: Any) -> None:
     finally:
         channel.close()
     if ready not in seen:
-        # Not the whole address, which may hold a token.
+        # Not the whole address, which may contain a token.
         raise SparkUnavailableError(f"no server of Spark Connect answers at {builder.endpoint}")
 
 
@@ -273,16 +273,16 @@ def _start(
     except PySparkRuntimeError as error:
         cause = _last_line(path) or str(error)
     except Exception as error:
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        cause = next((line for line in said if "Exception" in line or "Error" in line), said[0])
-    _kept.add(path)
-    raise SparkUnavailableError(f"Spark does not start: {_plain(cause)}; {path} has all of it")
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        cause = next((line for line in lines if "Exception" in line or "Error" in line), lines[0])
+    _kept_logs.add(path)
+    raise SparkUnavailableError(f"Spark does not start: {_plain(cause)}; {path} has the complete output")
 
 
 def _wanted(
     asked: Mapping[str, str], warehouse: str | None = None, fitting: Mapping[str, str] | None = None
 ) -> tuple[dict[str, str], bool]:
-    """What a new session has, and whether its executors run on this machine."""
+    """The settings of a new session, and whether its executors run on this machine."""
     defaults = _defaults()
     master = asked.get("spark.master") or _submitted() or defaults.get("spark.master") or os.environ.get("MASTER")
     master = master or "local[*]"
@@ -290,12 +290,12 @@ def _wanted(
     suiting = {name: value for name, value in (fitting or {}).items() if here or name.startswith("spark.sql.")}
     ours = CONFIGURATION | (LOOPBACK if here else {}) | suiting
     if names.VARIABLE in os.environ:
-        # Executors hide what the driver would.
+        # Executors hide what the driver hides.
         ours[f"spark.executorEnv.{names.VARIABLE}"] = os.environ[names.VARIABLE]
     if warehouse is not None:
         ours["spark.sql.warehouse.dir"] = warehouse
-    kept = {name: value for name, value in ours.items() if name not in defaults}
-    return {**kept, **asked, "spark.master": master}, here
+    unset = {name: value for name, value in ours.items() if name not in defaults}
+    return {**unset, **asked, "spark.master": master}, here
 
 
 def _submitted() -> str | None:
@@ -304,7 +304,7 @@ def _submitted() -> str | None:
 
 
 def _defaults() -> dict[str, str]:
-    """The content of spark-defaults.conf, where Spark looks for it."""
+    """The content of spark-defaults.conf, from the place where Spark looks for it."""
     home = os.environ.get("SPARK_HOME")
     if home is None:
         import pyspark
@@ -319,10 +319,10 @@ def _defaults() -> dict[str, str]:
 
 
 def _is_here(master: str) -> bool:
-    """Whether the executors of a master run on this machine, judged by its name."""
+    """Whether the executors of a master run on this machine, judging by its name."""
     if master.startswith("local"):
         return True
-    hosts = [_endpoint(one)[0] for one in _masters(master)]
+    hosts = [_endpoint(address)[0] for address in _masters(master)]
     return bool(hosts) and all(map(_is_loopback, hosts))
 
 
@@ -333,7 +333,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _masters(master: str) -> list[str]:
-    """The addresses of a standalone cluster: several where masters stand by."""
+    """The addresses of a standalone cluster: several if it has standby masters."""
     return master.removeprefix("spark://").split(",") if master.startswith("spark://") else []
 
 
@@ -343,10 +343,10 @@ def _endpoint(text: str) -> tuple[str, int]:
 
 
 def _await_master(master: str) -> None:
-    """Look whether a standalone master listens: Spark itself tries for a minute and reports that it was killed."""
+    """Check that a standalone master listens: Spark itself tries for a minute and reports that it was killed."""
     refused = []
-    for one in _masters(master):
-        host, port = _endpoint(one)
+    for address in _masters(master):
+        host, port = _endpoint(address)
         try:
             socket.create_connection((host, port), PATIENCE_S).close()
         except OSError as error:
@@ -358,7 +358,7 @@ def _await_master(master: str) -> None:
 
 
 def _has_utf8_locale() -> bool:
-    """Whether the environment names a locale that this machine has, with UTF-8."""
+    """Whether the environment names an installed locale with UTF-8."""
     before = locale.setlocale(locale.LC_ALL)
     try:
         locale.setlocale(locale.LC_ALL, "")
@@ -371,12 +371,12 @@ def _has_utf8_locale() -> bool:
 
 @contextmanager
 def _environment(java_home: str | None, here: bool) -> Iterator[None]:
-    """The environment of the Java that is started, and of no other process."""
+    """The environment of the new Java process alone."""
     wanted = {} if java_home is None else {"JAVA_HOME": java_home}
     if not _has_utf8_locale():
-        wanted["LC_ALL"] = "C.UTF-8"  # else Java finds no path with other letters than ASCII
+        wanted["LC_ALL"] = "C.UTF-8"  # otherwise Java finds no path with letters outside ASCII
     if here and "SPARK_LOCAL_IP" not in os.environ:
-        # Spark looks up the name of the machine otherwise, and does not start where that leads nowhere.
+        # Otherwise Spark looks up the machine's name, and does not start if that fails.
         wanted["SPARK_LOCAL_IP"] = "127.0.0.1"
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
@@ -390,7 +390,7 @@ def _environment(java_home: str | None, here: bool) -> Iterator[None]:
                 os.environ[name] = value
 
 
-_kept: set[str] = set()
+_kept_logs: set[str] = set()
 
 
 def _temporary() -> str:
@@ -401,8 +401,8 @@ def _temporary() -> str:
 
 
 def _remove(path: str) -> None:
-    # An error that ended the program may be explained in there.
-    if path not in _kept and not hasattr(sys, "last_type"):
+    # The error that ended the program may be explained in it.
+    if path not in _kept_logs and not hasattr(sys, "last_type"):
         with suppress(OSError):
             os.unlink(path)
 
@@ -412,12 +412,12 @@ def _first_line(error: Exception) -> str:
 
 
 def _plain(line: str) -> str:
-    """A line of Java without the names of its exceptions."""
+    """A line of Java's output without exception class names."""
     return re.sub(r'^(: |Caused by: |Exception in thread "[^"]*" )?(?:[\w$]+\.)+\w*(Exception|Error): ', "", line)
 
 
 def _last_line(path: str) -> str:
-    """The last informative line of Java's output; the script that starts it adds lines about itself."""
+    """The last informative line of Java's output, without lines of its start script about itself."""
     with open(path, encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file]
     telling = [line for line in lines if line and not line.startswith(("at ", "WARNING:", "... "))]
@@ -427,7 +427,7 @@ def _last_line(path: str) -> str:
 
 EVERY_S = 0.3
 Show = Callable[[int, int], None]
-"""Takes how many tasks of the stages that run are done, and how many there are."""
+"""Called with the number of finished tasks in running stages, and of all their tasks."""
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -437,12 +437,12 @@ def is_connect(spark: SparkSession) -> bool:
 
 @contextmanager
 def followed(spark: SparkSession, show: Show) -> Iterator[None]:
-    """Call ``show`` at intervals with how far the jobs of the session are."""
+    """Call ``show`` at intervals with the progress of the session's jobs."""
     if is_connect(spark):
 
         def handler(stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-            running = [one for one in stages or () if one.num_completed_tasks < one.num_tasks]
-            show(sum(one.num_completed_tasks for one in running), sum(one.num_tasks for one in running))
+            running = [stage for stage in stages or () if stage.num_completed_tasks < stage.num_tasks]
+            show(sum(stage.num_completed_tasks for stage in running), sum(stage.num_tasks for stage in running))
 
         spark.registerProgressHandler(handler)  # type: ignore[arg-type]
         try:
@@ -466,12 +466,12 @@ def _poll(spark: SparkSession, show: Show, over: threading.Event) -> None:
         # The session may end meanwhile.
         with suppress(Exception):
             stages = filter(None, map(tracker.getStageInfo, tracker.getActiveStageIds()))
-            running = [(one.numCompletedTasks, one.numTasks) for one in stages]
+            running = [(stage.numCompletedTasks, stage.numTasks) for stage in stages]
             show(sum(done for done, _ in running), sum(tasks for _, tasks in running))
 
 
 def cancel(spark: SparkSession) -> None:
-    """Stop whatever the session runs."""
+    """Stop all jobs of the session."""
     with suppress(Exception):
         if is_connect(spark):
             spark.interruptAll()

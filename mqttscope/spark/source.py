@@ -3,30 +3,30 @@
 =============  ====================================================================================================
 option         meaning
 =============  ====================================================================================================
-path, paths    what to read: paths, globs, directories, URIs (``load`` gives them)
-split_bytes    how long ranges are (``64m``, ``8388608``); by default a sixteenth of all bytes, 8 to 64 MiB
-rows           ``all``, ``segments`` (nothing else), ``notes`` (all that is neither segment nor fragment),
-               ``fragments``, ``ingest``, ``watch`` (what a lake is made of), or ``measures``: what a plan is made of
+path, paths    paths, globs, directories, URIs to read (``load`` passes them)
+split_bytes    length of ranges (``64m``, ``8388608``); by default a sixteenth of all bytes, 8 to 64 MiB
+rows           ``all``, ``segments`` (nothing else), ``notes`` (neither segments nor fragments),
+               ``fragments``, ``ingest``, ``watch`` (the rows for a lake), or ``measures``: the rows for a plan
 ports          only segments from or to these ports: ``1883,8883``
 start_ns,      only frames of this time: nanoseconds since the epoch, the end is not part of it
 end_ns
 pushdown       ``true``: filters of the query reach the reader; needs ``spark.sql.python.filterPushdown.enabled``
-plan           ranges made before, as ``plan.write_plan`` gives them
-fs.NAME        a setting for the file system of a URI, as pyarrow's URIs have them: ``fs.region``
+plan           precomputed ranges from ``plan.write_plan``
+fs.NAME        a setting for the file system of a URI, as in pyarrow's URIs: ``fs.region``
 =============  ====================================================================================================
 
-Spark registers it by itself where mqttscope is installed: see ``pyspark_mqttscope``.
+Spark registers it by itself if mqttscope is installed: see ``pyspark_mqttscope``.
 
-As a stream, ``spark.readStream.format("mqttcapture").load(folder)``, it gives the same rows, and one of kind ``read``
+As a stream, ``spark.readStream.format("mqttcapture").load(folder)``, it gives these rows, and one of kind ``read``
 for each capture that was read (`StreamReader`).  Besides ``rows``, ``ports``, ``start_ns`` and ``end_ns`` a stream has
 these options:
 
 =============  ====================================================================================================
 option         meaning
 =============  ====================================================================================================
-max_bytes      about how many bytes of captures a batch has: ``64m``; by default all that is there
-quiet_seconds  a capture that has not changed for so long is complete; 60 by default
-lake           a lake: what it has of captures already is passed over
+max_bytes      approximate maximum number of capture bytes per batch: ``64m``; by default all present bytes
+quiet_seconds  an unchanged capture is complete after this time; 60 by default
+lake           a lake; data of captures that it has already is skipped
 =============  ====================================================================================================
 """
 
@@ -49,10 +49,10 @@ from mqttscope.capture.fingerprint import KnownFingerprints, fingerprint_of, res
 from mqttscope.capture.locations import find, local_path
 from mqttscope.errors import MqttscopeError
 from mqttscope.lake.manifest import NAME, read_manifest
-from mqttscope.spark.follower import QUIET_SECONDS, Follower, Offset, tasks
+from mqttscope.spark.follower import QUIET_SECONDS, CaptureFollower, Offset, tasks
 from mqttscope.spark.plan import MEASURES_DDL, SMALLEST_TASK, Task, good_size, measured, pack, plan, read_plan, splits
 from mqttscope.spark.rows import COLUMNS, DDL, DROPS, ERROR, FRAGMENT, KINDS, READ, SEGMENT, SKIPPED, SUMMARY, Batches
-from mqttscope.spark.scan import Wanted, scan
+from mqttscope.spark.scan import RowFilter, scan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -75,17 +75,17 @@ _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
 class OptionError(MqttscopeError, ValueError):
-    """An option, or a column that is asked for, makes no sense."""
+    """An option, or a requested column, is invalid."""
 
 
 @dataclass(slots=True)
-class Options:
+class SourceOptions:
     """The options of the data source, checked."""
 
     sources: list[str]
     split_bytes: int | None
     rows: str
-    wanted: Wanted
+    wanted: RowFilter
     pushdown: bool
     plan: str | None
     settings: dict[str, str]
@@ -94,9 +94,9 @@ class Options:
     lake: str | None
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Options:
-        """Read what Spark passes on; `OptionError` names what is wrong."""
-        options = {name.lower(): value for name, value in given.items()}
+    def of(cls, raw: Mapping[str, str]) -> SourceOptions:
+        """Check the options that Spark passes; `OptionError` names the fault."""
+        options = {name.lower(): value for name, value in raw.items()}
         settings = {name[3:]: value for name, value in options.items() if name.startswith("fs.")}
         unknown = [name for name in options if name not in OPTIONS and not name.startswith("fs.")]
         if unknown:
@@ -117,7 +117,7 @@ class Options:
             sources,
             split_bytes,
             rows,
-            Wanted(ROWS[rows], frozenset(ports), start_ns, end_ns),
+            RowFilter(ROWS[rows], frozenset(ports), start_ns, end_ns),
             pushdown == "true",
             options.get("plan"),
             settings,
@@ -138,18 +138,18 @@ def _seconds(options: Mapping[str, str], name: str, default: float) -> float:
     try:
         return float(options.get(name, default))
     except ValueError:
-        raise OptionError(f"{name} is {options[name]!r}, which is no number") from None
+        raise OptionError(f"{name} is {options[name]!r}, which is not a number") from None
 
 
 def _integers(options: Mapping[str, str], name: str) -> list[int]:
     try:
-        return [int(one) for one in options.get(name, "").split(",") if one.strip()]
+        return [int(number) for number in options.get(name, "").split(",") if number.strip()]
     except ValueError:
-        raise OptionError(f"{name} is {options[name]!r}, which is no number") from None
+        raise OptionError(f"{name} is {options[name]!r}, which is not a number") from None
 
 
 def check_columns(schema: StructType, rows: str) -> None:
-    """`OptionError` where there are no such columns, or where rows of these kinds need others."""
+    """Raise `OptionError` for unknown columns, or if rows of these kinds need others."""
     for field in schema.fields:
         if field.name not in COLUMNS:
             raise OptionError(f"{FORMAT} has no column {field.name}; it has {', '.join(COLUMNS)}")
@@ -157,12 +157,12 @@ def check_columns(schema: StructType, rows: str) -> None:
         if not expected.startswith("struct") and field.dataType.simpleString() != expected:
             raise OptionError(f"column {field.name} is {expected}, not {field.dataType.simpleString()}")
     if rows == "all" and "kind" not in schema.fieldNames():
-        raise OptionError("without the column kind nothing tells segments from other rows; add it, or option rows")
+        raise OptionError("column kind, which separates segments from other rows, is missing; add it, or option rows")
 
 
 @dataclass
-class Tasks(datasource.InputPartition):
-    """What one task of Spark reads."""
+class TaskGroup(datasource.InputPartition):
+    """The work of one task of Spark."""
 
     tasks: list[Task]
 
@@ -172,31 +172,31 @@ class MqttCapture(datasource.DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What to write after ``format``."""
+        """The name to write after ``format``."""
         return FORMAT
 
     def schema(self) -> str:
-        return MEASURES_DDL if Options.of(self.options).rows == "measures" else DDL
+        return MEASURES_DDL if SourceOptions.of(self.options).rows == "measures" else DDL
 
     def reader(self, schema: StructType) -> datasource.DataSourceReader:
-        options = Options.of(self.options)
-        return (_PushingReader if options.pushdown else Reader)(schema, options)
+        options = SourceOptions.of(self.options)
+        return (_PushingCaptureReader if options.pushdown else CaptureReader)(schema, options)
 
     def streamReader(self, schema: StructType) -> datasource.DataSourceStreamReader:  # noqa: N802 - Spark's name
         """A reader that follows captures while they are written."""
         from mqttscope.spark.source import StreamReader
 
-        return StreamReader(schema, Options.of(self.options))
+        return StreamReader(schema, SourceOptions.of(self.options))
 
 
-class Reader(datasource.DataSourceReader):
+class CaptureReader(datasource.DataSourceReader):
     """Finds the captures and cuts them, on the driver; reads ranges, on the executors."""
 
-    def __init__(self, schema: StructType, options: Options) -> None:
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self.options = options
         self.wanted = options.wanted
         self.captures: frozenset[str] | None = None
-        """Only these, by name; ``None``: all."""
+        """Names of the captures to read; ``None``: all."""
         self._schema = schema
         if options.rows == "measures":
             return
@@ -206,24 +206,24 @@ class Reader(datasource.DataSourceReader):
         """Ranges of captures, small ones together."""
         options = self.options
         planned = None if options.plan is None else read_plan(options.plan)
-        locations = find(options.sources, options.settings) if planned is None else [one.location for one in planned]
+        locations = find(options.sources, options.settings) if planned is None else [part.location for part in planned]
         size = options.split_bytes or good_size(locations)
         if options.rows == "measures":
             todo = splits(locations, options.settings, size)
-            return [Tasks(tasks) for tasks in pack(todo, max(size, SMALLEST_TASK))]
+            return [TaskGroup(tasks) for tasks in pack(todo, max(size, SMALLEST_TASK))]
         if planned is None:
             planned = plan(locations, options.settings, size)
-        read = [self.captures is None or one.location.name in self.captures for one in planned]
-        tasks = [task for file, one in enumerate(planned) if read[file] for task in one.tasks(file)]
+        read = [self.captures is None or capture.location.name in self.captures for capture in planned]
+        tasks = [task for file, capture in enumerate(planned) if read[file] for task in capture.tasks(file)]
         packed = pack(tasks, max(size, SMALLEST_TASK))
-        # Spark takes no partitions at all for one that is None.
-        return [Tasks(tasks) for tasks in packed] or [Tasks([])]
+        # Spark rejects an empty list of partitions.
+        return [TaskGroup(tasks) for tasks in packed] or [TaskGroup([])]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
         import pyarrow as pa
 
-        assert isinstance(partition, Tasks)
+        assert isinstance(partition, TaskGroup)
         schema = to_arrow_schema(self._schema, timezone="UTC")
         if self.options.rows == "measures":
             rows = [measured(task, self.options.settings) for task in partition.tasks]
@@ -234,25 +234,25 @@ class Reader(datasource.DataSourceReader):
             yield from scan(task, batches, self.wanted, self.options.settings)
 
 
-class _PushingReader(Reader):
-    """Takes filters into account.  Spark refuses every query of a class with this method where it does not push."""
+class _PushingCaptureReader(CaptureReader):
+    """Applies filters.  Spark refuses every query of a class with this method if it does not push filters."""
 
     def pushFilters(self, filters: list[datasource.Filter]) -> Iterator[datasource.Filter]:  # noqa: N802 - Spark's name
-        """Leave out early what the filters exclude; Spark applies all of them again."""
-        for one in filters:
-            self._take(one)
-            yield one
+        """Leave out rows early that the filters exclude; Spark applies all of them again."""
+        for pushed in filters:
+            self._take(pushed)
+            yield pushed
 
-    def _take(self, one: Any) -> None:
-        name = one.attribute[0] if getattr(one, "attribute", ()) else ""
-        if isinstance(one, datasource.EqualTo | datasource.In) and name in ("kind", "capture"):
-            values = frozenset([one.value] if isinstance(one, datasource.EqualTo) else one.value)
+    def _take(self, pushed: Any) -> None:
+        name = pushed.attribute[0] if getattr(pushed, "attribute", ()) else ""
+        if isinstance(pushed, datasource.EqualTo | datasource.In) and name in ("kind", "capture"):
+            values = frozenset([pushed.value] if isinstance(pushed, datasource.EqualTo) else pushed.value)
             if name == "kind":
                 self.wanted = replace(self.wanted, kinds=self.wanted.kinds & values)
             else:
                 self.captures = values if self.captures is None else self.captures & values
         elif name == "timestamp_ns" and isinstance(
-            one,
+            pushed,
             datasource.EqualTo
             | datasource.GreaterThan
             | datasource.GreaterThanOrEqual
@@ -260,68 +260,68 @@ class _PushingReader(Reader):
             | datasource.LessThanOrEqual,
         ):
             start, end = self.wanted.start_ns, self.wanted.end_ns
-            if isinstance(one, datasource.EqualTo | datasource.GreaterThan | datasource.GreaterThanOrEqual):
-                start = one.value if start is None else max(start, one.value)
-            if isinstance(one, datasource.EqualTo | datasource.LessThan | datasource.LessThanOrEqual):
-                end = one.value + 1 if end is None else min(end, one.value + 1)
+            if isinstance(pushed, datasource.EqualTo | datasource.GreaterThan | datasource.GreaterThanOrEqual):
+                start = pushed.value if start is None else max(start, pushed.value)
+            if isinstance(pushed, datasource.EqualTo | datasource.LessThan | datasource.LessThanOrEqual):
+                end = pushed.value + 1 if end is None else min(end, pushed.value + 1)
             self.wanted = replace(self.wanted, start_ns=start, end_ns=end)
 
 
 class StreamReader(datasource.DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows captures on the driver, reads what is new of them on the executors, which have to see the same folder."""
+    """Follows captures on the driver, and reads new data on the executors, which have to see the folder too."""
 
-    def __init__(self, schema: StructType, options: Options) -> None:
+    def __init__(self, schema: StructType, options: SourceOptions) -> None:
         if options.rows == "measures":
-            raise OptionError("rows is 'measures', which a stream has none of")
+            raise OptionError("rows is 'measures', which a stream does not have")
         check_columns(schema, options.rows)
         self.options = options
         self.sources: list[str] = []
         for source in options.sources:
             path = local_path(source)
             if path is None:
-                raise OptionError(f"{source} is no path: only captures on file systems can be followed while they grow")
+                raise OptionError(f"{source} is not a path: only captures on file systems can be followed as they grow")
             self.sources.append(path)
         self._schema = schema
-        self._follower: Follower | None = None
+        self._follower: CaptureFollower | None = None
 
     @property
-    def follower(self) -> Follower:
-        """What looks at the captures; the executors need none."""
+    def follower(self) -> CaptureFollower:
+        """Looks at the captures on the driver; executors do not need it."""
         if self._follower is None:
-            known = None if self.options.lake is None else _Lake(Path(self.options.lake))
-            self._follower = Follower(self.sources, self.options.quiet_seconds, known)
+            known = None if self.options.lake is None else _LakeCaptures(Path(self.options.lake))
+            self._follower = CaptureFollower(self.sources, self.options.quiet_seconds, known)
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        return Offset().written()
+        return Offset().as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         limit = self.options.max_bytes
         return ReadAllAvailable() if limit is None else ReadMaxBytes(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """What comes later is left to the next run."""
+        """Leave later data to the next run."""
         self.follower.freeze()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         before = Offset.of(start)
         end = self.follower.step(before, limit.max_bytes if isinstance(limit, ReadMaxBytes) else None)
-        return start if end is before else end.written()
+        return start if end is before else end.as_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[datasource.InputPartition]:
-        """What is new of each capture; small parts together."""
-        return [Tasks(some) for some in pack(tasks(Offset.of(start), Offset.of(end)), SMALLEST_TASK)]
+        """New data of each capture; small parts together."""
+        return [TaskGroup(some) for some in pack(tasks(Offset.of(start), Offset.of(end)), SMALLEST_TASK)]
 
     def read(self, partition: datasource.InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one partition."""
-        assert isinstance(partition, Tasks)
+        assert isinstance(partition, TaskGroup)
         batches = Batches(to_arrow_schema(self._schema, timezone="UTC"))
         for task in partition.tasks:
             yield from scan(task, batches, self.options.wanted, {})
 
 
-class _Lake:
-    """How much of a capture is in a lake already."""
+class _LakeCaptures:
+    """The part of a capture that is in a lake already."""
 
     def __init__(self, lake: Path) -> None:
         self._lake = lake
@@ -331,13 +331,14 @@ class _Lake:
 
     def __call__(self, name: str) -> int | None:
         try:
-            told = os.stat(self._lake / NAME)
+            status = os.stat(self._lake / NAME)
         except OSError:
             return 0
-        if self._looked is None or (told.st_ino, told.st_mtime_ns) != (self._looked.st_ino, self._looked.st_mtime_ns):
+        last = self._looked
+        if last is None or (status.st_ino, status.st_mtime_ns) != (last.st_ino, last.st_mtime_ns):
             manifest = read_manifest(self._lake)
-            self._looked, self._digests = told, frozenset(manifest.captures)
-            self._begins = KnownFingerprints.of(manifest.begins, manifest.captures)
+            self._looked, self._digests = status, frozenset(manifest.captures)
+            self._begins = KnownFingerprints.from_manifest(manifest.begins, manifest.captures)
         try:
             with open(name, "rb", buffering=0) as file:
                 content = fingerprint_of(file, self._begins)

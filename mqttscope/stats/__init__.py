@@ -1,4 +1,4 @@
-"""Statistics of captures: `collect` counts and measures into `rows`, `as_json` and `as_text` write what it found.
+"""Statistics of captures: `collect` counts and measures into `rows`; `as_json` and `as_text` write the results.
 
-The text is drawn with what every report has (`report.page`, `report.when`), so this package stands above `report`.
+The text uses common parts of reports (`report.page`, `report.when`), so this package depends on `report`.
 """

@@ -8,27 +8,27 @@ from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name, type_name
-from mqttscope.net.segment import not_read
+from mqttscope.net.segment import notable_reasons
 from mqttscope.report import documents as doc
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import EndedRows, TopicRow, Traffic, Window
+from mqttscope.stats.rows import EndedRows, RateWindow, TopicCounts, TrafficCounts
 
 
 class _Rates(NamedTuple):
-    """What rates are made of."""
+    """Values that rates are computed from."""
 
     packets: int
     bytes: int
-    window: Window
+    window: RateWindow
     duration_ns: int | None
 
 
-class _Measured(NamedTuple):
-    """What a row counted, and in which time."""
+class _MeasuredTraffic(NamedTuple):
+    """Traffic of a row, and the time it covers."""
 
-    traffic: Traffic
+    traffic: TrafficCounts
     duration_ns: int | None
 
     @property
@@ -42,7 +42,7 @@ def _per_second(name: str) -> doc.ValueType:
 
 
 def _directions(make: Callable[[int], doc.ValueType]) -> doc.ValueType:
-    """An object of the counts of a row, with a value for the client (0) and one for the server (1)."""
+    """An object with a value for packets of the client (0) and one for packets of the server (1)."""
     return doc.record({"client_to_server": make(0), "server_to_client": make(1)}).at(doc.itself)
 
 
@@ -51,7 +51,7 @@ def _counts(place: int, distance: int = 1) -> doc.ValueType:
 
 
 def _of_traffic(kind: doc.ValueType) -> doc.ValueType:
-    """A value of the counts of a row, as one of what was measured."""
+    """A value of the counts of a row, applied to a `_MeasuredTraffic`."""
     find = kind.source or doc.itself
     return kind.at(lambda measured: find(measured.traffic.counts))
 
@@ -85,21 +85,24 @@ def _tcp(from_server: int) -> doc.ValueType:
     return doc.record(counts).at(doc.itself)
 
 
-def _latencies(row: _Measured) -> dict[str, Any]:
-    """Handshakes that were begun, by name and by the direction of the request."""
+def _latencies(row: _MeasuredTraffic) -> dict[str, Any]:
+    """Latencies of handshakes, by name and by direction of the request."""
     shown: dict[str, Any] = {}
     traffic = row.traffic
     for key in sorted(traffic.latencies.keys() | traffic.unanswered.keys()):
-        found = traffic.latencies.get(key)
-        times: dict[str, int] = {"count": found.count if found else 0, "unanswered": traffic.unanswered.get(key, 0)}
-        if found:
+        histogram = traffic.latencies.get(key)
+        times: dict[str, int] = {
+            "count": histogram.count if histogram else 0,
+            "unanswered": traffic.unanswered.get(key, 0),
+        }
+        if histogram:
             times |= {
-                "minimum_ns": found.minimum,
-                "p50_ns": found.percentile(50),
-                "p90_ns": found.percentile(90),
-                "p99_ns": found.percentile(99),
-                "maximum_ns": found.maximum,
-                "mean_ns": round(found.total / found.count),
+                "minimum_ns": histogram.minimum,
+                "p50_ns": histogram.percentile(50),
+                "p90_ns": histogram.percentile(90),
+                "p99_ns": histogram.percentile(99),
+                "maximum_ns": histogram.maximum,
+                "mean_ns": round(histogram.total / histogram.count),
             }
         direction = "server_to_client" if key & 1 else "client_to_server"
         shown.setdefault(at.HANDSHAKES[key >> 1], {})[direction] = times
@@ -136,16 +139,16 @@ _TRAFFIC = {
 
 
 def _moments(first: str, last: str) -> dict[str, doc.ValueType]:
-    """When something began and ended, and how long it took."""
+    """Begin, end and duration of a row."""
     duration = doc.WHOLE.at(lambda row: (getattr(row, f"{last}_ns") or 0) - (getattr(row, f"{first}_ns") or 0))
     return {**{name: doc.maybe(kind) for name, kind in doc.times(first, last).items()}, "duration_ns": duration}
 
 
-def _beginnings(how: str, outcomes: at.Outcomes) -> int:
+def _beginnings(how: str, outcomes: at.ConnectionOutcomes) -> int:
     return outcomes.outcomes[how]
 
 
-def _refused(outcomes: at.Outcomes) -> list[tuple[ProtocolVersion, int, int]]:
+def _refused(outcomes: at.ConnectionOutcomes) -> list[tuple[ProtocolVersion, int, int]]:
     return [(ProtocolVersion(version), code, count) for (version, code), count in sorted(outcomes.refusals.items())]
 
 
@@ -186,8 +189,8 @@ _CAPTURE = {
 }  # fmt: skip
 
 
-def _measured(row: Any) -> _Measured:
-    return _Measured(row.traffic, row.duration_ns)
+def _measured(row: Any) -> _MeasuredTraffic:
+    return _MeasuredTraffic(row.traffic, row.duration_ns)
 
 
 _COUNTED = (_TRAFFIC, _measured), ({"connections": _OUTCOMES.at("outcomes")}, doc.itself)
@@ -216,7 +219,7 @@ _CONNECTION = {
     "in_flight": doc.both(_IN_FLIGHT).at(lambda row: [*zip(row.in_flight_peak, row.receive_maximum, strict=True)]),
 }  # fmt: skip
 CONNECTION = doc.merged(
-    (_CONNECTION, doc.itself), (_TRAFFIC, lambda row: _Measured(row.traffic, row.ended_ns - row.opened_ns))
+    (_CONNECTION, doc.itself), (_TRAFFIC, lambda row: _MeasuredTraffic(row.traffic, row.ended_ns - row.opened_ns))
 )
 
 
@@ -236,7 +239,7 @@ _CLIENT = {
     "longest_silence_ns": doc.WHOLE, "keep_alive_share": _SHARE, **_moments("first", "last"),
     "topics_published": _topics("topics_published", 0), "topics_received": _topics("topics_received", 1),
 }  # fmt: skip
-CLIENT = doc.merged((_CLIENT, doc.itself), (_TRAFFIC, lambda row: _Measured(row.added_up(), at.span(row))))
+CLIENT = doc.merged((_CLIENT, doc.itself), (_TRAFFIC, lambda row: _MeasuredTraffic(row.total_traffic(), at.span(row))))
 
 
 def _clients(from_server: int) -> doc.ValueType:
@@ -257,10 +260,10 @@ _TOPIC = {
 }  # fmt: skip
 
 
-class _Topic(NamedTuple):
-    """A topic, and the duration of all captures, which its rates are over."""
+class _TimedTopic(NamedTuple):
+    """A topic, with the duration of all captures that its rates refer to."""
 
-    row: TopicRow
+    row: TopicCounts
     duration_ns: int
 
     @property
@@ -281,23 +284,23 @@ TAPS = doc.record({
     })).at(lambda taps: taps.deduplication.taps()),
 })  # fmt: skip
 _OTHER_CONNECTIONS = doc.merged(
-    (_TRAFFIC, lambda statistics: _Measured(statistics.other_traffic, None)),
+    (_TRAFFIC, lambda statistics: _MeasuredTraffic(statistics.other_traffic, None)),
     ({"connections": _OUTCOMES.at("other_outcomes")}, doc.itself),
 )
 _OTHER = doc.record({
-    "captures": doc.maybe(CAPTURE).at(lambda found: found.other_capture if found.other_captures else None),
-    "connections": doc.maybe(_OTHER_CONNECTIONS).at(lambda found: found if found.other_outcomes.connections else None),
-    "clients": doc.maybe(CLIENT).at(lambda found: found.other_client if found.other_client.connections else None),
+    "captures": doc.maybe(CAPTURE).at(lambda run: run.other_capture if run.other_captures else None),
+    "connections": doc.maybe(_OTHER_CONNECTIONS).at(lambda run: run if run.other_outcomes.connections else None),
+    "clients": doc.maybe(CLIENT).at(lambda run: run.other_client if run.other_client.connections else None),
     "topics": doc.maybe(TOPIC).at(
-        lambda found: _Topic(found.other_topic, found.totals.duration_ns) if any(found.other_topic.messages) else None
+        lambda run: _TimedTopic(run.other_topic, run.totals.duration_ns) if any(run.other_topic.messages) else None
     ),
     "releases_missed": doc.COUNT.at("missed_releases"), "connections_closed_early": doc.COUNT.at("early_closed"),
 })  # fmt: skip
-"""What is beyond a limit."""
+"""Rows beyond a limit, counted together."""
 
 
 class _CountedRun(NamedTuple):
-    """Statistics, and what was counted beside them."""
+    """Statistics, with counts made outside them."""
 
     statistics: Statistics
     other_flows: int
@@ -309,18 +312,23 @@ _TOTALS = {
     "clients": doc.COUNT.at(lambda run: len(run.statistics.clients)),
     "topics": doc.COUNT.at(lambda run: len(run.statistics.topics)), "other_flows": doc.COUNT,
     "frames_skipped": doc.mapping(doc.COUNT).at(lambda run: at.unread_groups(run.skipped)),
-    "not_read": doc.mapping(doc.COUNT).at(lambda run: not_read(run.skipped)), "other": _OTHER.at("statistics"),
+    "not_read": doc.mapping(doc.COUNT).at(lambda run: notable_reasons(run.skipped)), "other": _OTHER.at("statistics"),
     "limits": doc.mapping(doc.COUNT).at("statistics.limits"),
 }  # fmt: skip
 TOTALS = doc.merged(
     (_CAPTURE, attrgetter("statistics.totals")), (_TRAFFIC, lambda run: _measured(run.statistics.totals)),
     ({"connections": _OUTCOMES.at("statistics.totals.outcomes"), **_TOTALS}, doc.itself),
 )  # fmt: skip
+_NODE = {
+    "node": _WITHOUT_SECRETS, **dict.fromkeys(("births", "deaths", "data"), _PAIR), "seq_gaps": _PAIR.at("gaps"),
+    **_moments("first", "last"),
+}  # fmt: skip
+NODES = doc.each(doc.record(_NODE))
 DOCUMENT = doc.record(
     {"schema": doc.VERSION_1, "totals": TOTALS},
     {
         "captures": doc.each(NAMED_CAPTURE), "connections": doc.each(CONNECTION), "clients": doc.each(CLIENT),
-        "topics": doc.each(TOPIC), "taps": TAPS,
+        "topics": doc.each(TOPIC), "taps": TAPS, "edge_nodes": NODES,
     },
 )  # fmt: skip
 
@@ -336,8 +344,8 @@ def document(
 ) -> dict[str, Any]:
     """The whole document of finished statistics.
 
-    ``other_flows`` are TCP connections without MQTT, ``skipped`` frames without TCP by reason: all of them coarsely,
-    and those that somebody may expect to be read.
+    ``other_flows``: number of TCP connections without MQTT.  ``skipped``: frames that were not read, by reason.  The
+    document groups all reasons, and lists each reason that a user may not expect.
     """
     shown: dict[str, Any] = {"schema": doc.SCHEMA}
     asked = set(tables)
@@ -353,8 +361,10 @@ def document(
         shown["clients"] = [CLIENT.view(row) for row in first("client", statistics.clients.values())]
     if "topic" in asked:
         duration, topics = statistics.totals.duration_ns, first("topic", statistics.topics.values())
-        shown["topics"] = [TOPIC.view(_Topic(row, duration)) for row in topics]
+        shown["topics"] = [TOPIC.view(_TimedTopic(row, duration)) for row in topics]
     if statistics.taps is not None:
         shown["taps"] = TAPS.view(statistics.taps)
+    if statistics.nodes.rows:
+        shown["edge_nodes"] = NODES.view(list(statistics.nodes.rows.values())[:top])
     shown["totals"] = TOTALS.view(_CountedRun(statistics, other_flows, skipped or {}))
     return shown

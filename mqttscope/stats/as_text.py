@@ -1,4 +1,4 @@
-"""Renders statistics as text: an overview, then one table each for captures, connections, clients and topics."""
+"""Renders statistics as text: an overview, then a table each for captures, connections, clients and topics."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.report.base import View
 from mqttscope.report.numbers import number, per_second, percent, plural, size
-from mqttscope.report.page import Column, Page, Tables
+from mqttscope.report.page import Page, PageColumn, TableWriter
 from mqttscope.report.when import duration
 from mqttscope.secrets.credentials import starred_name
 from mqttscope.stats import rows as at
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, TopicRow, Traffic
+from mqttscope.stats.rows import CaptureRow, ClientRow, ConnectionRow, TopicCounts, TrafficCounts
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
@@ -33,7 +33,7 @@ def render(
     other_flows: int = 0,
     skipped: Mapping[str, int] | None = None,
 ) -> bytes:
-    """Finished statistics as text, at most as wide as the view (80 columns where it has no limit)."""
+    """Finished statistics as text, at most as wide as the view (80 columns without a limit)."""
     page = Page(view)
     overview(page, statistics, other_flows, skipped or {})
     write_tables(page, statistics, tables=tables, sort=sort, top=top)
@@ -41,9 +41,14 @@ def render(
 
 
 def write_tables(
-    page: Tables, statistics: Statistics, *, tables: Iterable[str] = at.TABLES, sort: str | None = None, top: int = TOP
+    page: TableWriter,
+    statistics: Statistics,
+    *,
+    tables: Iterable[str] = at.TABLES,
+    sort: str | None = None,
+    top: int = TOP,
 ) -> None:
-    """The tables that were asked for, of at most ``top`` rows each."""
+    """Write the requested tables with at most ``top`` rows each."""
     asked = set(tables)
 
     def first(table: str, rows: Iterable[Any]) -> list[Any]:
@@ -65,10 +70,33 @@ def write_tables(
         clients_table(page, first("client", statistics.clients.values()), len(statistics.clients), totals)
     if "topic" in asked and statistics.topics:
         topics_table(page, first("topic", statistics.topics.values()), len(statistics.topics), totals)
+    if statistics.nodes.rows:
+        nodes_table(page, statistics, top)
 
 
-def overview(page: Tables, statistics: Statistics, other_flows: int, skipped: Mapping[str, int]) -> None:
-    """The amounts of everything, and what went wrong, in a few lines."""
+def nodes_table(page: TableWriter, statistics: Statistics, top: int) -> None:
+    """Write edge nodes of Sparkplug: gaps first, then the longest silence."""
+    nodes, end_ns = statistics.nodes, statistics.totals.last_ns or 0
+    rows = sorted(nodes.rows.values(), key=lambda row: (-sum(row.gaps), row.last_ns))[:top]
+    page.title("Edge nodes of Sparkplug")
+    page.table(
+        PageColumn("node", [starred_name(row.node) for row in rows]),
+        [
+            *(
+                PageColumn(name, ["{:,} / {:,}".format(*getattr(row, name)) for row in rows])
+                for name in ("births", "deaths", "data", "gaps")
+            ),
+            PageColumn("silent", [duration(max(0, end_ns - row.last_ns)) for row in rows]),
+        ],
+    )
+    page.line(["messages from client / from server"], style="dim")
+    more = [plural(len(nodes.rows) - len(rows), "more edge node")] if len(nodes.rows) > len(rows) else []
+    more += [plural(nodes.left_out, "message") + " of further edge nodes"] if nodes.left_out else []
+    page.line(more, style="dim")
+
+
+def overview(page: TableWriter, statistics: Statistics, other_flows: int, skipped: Mapping[str, int]) -> None:
+    """Write total numbers and problems in a few lines."""
     totals, traffic = statistics.totals, statistics.totals.traffic
     opened = totals.outcomes.connections
     page.line(
@@ -129,22 +157,22 @@ def _beyond_limits(statistics: Statistics) -> list[str]:
         (sum(statistics.other_topic.messages), "message", " of further topics"),
         (statistics.other_capture.frames, "frame", " of further captures"),
     ]
-    found = [plural(count, word) + rest for count, word, rest in beyond if count]
-    if found:
-        found[0] = f"beyond the limits, in the totals only: {found[0]}"
-    return found
+    sentences = [plural(count, word) + rest for count, word, rest in beyond if count]
+    if sentences:
+        sentences[0] = f"beyond the limits, in the totals only: {sentences[0]}"
+    return sentences
 
 
 def _cut_short(statistics: Statistics) -> list[str]:
-    """What was not followed to its end because of a limit."""
+    """Sentences about connections and exchanges that a limit cut short."""
     rows = [
-        (statistics.missed_releases, "PUBREL packet", " without the time to PUBCOMP: too many wait"),
-        (statistics.early_closed, "connection", " cut off: too many are open"),
+        (statistics.missed_releases, "PUBREL packet", " without a measured PUBCOMP: too many pending"),
+        (statistics.early_closed, "connection", " cut off: too many open"),
     ]
     return [plural(count, word) + rest for count, word, rest in rows if count]
 
 
-def _types(page: Tables, traffic: Traffic) -> None:
+def _types(page: TableWriter, traffic: TrafficCounts) -> None:
     counts = traffic.counts
     kinds = [kind for kind in PacketType if counts[kind] or counts[16 + kind]]
     if not kinds:
@@ -153,18 +181,18 @@ def _types(page: Tables, traffic: Traffic) -> None:
     sums = [counts[kind] + counts[16 + kind] for kind in kinds]
     page.title("Packets")
     page.table(
-        Column("type", [kind.name for kind in kinds], whole=True),
+        PageColumn("type", [kind.name for kind in kinds], whole=True),
         [
-            Column("from client", [number(counts[kind]) for kind in kinds]),
-            Column("from server", [number(counts[16 + kind]) for kind in kinds]),
-            Column("bytes", [size(counts[at.BYTES + kind] + counts[at.BYTES + 16 + kind]) for kind in kinds]),
-            Column("share", [percent(count, total) for count in sums]),
-            Column("", shares=[count / total for count in sums], style="cyan"),
+            PageColumn("from client", [number(counts[kind]) for kind in kinds]),
+            PageColumn("from server", [number(counts[16 + kind]) for kind in kinds]),
+            PageColumn("bytes", [size(counts[at.BYTES + kind] + counts[at.BYTES + 16 + kind]) for kind in kinds]),
+            PageColumn("share", [percent(count, total) for count in sums]),
+            PageColumn("", shares=[count / total for count in sums], style="cyan"),
         ],
     )
 
 
-def _publishes(page: Tables, traffic: Traffic) -> None:
+def _publishes(page: TableWriter, traffic: TrafficCounts) -> None:
     counts = traffic.counts
     total = sum(counts[at.QOS : at.QOS + 8])
     if not total:
@@ -178,12 +206,12 @@ def _publishes(page: Tables, traffic: Traffic) -> None:
     rows = [row for row in rows if row[1] or row[2]]
     page.title("PUBLISH")
     page.table(
-        Column("", [row[0] for row in rows]),
+        PageColumn("", [row[0] for row in rows]),
         [
-            Column("from client", [number(row[1]) for row in rows]),
-            Column("from server", [number(row[2]) for row in rows]),
-            Column("share", [percent(row[1] + row[2], total) for row in rows]),
-            Column("", shares=[(row[1] + row[2]) / total for row in rows], style="cyan"),
+            PageColumn("from client", [number(row[1]) for row in rows]),
+            PageColumn("from server", [number(row[2]) for row in rows]),
+            PageColumn("share", [percent(row[1] + row[2], total) for row in rows]),
+            PageColumn("", shares=[(row[1] + row[2]) / total for row in rows], style="cyan"),
         ],
     )
     parts = [f"payload from clients {size(counts[at.PAYLOAD])}", f"from servers {size(counts[at.PAYLOAD + 1])}"]
@@ -208,48 +236,48 @@ _ANSWER = {
 
 
 def handshake_of(key: int, arrow: str = "→") -> str:
-    """The packets of a handshake, by the key of its latencies."""
+    """Packet types of a handshake, by the key of its latencies."""
     return f" {arrow} ".join(_ANSWER[at.HANDSHAKES[key >> 1]])
 
 
-def _handshakes(page: Tables, traffic: Traffic) -> None:
+def _handshakes(page: TableWriter, traffic: TrafficCounts) -> None:
     keys = sorted(traffic.latencies.keys() | traffic.unanswered.keys())
     if not keys:
         return
     arrow = "→" if page.unicode else "->"
-    found = [traffic.latencies.get(key) for key in keys]
+    histograms = [traffic.latencies.get(key) for key in keys]
 
-    def column(title: str, percentile: float, rank: int = 0) -> Column:
-        shown = [time_of(page, one.percentile(percentile)) if one else "" for one in found]
-        return Column(title, shown, rank)
+    def column(title: str, percentile: float, rank: int = 0) -> PageColumn:
+        shown = [time_of(page, histogram.percentile(percentile)) if histogram else "" for histogram in histograms]
+        return PageColumn(title, shown, rank)
 
     names = [handshake_of(key, arrow) for key in keys]
     page.title("Latency")
     page.table(
-        Column("handshake", names, whole=True),
+        PageColumn("handshake", names, whole=True),
         [
-            Column("by", ["server" if key & 1 else "client" for key in keys], 1, right=False),
-            Column("count", [f"{one.count:,}" if one else "0" for one in found]),
+            PageColumn("by", ["server" if key & 1 else "client" for key in keys], 1, right=False),
+            PageColumn("count", [f"{histogram.count:,}" if histogram else "0" for histogram in histograms]),
             column("min", 0, 4),
             column("p50", 50, 2),
             column("p90", 90),
             column("p99", 99, 2),
             column("max", 100),
-            Column("mean", [time_of(page, round(one.total / one.count)) if one else "" for one in found], 5),
-            Column("unanswered", [number(traffic.unanswered.get(key, 0)) for key in keys], 1),
+            PageColumn("mean", [time_of(page, round(row.total / row.count)) if row else "" for row in histograms], 5),
+            PageColumn("unanswered", [number(traffic.unanswered.get(key, 0)) for key in keys], 1),
         ],
     )
 
 
-ENDINGS = {"broken": "no DISCONNECT, ", "refused": "refused, ", "unknown": "(not all of it is known) "}
-"""What is said before how the transport of a connection ended that sent no DISCONNECT."""
+ENDINGS = {"broken": "no DISCONNECT, ", "refused": "refused, ", "unknown": "incompletely captured, "}
+"""Prefix of the end of the transport, for connections without DISCONNECT."""
 
 
-def _ends(page: Tables, row: CaptureRow) -> None:
+def _ends(page: TableWriter, row: CaptureRow) -> None:
     outcomes = row.outcomes
     if not outcomes.connections:
         return
-    page.title("Connections began and ended")
+    page.title("Start and end of connections")
     rows: list[tuple[str, int]] = []
     rows += [(f"transport {name}", count) for name, count in sorted(outcomes.transports.items())]
     rows += [(f"version {name}", count) for name, count in sorted(outcomes.versions.items())]
@@ -257,28 +285,28 @@ def _ends(page: Tables, row: CaptureRow) -> None:
     for (version, code), count in sorted(outcomes.refusals.items()):
         name = reason_name(PacketType.CONNACK, code, ProtocolVersion(version))
         rows.append((f"refused, {ProtocolVersion(version).text}: 0x{code:02x} {name}", count))
-    for (by, given), count in sorted(outcomes.disconnects.items(), key=lambda one: (one[0][0], one[0][1] or 0)):
-        name = "" if given is None else f" 0x{given:02x} {at.disconnect_reason(given)}"
+    for (by, reason), count in sorted(outcomes.disconnects.items(), key=lambda row: (row[0][0], row[0][1] or 0)):
+        name = "" if reason is None else f" 0x{reason:02x} {at.disconnect_reason(reason)}"
         rows.append((f"closed: DISCONNECT by {by}{name}", count))
     for (ending, how, by), count in sorted(outcomes.silent.items()):
         rows.append((f"closed: {ENDINGS.get(ending, '')}{ending_of(how, by)}", count))
     total = outcomes.connections
     page.table(
-        Column("", [name for name, _ in rows]),
+        PageColumn("", [name for name, _ in rows]),
         [
-            Column("connections", [number(count) for _, count in rows]),
-            Column("", shares=[count / total for _, count in rows], style="cyan"),
+            PageColumn("connections", [number(count) for _, count in rows]),
+            PageColumn("", shares=[count / total for _, count in rows], style="cyan"),
         ],
     )
 
 
-def time_of(page: Tables, nanoseconds: int) -> str:
-    """A length of time in the characters of the page."""
+def time_of(page: TableWriter, nanoseconds: int) -> str:
+    """A duration in characters that the page can show."""
     return duration(nanoseconds, unicode=page.unicode)
 
 
-def tcp_of(traffic: Traffic) -> dict[str, int]:
-    """TCP counters by name, both directions together."""
+def tcp_of(traffic: TrafficCounts) -> dict[str, int]:
+    """TCP counters by name, summed over both directions."""
     width = len(at.TCP_COUNTERS)
     first = traffic.counts[at.TCP : at.TCP + width]
     return {name: first[index] + traffic.counts[at.TCP + width + index] for index, name in enumerate(at.TCP_COUNTERS)}
@@ -293,17 +321,16 @@ _HOW = {
 }
 
 _OPEN = {"capture_end": "open", "port_reused": "replaced", "idle": "silent", "evicted": "given up"}
-"""How connections ended of which the capture has no end, where there is little room."""
+"""Short description of how following a connection ended, for connections without a captured end."""
 
 
 def ending_of(how: str | None, by: str | None) -> str:
-    """How a transport ended and who ended it, in words."""
+    """Description of how the transport ended, and which side ended it."""
     how = _HOW.get(how or "", how or "")
     return f"{how} by {by}" if by in ("client", "server") else how
 
 
-def _trouble(traffic: Traffic) -> str:
-    """What went wrong, in short."""
+def _trouble(traffic: TrafficCounts) -> str:
     counts, tcp = traffic.counts, tcp_of(traffic)
     gaps = sum(counts[at.GAPS : at.GAPS + 2])
     bad = (
@@ -317,53 +344,55 @@ def _trouble(traffic: Traffic) -> str:
     return ", ".join(f"{count:,} {word}" for count, word in bad if count)
 
 
-def _column(title: str, rows: Sequence[R], shown: Callable[[R], str], rank: int = 0, *, right: bool = True) -> Column:
-    return Column(title, [shown(row) for row in rows], rank, right)
+def _column(
+    title: str, rows: Sequence[R], shown: Callable[[R], str], rank: int = 0, *, right: bool = True
+) -> PageColumn:
+    return PageColumn(title, [shown(row) for row in rows], rank, right)
 
 
 def _rate(count: int, duration_ns: int) -> str:
     return per_second(at.rate(count, duration_ns))
 
 
-def _slowest(page: Tables, row: Any) -> str:
+def _slowest(page: TableWriter, row: Any) -> str:
     slowest = row.traffic.slowest
     return time_of(page, slowest) if slowest >= 0 else ""
 
 
-def _more(page: Tables, shown: int, total: int, word: str) -> None:
+def _more(page: TableWriter, shown: int, total: int, word: str) -> None:
     if total > shown:
         page.line([f"{page.ellipsis} and {plural(total - shown, word)} more (--top N shows N)"], style="dim")
 
 
-def _shares(parts: Iterable[int], whole: int, rank: int) -> Column:
-    return Column("", shares=[part / whole if whole else 0.0 for part in parts], rank=rank, style="cyan")
+def _shares(parts: Iterable[int], whole: int, rank: int) -> PageColumn:
+    return PageColumn("", shares=[part / whole if whole else 0.0 for part in parts], rank=rank, style="cyan")
 
 
-def taps_table(page: Tables, taps: Taps, top: int) -> None:
-    """One row per tap of the connections that several taps captured."""
+def taps_table(page: TableWriter, taps: Taps, top: int) -> None:
+    """Table with a row per tap, about connections captured by several taps."""
     named = taps.named()
     if not named:
         return
     rows = [tap for _, tap in named[:top]]
     page.title("Taps")
     page.table(
-        Column("tap", [name for name, _ in named[:top]]),
+        PageColumn("tap", [name for name, _ in named[:top]]),
         [
             _column("frames", rows, lambda row: number(row.frames)),
             _column("copies", rows, lambda row: number(row.copies), 2),
-            _column("only it saw", rows, lambda row: number(row.only), 1),
+            _column("only here", rows, lambda row: number(row.only), 1),
             _column("missed", rows, lambda row: number(row.missed)),
         ],
     )
     _more(page, len(rows), len(named), "tap")
 
 
-def captures_table(page: Tables, rows: list[CaptureRow], total: int) -> None:
-    """One row per capture; ``total`` is how many there are."""
+def captures_table(page: TableWriter, rows: list[CaptureRow], total: int) -> None:
+    """Table with a row per capture; ``total``: number of captures."""
     everything = sum(row.traffic.packets for row in rows)
     page.title("Captures")
     page.table(
-        Column("capture", [row.capture for row in rows]),
+        PageColumn("capture", [row.capture for row in rows]),
         [
             _column("frames", rows, lambda row: number(row.frames), 3),
             _column("time", rows, lambda row: time_of(page, row.duration_ns), 2),
@@ -380,8 +409,8 @@ def captures_table(page: Tables, rows: list[CaptureRow], total: int) -> None:
     _more(page, len(rows), total, "capture")
 
 
-def connections_table(page: Tables, rows: list[ConnectionRow], total: int, totals: CaptureRow) -> None:
-    """One row per connection; bars are shares of all packets."""
+def connections_table(page: TableWriter, rows: list[ConnectionRow], total: int, totals: CaptureRow) -> None:
+    """Table with a row per connection; bars are shares of all packets."""
 
     def ended(row: ConnectionRow) -> str:
         if row.outcome in ("refused", "unanswered"):
@@ -406,9 +435,9 @@ def connections_table(page: Tables, rows: list[ConnectionRow], total: int, total
 
     page.title("Connections")
     page.table(
-        Column("client", [starred_name(row.client_identifier or row.client) for row in rows], style="green"),
+        PageColumn("client", [starred_name(row.client_identifier or row.client) for row in rows], style="green"),
         [
-            Column("no.", [str(row.number) for row in rows]),
+            PageColumn("no.", [str(row.number) for row in rows]),
             _column("endpoint", rows, lambda row: row.client if row.client_identifier else "", 9, right=False),
             _column("server", rows, lambda row: row.server, 8, right=False),
             _column("server name", rows, lambda row: row.server_name or "", 9, right=False),
@@ -428,8 +457,8 @@ def connections_table(page: Tables, rows: list[ConnectionRow], total: int, total
     _more(page, len(rows), total, "connection")
 
 
-def clients_table(page: Tables, rows: list[ClientRow], total: int, totals: CaptureRow) -> None:
-    """One row per client; bars are shares of all packets."""
+def clients_table(page: TableWriter, rows: list[ClientRow], total: int, totals: CaptureRow) -> None:
+    """Table with a row per client; bars are shares of all packets."""
 
     def silence(row: ClientRow) -> str:
         return f"{row.keep_alive_share * 100:.0f} %" if row.keep_alive_share else ""
@@ -443,7 +472,7 @@ def clients_table(page: Tables, rows: list[ClientRow], total: int, totals: Captu
 
     page.title("Clients")
     page.table(
-        Column(
+        PageColumn(
             "client identifier",
             [starred_name(row.client_identifier or f"({next(iter(row.addresses), '')})") for row in rows],
             style="green",
@@ -467,13 +496,13 @@ def clients_table(page: Tables, rows: list[ClientRow], total: int, totals: Captu
     _more(page, len(rows), total, "client")
 
 
-def topics_table(page: Tables, rows: list[TopicRow], total: int, totals: CaptureRow) -> None:
-    """One row per topic; bars are shares of all messages."""
+def topics_table(page: TableWriter, rows: list[TopicCounts], total: int, totals: CaptureRow) -> None:
+    """Table with a row per topic; bars are shares of all messages."""
 
-    def qos(row: TopicRow) -> str:
+    def qos(row: TopicCounts) -> str:
         return "/".join(f"{row.qos[level] + row.qos[4 + level]:,}" for level in range(3))
 
-    def clients(from_server: int) -> Callable[[TopicRow], str]:
+    def clients(from_server: int) -> Callable[[TopicCounts], str]:
         return lambda row: (
             (f"{len(row.clients[from_server]):,}" if row.clients[from_server] else "")
             + ("" if row.complete[from_server] else "+")
@@ -482,7 +511,7 @@ def topics_table(page: Tables, rows: list[TopicRow], total: int, totals: Capture
     messages = sum(totals.traffic.counts[at.QOS : at.QOS + 8])
     page.title("Topics")
     page.table(
-        Column(
+        PageColumn(
             "topic",
             ["(alias set before the capture)" if row.topic is None else starred_name(row.topic) for row in rows],
             style="green",

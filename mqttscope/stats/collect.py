@@ -1,8 +1,8 @@
 """Counts and measures the traffic of captures: per capture, connection, client and topic, in bounded memory.
 
-`Statistics` takes the events of a dissection, and the frames on their way to it.  What is beyond a limit is not lost:
-it is counted together, in the rows named ``other``.  When a connection ends, `summarise` reads the rest off its state;
-`Statistics.finish` computes the totals (`add_up`).
+`Statistics` takes the events of a dissection, and its frames.  Rows beyond a limit are not lost: they are counted
+together, in the rows named ``other``.  When a connection ends, `summarise` reads its final state; `Statistics.finish`
+computes the totals (`add_up`).
 """
 
 from __future__ import annotations
@@ -26,43 +26,45 @@ from mqttscope.mqtt import Connack, ControlPacket, Direction, PacketType, Protoc
 from mqttscope.mqtt.packets import Acknowledgement
 from mqttscope.mqtt.properties import TOPIC_ALIAS
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
-from mqttscope.report.html.along import Along
-from mqttscope.session.connection import CONNECTING, REFUSED, Connection
-from mqttscope.session.inflight import SENT, Side
+from mqttscope.payloads.sparkplug_topics import NAMESPACE
+from mqttscope.report.html.along import TimelineCounts
+from mqttscope.session.connection import CONNECTING, REFUSED, Connection, host_of
+from mqttscope.session.inflight import SENT, ConnectionSide
 from mqttscope.stats import rows as at
 from mqttscope.stats.rows import (
     CaptureRow,
     ClientRow,
+    ConnectionOutcomes,
     ConnectionRow,
     EndedRows,
-    Outcomes,
-    TopicRow,
-    Traffic,
-    Window,
+    RateWindow,
+    TopicCounts,
+    TrafficCounts,
 )
+from mqttscope.stats.sparkplug import NodeCounts
 
 if TYPE_CHECKING:
     from mqttscope.capture.taps import Taps
 
 MAX_CAPTURES: Final = 10_000
 MAX_CONNECTIONS: Final = 50_000
-"""Connections that have a row when they have ended."""
+"""Maximum number of ended connections with a row."""
 MAX_LIVE_CONNECTIONS: Final = 131_072
-"""Connections that run at a time.  A dissection has fewer; of others the one that began first is closed."""
+"""Maximum number of open connections; beyond it the oldest is counted as ended.  A dissection has fewer."""
 MAX_CLIENTS: Final = 50_000
 MAX_TOPICS: Final = 100_000
 MAX_NAME_CHARACTERS: Final = 32 * 1024 * 1024
-"""Characters of all Topic Names, and of all Client Identifiers: either may be 64 KiB long."""
+"""Maximum characters of all Topic Names, and of all Client Identifiers; either may be 64 KiB long."""
 MAX_TOPIC_CLIENTS: Final = 1_000
-"""Clients told apart for one direction of one topic."""
+"""Maximum number of clients distinguished for one direction of one topic."""
 MAX_TOPIC_CLIENT_PAIRS: Final = 1_000_000
-"""Clients told apart for all topics together."""
+"""Maximum number of clients distinguished for all topics together."""
 MAX_RELEASES: Final = 1_000_000
-"""PUBREL packets of all connections together whose PUBCOMP is waited for."""
+"""Maximum number of PUBREL packets waiting for PUBCOMP, all connections together."""
 TAKEN_OVER: Final = 0x8E
 """Reason code of a DISCONNECT: another connection uses the Client Identifier."""
 NAMED_TOPICS: Final = 10
-"""Topics that are named for one client and direction."""
+"""Maximum number of topics named per client and direction."""
 
 _SECOND: Final = 1_000_000_000
 _C2S: Final = Direction.CLIENT_TO_SERVER
@@ -71,16 +73,16 @@ _PUBREC: Final = 5
 _PUBREL: Final = 6
 _PUBCOMP: Final = 7
 _PINGRESP: Final = 13
-"""Packet types as plain numbers, which are compared more quickly."""
+"""Packet types as plain numbers, which are faster to compare."""
 
 
 class Statistics:
-    """Counts what it is fed.  Read the rows after `finish`."""
+    """Counts events and frames.  Read the rows after `finish`."""
 
     def __init__(self, *, along: bool = False, limits: Mapping[str, int] | None = None) -> None:
-        """With ``along`` packets and bytes are counted along the time as well.
+        """``along``: also count packets and bytes over time.
 
-        ``limits``: figures in place of the usual ones, by their names in `limits`.
+        ``limits``: limits that replace the defaults, by their names in `limits`.
         """
         self.limits = {
             "captures": MAX_CAPTURES,
@@ -98,23 +100,25 @@ class Statistics:
         self.connections = EndedRows()
         """Connections that have ended."""
         self.clients: dict[object, ClientRow] = {}
-        self.topics: dict[str | None, TopicRow] = {}
+        self.topics: dict[str | None, TopicCounts] = {}
         self.totals = CaptureRow("")
         """Complete after `finish`."""
         self.other_capture = CaptureRow("")
         self.other_captures = 0
-        self.other_traffic = Traffic()
-        """Of the connections without a row."""
-        self.other_outcomes = Outcomes()
+        self.other_traffic = TrafficCounts()
+        """Traffic of the connections without a row."""
+        self.other_outcomes = ConnectionOutcomes()
         self.other_client = ClientRow(-1, None)
-        self.other_topic = TopicRow("", 0)
+        self.other_topic = TopicCounts("", 0)
+        self.nodes = NodeCounts()
+        """Edge nodes of Sparkplug."""
         self.missed_releases = 0
-        """PUBREL packets whose PUBCOMP was not waited for because of the limit."""
+        """PUBREL packets without a measured time to PUBCOMP because of the limit."""
         self.early_closed = 0
-        """Connections that were counted as ended because too many ran at a time."""
+        """Connections counted as ended because too many were open."""
         self.taps: Taps | None = None
-        """The taps whose captures these are; then captures last at the same time, and not one after the other."""
-        self.along = Along("packets", "bytes") if along else None
+        """The taps of these captures; with taps, captures overlap in time instead of following each other."""
+        self.along = TimelineCounts("packets", "bytes") if along else None
         self._live: dict[int, ConnectionRow] = {}
         self._releases = 0
         self._pairs = 0
@@ -124,11 +128,11 @@ class Statistics:
         self._max_pairs = self.limits["topic_client_pairs"]
         self._name = ""
         self._capture = self.other_capture
-        self._window = Window()
+        self._window = RateWindow()
         self._finished = False
 
     def frames(self, source: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
-        """Pass frames on and count them."""
+        """Count frames and pass them on."""
         name, row = "", self.other_capture
         for frame in source:
             if type(frame) is Frame:
@@ -148,7 +152,7 @@ class Statistics:
             yield frame
 
     def add_frames(self, capture: str, counts: FrameCounts) -> None:
-        """Count frames that did not pass `frames`."""
+        """Count frames that did not pass through `frames`."""
         row = self._capture_row(capture)
         row.frames += counts.frames
         row.frame_bytes += counts.frame_bytes
@@ -157,36 +161,37 @@ class Statistics:
         row.last_ns = counts.last_ns if row.last_ns is None else max(row.last_ns, counts.last_ns)
 
     def feed(self, event: Event) -> None:
-        """Count one event, before its packet is applied to its connection."""
+        """Count an event, before its packet changes the state of its connection."""
         if type(event) is PacketEvent:
             self._packet(event)
         elif isinstance(event, ConnectionClosed):
             row = self._live.get(event.connection.number)
+            self.nodes.feed(event)
             if row is not None:
                 self._end(row, event.timestamp_ns)
         elif isinstance(event, ConnectionOpened):
             if event.connection.number not in self._live:
                 self._begin(event.connection, event.timestamp_ns)
         elif isinstance(event, CaptureError):
-            found = self._capture_row(event.capture)
-            found.error_count += 1
-            if len(found.errors) < at.MAX_ERRORS:
-                found.errors.append((event.message, event.offset, event.frames))
+            row_of_capture = self._capture_row(event.capture)
+            row_of_capture.error_count += 1
+            if len(row_of_capture.errors) < at.MAX_ERRORS:
+                row_of_capture.errors.append((event.message, event.offset, event.frames))
         elif isinstance(event, CaptureDrops):
             self._capture_row(event.capture).dropped += event.dropped
         elif isinstance(event, ClockStep):
-            found = self._capture_row(event.capture)
-            found.clock_steps += event.by_ns != 0
-            found.stepped_ns += event.by_ns
+            row_of_capture = self._capture_row(event.capture)
+            row_of_capture.clock_steps += event.by_ns != 0
+            row_of_capture.stepped_ns += event.by_ns
         elif isinstance(event, MalformedEvent):
             found_bytes = len(event.malformed.raw) + event.malformed.missing
             self._bad(event, at.MALFORMED, at.MALFORMED_BYTES, found_bytes)
         elif isinstance(event, UnparsedEvent):
             self._bad(event, at.UNPARSED, at.UNPARSED_BYTES, event.unparsed.length)
         elif isinstance(event, DiscardedEvent) and event.reason != "damaged":
-            found = self._capture_row(event.capture)
-            found.discarded_segments += 1
-            found.discarded_bytes += event.length
+            row_of_capture = self._capture_row(event.capture)
+            row_of_capture.discarded_segments += 1
+            row_of_capture.discarded_bytes += event.length
         elif isinstance(event, GapEvent):
             self._bad(event, at.GAPS, at.GAP_BYTES, event.length)
 
@@ -208,14 +213,14 @@ class Statistics:
         second = now // _SECOND
         row.last_ns = now
         traffic, total = row.traffic, self._capture.traffic
-        # Added to and put back: what is added to in place has no type that a compiler knows.
+        # Not ``+=``: a compiler cannot infer the type of an item that is changed in place.
         counts, sums = traffic.counts, total.counts
         if event.direction is _C2S:
             from_server = 0
             place = at.PACKETS + kind
             before = connection.client_side.last_timestamp_ns
             if before is not None and now - before > row.longest_silence_ns and kind != _CONNECT:
-                # After the first FIN nobody waits for the client any more.
+                # After the first FIN nothing is expected from the client.
                 until = connection.closed_ns or now
                 row.longest_silence_ns = max(row.longest_silence_ns, min(now, until) - before)
         else:
@@ -243,14 +248,14 @@ class Statistics:
         counts, sums = row.traffic.counts, self._capture.traffic.counts
         payload = len(packet.payload) + packet.missing
         topic = event.topic
-        found = self.topics.get(topic) or self._topic_row(topic, event.timestamp_ns)
+        topic_row = self.topics.get(topic) or self.topic_row(topic, event.timestamp_ns)
         block = packet.properties
         if block is not None and block.items and block.first(TOPIC_ALIAS) is not None:
             place = (at.ALIAS_SETS if packet.topic_name else at.ALIAS_HITS) + from_server
             counts[place] = counts[place] + 1
             sums[place] = sums[place] + 1
             if not packet.topic_name:
-                saved = found.length if found is not self.other_topic else _length(topic)
+                saved = topic_row.length if topic_row is not self.other_topic else _length(topic)
                 place = at.SAVED + from_server
                 counts[place] = counts[place] + saved
                 sums[place] = sums[place] + saved
@@ -265,32 +270,39 @@ class Statistics:
             place = at.RETAIN + from_server
             counts[place] = counts[place] + 1
             sums[place] = sums[place] + 1
-            found.retain[from_server] = found.retain[from_server] + 1
+            topic_row.retain[from_server] = topic_row.retain[from_server] + 1
         if packet.dup:
             place = at.DUP + from_server
             counts[place] = counts[place] + 1
             sums[place] = sums[place] + 1
-            found.dup[from_server] = found.dup[from_server] + 1
-        found.messages[from_server] = found.messages[from_server] + 1
-        found.bytes[from_server] = found.bytes[from_server] + size
-        found.payload[from_server] = found.payload[from_server] + payload
-        found.qos[qos] = found.qos[qos] + 1
-        found.window.add(second, size)
-        found.last_ns = event.timestamp_ns
+            topic_row.dup[from_server] = topic_row.dup[from_server] + 1
+        topic_row.messages[from_server] = topic_row.messages[from_server] + 1
+        topic_row.bytes[from_server] = topic_row.bytes[from_server] + size
+        topic_row.payload[from_server] = topic_row.payload[from_server] + payload
+        topic_row.qos[qos] = topic_row.qos[qos] + 1
+        topic_row.window.add(second, size)
+        topic_row.last_ns = event.timestamp_ns
         number = row.client_row.number  # type: ignore[union-attr]
-        by_client, by_server = found.clients
+        by_client, by_server = topic_row.clients
         known = by_server if from_server else by_client
         if number not in known:
-            if number < 0 or len(known) >= self._max_topic_clients or self._pairs >= self._max_pairs:
-                found.complete[from_server] = False
-            else:
-                known.add(number)
-                self._pairs += 1
+            self.note_client(topic_row, from_server, number)
+        if topic is not None and topic.startswith(NAMESPACE):
+            self.nodes.feed(event)
+
+    def note_client(self, topic_row: TopicCounts, from_server: int, number: int) -> None:
+        """Note a new client of a topic, within the limits."""
+        known = topic_row.clients[from_server]
+        if number < 0 or len(known) >= self._max_topic_clients or self._pairs >= self._max_pairs:
+            topic_row.complete[from_server] = False
+        else:
+            known.add(number)
+            self._pairs += 1
 
     def _answer(
         self, event: PacketEvent, packet: ControlPacket, kind: int, from_server: int, row: ConnectionRow
     ) -> None:
-        """Measure how long what this packet answers had to wait."""
+        """Measure the time between a request and this answer."""
         connection, now = event.connection, event.timestamp_ns
         identifier: int = packet.packet_identifier if isinstance(packet, Acknowledgement) else 0
         if kind == _PUBREL:
@@ -314,16 +326,16 @@ class Statistics:
             if side.ping_packet is not None:
                 self._measured(row, 2 * at.PINGREQ_PINGRESP + asked_by, now - side.ping_timestamp_ns)
             return
-        found = connection.answered_by(packet, event.direction)
+        exchange = connection.answered_by(packet, event.direction)
         if kind == _PUBCOMP:
             released_ns = row.releases.pop(2 * identifier + asked_by, None)
             if released_ns is not None:
                 self._releases -= 1
                 self._measured(row, 2 * at.PUBREL_PUBCOMP + asked_by, now - released_ns)
-        if found is not None:
+        if exchange is not None:
             qos, handshake = _ANSWERS[kind]
-            if found.qos == qos and (kind != _PUBREC or found.phase is SENT):
-                self._measured(row, 2 * handshake + asked_by, now - found.timestamp_ns)
+            if exchange.qos == qos and (kind != _PUBREC or exchange.phase is SENT):
+                self._measured(row, 2 * handshake + asked_by, now - exchange.timestamp_ns)
 
     def _measured(self, row: ConnectionRow, key: int, nanoseconds: int) -> None:
         if nanoseconds < 0:
@@ -336,6 +348,7 @@ class Statistics:
         row = self._live.get(event.connection.number) or self._begin(event.connection, event.timestamp_ns)
         row.last_ns = event.timestamp_ns
         from_server = int(event.direction is not _C2S)
+        self.nodes.feed(event)
         for counts in (row.traffic.counts, self._capture_row(event.capture).traffic.counts):
             counts[place + from_server] += 1
             counts[bytes_place + from_server] += size
@@ -349,7 +362,8 @@ class Statistics:
             row = self.captures[name] = CaptureRow(name)
         return row
 
-    def _topic_row(self, topic: str | None, now: int) -> TopicRow:
+    def topic_row(self, topic: str | None, now: int) -> TopicCounts:
+        """The row of a topic, or of all topics beyond the limit."""
         row = self.topics.get(topic)
         if row is not None:
             return row
@@ -358,11 +372,11 @@ class Statistics:
         if full or len(self.topics) >= self.limits["topics"]:
             return self.other_topic
         self._topic_characters += characters
-        row = self.topics[topic] = TopicRow(topic, _length(topic), first_ns=now)
+        row = self.topics[topic] = TopicCounts(topic, _length(topic), first_ns=now)
         return row
 
     def _client_row(self, identifier: str | None, now: int, address: str) -> ClientRow:
-        # An empty Client Identifier is none of its own: the server makes up one for each connection.
+        # An empty Client Identifier does not identify a client: the server assigns one to each connection.
         key: object = identifier or (identifier, address)
         row = self.clients.get(key)
         if row is None:
@@ -381,7 +395,7 @@ class Statistics:
 
     def _identify(self, row: ConnectionRow, connection: Connection) -> None:
         row.revision = connection.revision
-        address = connection.client.rpartition(":")[0]
+        address = host_of(connection.client)
         row.client_row = self._client_row(connection.client_identifier, connection.opened_ns, address)
 
     def _begin(self, connection: Connection, now: int) -> ConnectionRow:
@@ -393,17 +407,14 @@ class Statistics:
         return row
 
     def _end(self, row: ConnectionRow, now: int) -> None:
-        """The connection has ended: take what it says of itself, and count it."""
+        """Count a connection that has ended, with its final state."""
         connection = row.live
         assert connection is not None
         if row.client_row is None:
             self._identify(row, connection)
         del self._live[row.number]
         self._releases -= len(row.releases)
-        self._book(row, summarise(row, connection, now))
-
-    def _book(self, row: ConnectionRow, outcomes: Outcomes) -> None:
-        """Count a connection that has ended where it belongs."""
+        outcomes = summarise(row, connection, now)
         capture = self._capture_row(row.capture)
         capture.outcomes.merge(outcomes)
         for key, count in row.traffic.unanswered.items():
@@ -433,13 +444,24 @@ class Statistics:
             self.other_traffic.merge(row.traffic)
             self.other_outcomes.merge(outcomes)
 
+    def live_row(self, connection: Connection) -> ConnectionRow:
+        """The row of an open connection, with its client."""
+        row = self._live[connection.number]
+        if row.client_row is None or row.revision != connection.revision:
+            self._identify(row, connection)
+        return row
+
+    def kernel_rows(self, capture: str) -> tuple[RateWindow, CaptureRow, TopicCounts, int]:
+        """For the kernel: the current second, the rows of a capture and of other topics, and the limit of PUBRELs."""
+        return self._window, self._capture_row(capture), self.other_topic, self.limits["releases"]
+
     def capture_names(self) -> list[str]:
-        """The captures that were read, also those whose frames another tap had shown before."""
+        """Names of the captures, including captures with only copies of another tap's frames."""
         copied = set() if self.taps is None else self.taps.copied()
         return [*self.captures, *sorted(copied - self.captures.keys())]
 
     def finish(self) -> None:
-        """Nothing more comes: count the connections that still run, and add up."""
+        """Count the open connections as ended, and compute the totals."""
         if self._finished:
             return
         self._finished = True
@@ -464,11 +486,11 @@ _ANSWERS: Final[dict[int, tuple[int, int]]] = {
     PacketType.UNSUBACK: (0, at.UNSUBSCRIBE_UNSUBACK),
     PacketType.PINGRESP: (0, at.PINGREQ_PINGRESP),
 }
-"""QoS of the exchange that a packet type answers, and the handshake it completes (of PUBREL: begins)."""
+"""QoS of the exchange that a packet type answers, and the handshake that it completes (PUBREL: begins)."""
 
 
-def summarise(row: ConnectionRow, connection: Connection, now: int) -> Outcomes:
-    """Take over into its row what a connection that has ended says of itself; returns that as counts."""
+def summarise(row: ConnectionRow, connection: Connection, now: int) -> ConnectionOutcomes:
+    """Copy the final state of a connection into its row; returns it as counts."""
     row.client, row.server, row.capture = connection.client, connection.server, connection.capture
     row.server_name = connection.server_name
     row.frame, row.opened_ns, row.ended_ns = connection.frame, connection.opened_ns, max(now, connection.opened_ns)
@@ -511,11 +533,11 @@ def _ending(row: ConnectionRow, connection: Connection) -> str:
         return "broken" if (connection.disconnect_reason or 0) >= 0x80 else "disconnected"
     if connection.closed_how not in ("fin", "reset"):
         return "open"
-    # Of what was lost or not read nobody can say that it was no DISCONNECT.
+    # Lost or unread bytes may contain a DISCONNECT.
     return "unknown" if connection.gaps or row.outcome == "unread" else "broken"
 
 
-def _receive_maximum(connection: Connection, side: Side) -> int | None:
+def _receive_maximum(connection: Connection, side: ConnectionSide) -> int | None:
     known = side.limits_known and connection.version >= ProtocolVersion.V5
     return side.receive_maximum if known else None
 
@@ -530,14 +552,14 @@ def _silence(row: ConnectionRow, connection: Connection) -> None:
 
 
 def _unanswered(row: ConnectionRow, connection: Connection) -> None:
-    """What waits for an answer at the end, unless the answer may be among bytes that were lost."""
-    found = row.traffic.unanswered
+    """Count requests without an answer at the end, unless the answer may be among lost bytes."""
+    unanswered = row.traffic.unanswered
     sides = connection.client_side, connection.server_side
 
     def add(handshake: int, from_server: int) -> None:
         if not sides[1 - from_server].gapped:
             key = 2 * handshake + from_server
-            found[key] = found.get(key, 0) + 1
+            unanswered[key] = unanswered.get(key, 0) + 1
 
     for from_server, side in enumerate(sides):
         for exchange in side.exchanges.values():
@@ -560,33 +582,33 @@ def _unanswered(row: ConnectionRow, connection: Connection) -> None:
 
 
 def _tcp(row: ConnectionRow, connection: Connection) -> None:
-    said = connection.details.get("tcp")
-    if not isinstance(said, dict):
+    details = connection.details.get("tcp")
+    if not isinstance(details, dict):
         return
     counts = row.traffic.counts
     for from_server, direction in enumerate(("client_to_server", "server_to_client")):
         for number, name in enumerate(at.TCP_COUNTERS):
-            counts[at.TCP + from_server * len(at.TCP_COUNTERS) + number] = said[direction].get(name, 0)
+            counts[at.TCP + from_server * len(at.TCP_COUNTERS) + number] = details[direction].get(name, 0)
 
 
-def _outcomes(row: ConnectionRow, connection: Connection) -> Outcomes:
-    found = Outcomes(1)
-    found.outcomes[row.outcome] = 1
-    found.versions[connection.version.text if connection.version_known else "unknown"] = 1
-    found.transports[row.transport] = 1
+def _outcomes(row: ConnectionRow, connection: Connection) -> ConnectionOutcomes:
+    outcomes = ConnectionOutcomes(1)
+    outcomes.outcomes[row.outcome] = 1
+    outcomes.versions[connection.version.text if connection.version_known else "unknown"] = 1
+    outcomes.transports[row.transport] = 1
     if row.outcome == "refused" and row.connack_reason_code is not None:
-        found.refusals[int(connection.version), row.connack_reason_code] = 1
-    found.closed[row.closed_how or "unknown", row.closed_by or "unknown"] = 1
-    found.endings[row.ending] = 1
+        outcomes.refusals[int(connection.version), row.connack_reason_code] = 1
+    outcomes.closed[row.closed_how or "unknown", row.closed_by or "unknown"] = 1
+    outcomes.endings[row.ending] = 1
     if row.disconnect_by is not None:
-        found.disconnects[row.disconnect_by, row.disconnect_reason] = 1
+        outcomes.disconnects[row.disconnect_by, row.disconnect_reason] = 1
     else:
-        found.silent[row.ending, row.closed_how or "unknown", row.closed_by or "unknown"] = 1
-    return found
+        outcomes.silent[row.ending, row.closed_how or "unknown", row.closed_by or "unknown"] = 1
+    return outcomes
 
 
-def add_up(statistics: Statistics, window: Window) -> None:
-    """Durations, totals, and which client has to do with which topics."""
+def add_up(statistics: Statistics, window: RateWindow) -> None:
+    """Compute durations, totals, and the topics of each client."""
     rows = [*statistics.captures.values(), statistics.other_capture]
     _durations(statistics, rows)
     totals = statistics.totals
@@ -613,9 +635,9 @@ def add_up(statistics: Statistics, window: Window) -> None:
 
 
 def _durations(statistics: Statistics, rows: list[CaptureRow]) -> None:
-    """Captures last from the first to the last frame; where no frames were counted, as long as their connections."""
+    """Duration from the first to the last frame; without frames, from the first to the last connection."""
     unframed = {row.capture: row for row in rows if not row.frames}
-    # Those beyond the limit have frames unless all captures have none.
+    # Captures beyond the limit have frames, unless no capture has.
     some = statistics.other_captures or not all(row.frames for row in statistics.captures.values())
     for connection in statistics.connections if some else ():
         row = unframed.get(connection.capture)

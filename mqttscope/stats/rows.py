@@ -1,16 +1,16 @@
-"""The rows that statistics are gathered in: one per capture, connection, client and topic.
+"""Rows of statistics: one per capture, connection, client and topic.
 
-A row counts in one flat list of integers, so that adding up rows is adding lists.  The constants say which number
-stands where; where both directions are counted, the number of the server's packets follows that of the client's.
+A row keeps its counts in one flat list of integers, so that adding rows is adding lists.  The constants are indexes of
+the list; with counts per direction, the number for the server follows the number for the client.
 
-Latencies go into a `Histogram` whose buckets grow by a constant factor, so that its memory is bounded.  Bucket ``i``
-holds values above ``FACTOR ** (i - 1)`` up to ``FACTOR ** i`` nanoseconds and stands for the value that is equally far,
-in proportion, from both ends.  Whatever the distribution, a percentile is at most ``(FACTOR - 1) / (FACTOR + 1)`` off,
-which is less than 1 %, besides the rounding to whole nanoseconds, and there are no more than `MAX_BUCKETS` buckets.
+Latencies go into a `Histogram` with buckets that grow by a constant factor, to bound its memory.  Bucket ``i``
+contains values above ``FACTOR ** (i - 1)`` up to ``FACTOR ** i`` nanoseconds and represents the value with an equal
+ratio to both bounds.  For any distribution, a percentile is at most ``(FACTOR - 1) / (FACTOR + 1)`` off,
+which is less than 1 %, plus rounding to whole nanoseconds, with at most `MAX_BUCKETS` buckets.
 (The scheme is DDSketch's, Masson, Rim and Lee, 2019.)
 
-A row takes some kilobytes while it counts.  What a connection counted that has ended is packed into some hundred bytes
-(`EndedRows`) and read again for the report, row by row.
+A row takes some kilobytes while it counts.  The counts of a closed connection are packed into some hundred bytes
+(`EndedRows`) and unpacked for the report, row by row.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from mqttscope.session.connection import Connection
 
 FACTOR: Final = 1.02
 MAX_VALUE_NS: Final = 1 << 63
-"""Longer ones, which no capture can hold, are counted as this long."""
+"""Maximum value; longer ones, impossible in a capture, are counted as this value."""
 _LOG_FACTOR: Final = log(FACTOR)
 MAX_BUCKETS: Final = ceil(log(MAX_VALUE_NS) / _LOG_FACTOR) + 2
-"""One of them for the value 0."""
+"""Maximum number of buckets, including one for the value 0."""
 
 _ZERO: Final = -1
 _KEYS: Final[list[Any]] = list(range(_ZERO, MAX_BUCKETS))
-"""The buckets as objects: the histograms of thousands of connections have the same ones."""
+"""Bucket numbers as shared objects: the histograms of thousands of connections use the same ones."""
 _Key = TypeVar("_Key")
 
 
 def bucket_of(value: int) -> int:
-    """The bucket of a `Histogram` that a value in nanoseconds belongs to."""
+    """The bucket of a `Histogram` for a value in nanoseconds."""
     return _ZERO if value <= 0 else ceil(log(float(min(value, MAX_VALUE_NS))) / _LOG_FACTOR)
 
 
@@ -58,11 +58,11 @@ class Histogram:
     buckets: dict[int, int] = field(default_factory=dict)
 
     def add(self, value: int) -> None:
-        """Count a value in nanoseconds.  Negative ones, from a capture whose clock was set back, count as 0."""
+        """Count a value in nanoseconds.  Negative values, after a clock was set back, count as 0."""
         self.count_in(bucket_of(value), value)
 
     def count_in(self, bucket: int, value: int) -> None:
-        """The same of a value whose bucket is known (`bucket_of`)."""
+        """Count a value in a known bucket (`bucket_of`)."""
         if value > MAX_VALUE_NS:
             value = MAX_VALUE_NS
         elif value < 0:
@@ -77,7 +77,7 @@ class Histogram:
         self.total += value
 
     def merge(self, other: Histogram) -> None:
-        """Add the values that another histogram counted."""
+        """Add the values of another histogram."""
         if not other.count:
             return
         for bucket, count in other.buckets.items():
@@ -88,7 +88,7 @@ class Histogram:
         self.total += other.total
 
     def below(self, value: int) -> int:
-        """How many values are below one, as exact as a percentile."""
+        """Number of values below ``value``, as exact as a percentile."""
         if value > self.maximum:
             return self.count
         return sum(
@@ -121,7 +121,7 @@ class Histogram:
 PACKETS: Final = 0
 """32 numbers: ``16 * from_server + packet_type``."""
 BYTES: Final = 32
-"""Likewise, bytes of these packets."""
+"""32 numbers: bytes of these packets, in the same order."""
 QOS: Final = 64
 """8 numbers: ``4 * from_server + qos`` of PUBLISH packets."""
 PAYLOAD: Final = 72
@@ -136,9 +136,9 @@ GAP_BYTES: Final = 88
 ALIAS_SETS: Final = 90
 ALIAS_HITS: Final = 92
 SAVED: Final = 94
-"""Bytes of Topic Names that aliases stood for."""
+"""Bytes of Topic Names saved by aliases."""
 TCP: Final = 96
-"""22 numbers: ``TCP_COUNTERS`` of the client, then those of the server."""
+"""22 numbers: ``TCP_COUNTERS`` of the client, then of the server."""
 TCP_COUNTERS: Final = (
     "data_segments",
     "empty_segments",
@@ -165,19 +165,19 @@ HANDSHAKES: Final = (
     "unsubscribe_unsuback",
     "pingreq_pingresp",
 )
-"""What latencies are measured of.  Tables are keyed by ``2 * index + from_server``, the direction of the request."""
+"""Measured handshakes.  Tables are keyed by ``2 * index + from_server``, the direction of the request."""
 CONNECT_CONNACK, PUBLISH_PUBACK, PUBLISH_PUBREC, PUBREL_PUBCOMP, PUBLISH_PUBCOMP, SUBSCRIBE_SUBACK = range(6)
 UNSUBSCRIBE_UNSUBACK, PINGREQ_PINGRESP = 6, 7
 
 MAX_ERRORS: Final = 100
-"""Errors of one capture that are kept."""
+"""Maximum number of errors kept per capture."""
 MAX_ADDRESSES: Final = 8
-"""Addresses of one client that are kept."""
+"""Maximum number of addresses kept per client."""
 
 
 @dataclass(slots=True)
-class Window:
-    """Packets and bytes of the running second, and the most that one second had.  Seconds are those of UTC."""
+class RateWindow:
+    """Packets and bytes of the current second, and the peaks of any second (UTC)."""
 
     second: int = -2
     packets: int = 0
@@ -186,7 +186,7 @@ class Window:
     peak_bytes: int = 0
 
     def add(self, second: int, size: int) -> None:
-        """Count a packet.  One that comes out of order belongs to the second before and is counted in the running."""
+        """Count a packet.  A late packet of the previous second counts for the current second."""
         if second != self.second and second != self.second - 1:
             self.second, self.packets, self.bytes = second, 0, 0
         self.packets += 1
@@ -196,30 +196,30 @@ class Window:
         if self.bytes > self.peak_bytes:
             self.peak_bytes = self.bytes
 
-    def merge(self, other: Window) -> None:
+    def merge(self, other: RateWindow) -> None:
         self.peak_packets = max(self.peak_packets, other.peak_packets)
         self.peak_bytes = max(self.peak_bytes, other.peak_bytes)
 
 
 @dataclass(slots=True)
-class Traffic:
-    """What all rows with packets have."""
+class TrafficCounts:
+    """Counts that all rows with packets have."""
 
     counts: list[int] = field(default_factory=lambda: [0] * COUNTS)
-    window: Window = field(default_factory=Window)
+    window: RateWindow = field(default_factory=RateWindow)
     latencies: dict[int, Histogram] = field(default_factory=dict)
     unanswered: dict[int, int] = field(default_factory=dict)
-    """Requests that had no answer when their connection, or the capture, ended."""
+    """Requests without an answer when their connection, or the capture, ended."""
 
     def latency(self, key: int, bucket: int, nanoseconds: int) -> None:
-        """Count an answer, in its bucket (`bucket_of`)."""
+        """Count an answer in its bucket (`bucket_of`)."""
         histogram = self.latencies.get(key)
         if histogram is None:
             histogram = self.latencies[key] = Histogram()
         histogram.count_in(bucket, nanoseconds)
 
-    def merge(self, other: Traffic) -> None:
-        """Add what another row counted."""
+    def merge(self, other: TrafficCounts) -> None:
+        """Add the counts of another row."""
         counts = self.counts
         for place, count in enumerate(other.counts):
             if count:
@@ -240,20 +240,20 @@ class Traffic:
 
     @property
     def slowest(self) -> int:
-        """The highest 90th percentile among the handshakes in nanoseconds; -1 where none was completed."""
+        """The highest 90th percentile of all handshakes in nanoseconds; -1 without a completed handshake."""
         return max((histogram.percentile(90) for histogram in self.latencies.values()), default=-1)
 
 
-def pack(traffic: Traffic) -> bytes:
-    """What a row counted, in few bytes that `unpack` reads."""
+def pack(traffic: TrafficCounts) -> bytes:
+    """The counts of a row in a few bytes, for `unpack`."""
     window = traffic.window
     return pickle.dumps(
         (
             {place: count for place, count in enumerate(traffic.counts) if count},
             (window.second, window.packets, window.bytes, window.peak_packets, window.peak_bytes),
             {
-                key: (one.count, one.minimum, one.maximum, one.total, one.buckets)
-                for key, one in traffic.latencies.items()
+                key: (histogram.count, histogram.minimum, histogram.maximum, histogram.total, histogram.buckets)
+                for key, histogram in traffic.latencies.items()
             },
             traffic.unanswered,
         ),
@@ -261,39 +261,39 @@ def pack(traffic: Traffic) -> bytes:
     )
 
 
-def unpack(packed: bytes) -> Traffic:
-    """What `pack` has packed."""
-    found, window, latencies, unanswered = pickle.loads(packed)
-    traffic = Traffic(window=Window(*window), unanswered=unanswered)
+def unpack(packed: bytes) -> TrafficCounts:
+    """The counts packed by `pack`."""
+    packed_counts, window, latencies, unanswered = pickle.loads(packed)
+    traffic = TrafficCounts(window=RateWindow(*window), unanswered=unanswered)
     counts = traffic.counts
-    for place, count in found.items():
+    for place, count in packed_counts.items():
         counts[place] = count
     traffic.latencies = {key: Histogram(*values) for key, values in latencies.items()}
     return traffic
 
 
 @dataclass(slots=True)
-class Outcomes:
+class ConnectionOutcomes:
     """How connections began and ended."""
 
     connections: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    """See ``ConnectionRow.outcome``."""
+    """Connections by ``ConnectionRow.outcome``."""
     versions: Counter[str] = field(default_factory=Counter)
-    """Versions that a CONNECT said, or ``unknown``."""
+    """Connections by the version in the CONNECT, or ``unknown``."""
     transports: Counter[str] = field(default_factory=Counter)
     refusals: Counter[tuple[int, int]] = field(default_factory=Counter)
-    """By version and reason code of the CONNACK."""
+    """Refused connections by version and reason code of the CONNACK."""
     closed: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By how the transport ended, and by whom (``client``, ``server``, ``unknown``)."""
+    """Connections by how the transport ended, and by the side that ended it (``client``, ``server``, ``unknown``)."""
     disconnects: Counter[tuple[str, int | None]] = field(default_factory=Counter)
-    """By sender of the DISCONNECT and its reason code, ``None`` before 5.0."""
+    """DISCONNECT packets by sender and reason code, ``None`` before 5.0."""
     endings: Counter[str] = field(default_factory=Counter)
-    """See ``ConnectionRow.ending``."""
+    """Connections by ``ConnectionRow.ending``."""
     silent: Counter[tuple[str, str, str]] = field(default_factory=Counter)
-    """Connections without a DISCONNECT: ending, how the transport ended, and by whom."""
+    """Connections without a DISCONNECT: ending, how the transport ended, and the side that ended it."""
 
-    def merge(self, other: Outcomes) -> None:
+    def merge(self, other: ConnectionOutcomes) -> None:
         """Add the outcomes of other connections."""
         self.connections += other.connections
         _add(self.outcomes, other.outcomes)
@@ -307,36 +307,36 @@ class Outcomes:
 
 
 def _add(sums: dict[_Key, int], counts: dict[_Key, int]) -> None:
-    """What `Counter.update` does, for tables with one entry or none: that takes ten times as long."""
+    """`Counter.update`, ten times as fast for tables with at most one entry."""
     for key, count in counts.items():
         sums[key] = sums.get(key, 0) + count
 
 
 @dataclass(slots=True)
 class CaptureRow:
-    """One capture, or all of them."""
+    """One capture, or all captures together."""
 
     capture: str
-    traffic: Traffic = field(default_factory=Traffic)
-    outcomes: Outcomes = field(default_factory=Outcomes)
-    """Of the connections that began in it."""
+    traffic: TrafficCounts = field(default_factory=TrafficCounts)
+    outcomes: ConnectionOutcomes = field(default_factory=ConnectionOutcomes)
+    """Outcomes of the connections that began in it."""
     frames: int = 0
     frame_bytes: int = 0
     """Bytes of the frames on the wire."""
     captured_bytes: int = 0
-    """Those of them that the snap length left."""
+    """Captured bytes of the frames, after the snap length."""
     first_ns: int | None = None
     """Lowest timestamp of its frames."""
     last_ns: int | None = None
     discarded_segments: int = 0
-    """Segments with data that no connection took."""
+    """Segments with data that belong to no connection."""
     discarded_bytes: int = 0
     dropped: int = 0
-    """Frames that the capturing program said it lost."""
+    """Frames that the capturing program reported as lost."""
     clock_steps: int = 0
-    """How often its clock was set."""
+    """Number of times that the clock was set."""
     stepped_ns: int = 0
-    """How far forward in all."""
+    """Sum of the clock steps, positive if the clock went forward."""
     opening_ns: int = 0
     """Time of its first frame, in the order of the capture."""
     final_ns: int = 0
@@ -349,8 +349,8 @@ class CaptureRow:
 
 
 @dataclass(slots=True)
-class TopicRow:
-    """One topic; ``None`` stands for PUBLISH packets whose alias was set before the capture began."""
+class TopicCounts:
+    """One topic; ``None`` for PUBLISH packets with an alias that was set before the capture began."""
 
     topic: str | None
     length: int
@@ -366,36 +366,36 @@ class TopicRow:
     clients: tuple[set[int], set[int]] = field(default_factory=lambda: (set(), set()))
     """Numbers of the clients that published to it and received from it, up to a limit."""
     complete: list[bool] = field(default_factory=lambda: [True, True])
-    """Whether ``clients`` are all."""
-    window: Window = field(default_factory=Window)
+    """Whether ``clients`` is complete."""
+    window: RateWindow = field(default_factory=RateWindow)
     first_ns: int = 0
     last_ns: int = 0
 
 
 @dataclass(slots=True)
 class ClientRow:
-    """One Client Identifier; without one, all connections from one address."""
+    """One Client Identifier, or all connections from one address without one."""
 
     number: int
     client_identifier: str | None
     parts: list[bytes] = field(default_factory=list)
-    """What its connections counted that have a row, each packed (`pack`)."""
-    beyond: Traffic | None = None
-    """The same of those that have none."""
-    merged: Traffic | None = field(default=None, compare=False, repr=False)
-    """All of that, once it was asked for."""
+    """Counts of its connections with a row, each packed (`pack`)."""
+    beyond: TrafficCounts | None = None
+    """Counts of its connections without a row."""
+    merged: TrafficCounts | None = field(default=None, compare=False, repr=False)
+    """Sum of ``parts`` and ``beyond``, once it was requested."""
     packets: int = 0
     """Packets of both directions."""
     malformed: int = 0
-    """Malformed packets among what its connections sent and received."""
+    """Malformed packets sent or received by its connections."""
     addresses: dict[str, None] = field(default_factory=dict)
-    """At most `MAX_ADDRESSES`, in order of appearance."""
+    """Addresses in order of appearance, at most `MAX_ADDRESSES`."""
     more_addresses: bool = False
     connections: int = 0
     accepted: int = 0
     refused: int = 0
     unanswered: int = 0
-    """Connections whose CONNECT had no CONNACK."""
+    """Connections with a CONNECT but no CONNACK."""
     disconnected: int = 0
     """Connections that ended with a DISCONNECT; see ``ConnectionRow.ending``."""
     broken: int = 0
@@ -404,19 +404,19 @@ class ClientRow:
     """Connections that the server ended with DISCONNECT 0x8E, Session taken over."""
     longest_silence_ns: int = 0
     keep_alive_share: float | None = None
-    """The longest silence of its connections as a part of their Keep Alive; ``None`` where none has one."""
+    """Longest silence of a connection relative to its Keep Alive; ``None`` without Keep Alive."""
     first_ns: int | None = None
     last_ns: int | None = None
     topics_published: int = 0
-    """Topics that it published to, among those that have a row."""
+    """Number of topics with a row that it published to."""
     topics_received: int = 0
     topics_complete: bool = True
-    """Whether both counts are all there is: no limit of the topics or of their clients was hit."""
-    named: tuple[list[TopicRow], list[TopicRow]] = field(default_factory=lambda: ([], []))
-    """The topics with the most messages, published and received."""
+    """Whether both numbers are exact: no limit on topics or their clients was reached."""
+    named: tuple[list[TopicCounts], list[TopicCounts]] = field(default_factory=lambda: ([], []))
+    """The topics with most messages, published and received."""
 
-    def count(self, traffic: Traffic, packed: bytes | None) -> None:
-        """Add what a connection counted; ``packed``: the same, where that is kept for its row."""
+    def count(self, traffic: TrafficCounts, packed: bytes | None) -> None:
+        """Add the counts of a connection; ``packed``: the same counts, if they are kept for its row."""
         self.packets += traffic.packets
         self.malformed += sum(traffic.counts[MALFORMED:MALFORMED_BYTES])
         self.merged = None
@@ -424,23 +424,23 @@ class ClientRow:
             self.parts.append(packed)
             return
         if self.beyond is None:
-            self.beyond = Traffic()
+            self.beyond = TrafficCounts()
         self.beyond.merge(traffic)
 
-    def added_up(self) -> Traffic:
-        """What its connections counted, added up and not kept."""
-        found = Traffic()
+    def total_traffic(self) -> TrafficCounts:
+        """The sum of its connections' counts, not kept."""
+        total = TrafficCounts()
         for packed in self.parts:
-            found.merge(unpack(packed))
+            total.merge(unpack(packed))
         if self.beyond is not None:
-            found.merge(self.beyond)
-        return found
+            total.merge(self.beyond)
+        return total
 
     @property
-    def traffic(self) -> Traffic:
-        """The same, kept from now on: for those that are shown."""
+    def traffic(self) -> TrafficCounts:
+        """The sum of its connections' counts, kept for rows that are shown."""
         if self.merged is None:
-            self.merged = self.added_up()
+            self.merged = self.total_traffic()
         return self.merged
 
     @property
@@ -450,9 +450,9 @@ class ClientRow:
 
     @property
     def trouble(self) -> tuple[float, ...]:
-        """How much went wrong, the worst first.
+        """Problems in order of severity.
 
-        Ends without DISCONNECT, refusals and CONNECTs without an answer; malformed packets; silence beyond Keep Alive.
+        Ends without DISCONNECT, refusals and unanswered CONNECT packets; malformed packets; silence beyond Keep Alive.
         """
         share = self.keep_alive_share or 0.0
         return (
@@ -464,20 +464,20 @@ class ClientRow:
 
 @dataclass(slots=True)
 class ConnectionRow:
-    """One connection; below ``traffic`` is what the connection's own state says when it has ended."""
+    """One connection; the fields below ``traffic`` are filled in when it has ended."""
 
     number: int
     live: Connection | None = None
     """The connection itself, while it runs."""
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: TrafficCounts = field(default_factory=TrafficCounts)
     client_row: ClientRow | None = None
     revision: int = -1
-    """The connection's when ``client_row`` was looked up."""
+    """The connection's revision when ``client_row`` was looked up."""
     releases: dict[int, int] = field(default_factory=dict)
-    """When PUBREL was sent: by ``2 * packet_identifier + from_server``, until PUBCOMP comes."""
+    """Times of PUBREL packets without PUBCOMP, by ``2 * packet_identifier + from_server``."""
     connack_reason_code: int | None = None
     longest_silence_ns: int = 0
-    """The longest time between CONNECT and the end in which the client sent no packet."""
+    """The longest time between CONNECT and the end without a packet from the client."""
     last_ns: int = 0
 
     client: str = ""
@@ -491,8 +491,8 @@ class ConnectionRow:
     version_known: bool = False
     client_identifier: str | None = None
     ending: str = ""
-    """``disconnected``: a DISCONNECT ended it, none with an error; ``broken``: the transport ended without DISCONNECT,
-    or after one with a reason code of 0x80 and above; ``refused``: by CONNACK; ``open``: the capture has no end;
+    """``disconnected``: a DISCONNECT without an error ended it; ``broken``: the transport ended without DISCONNECT, or
+    after one with a reason code of 0x80 and above; ``refused``: by CONNACK; ``open``: the capture has no end;
     ``unknown``: it ended, and the capture lacks bytes or they could not be read."""
     outcome: str = ""
     """``accepted``; ``refused``; ``unanswered``: CONNECT without CONNACK; ``joined``: packets, but the capture has no
@@ -502,60 +502,60 @@ class ConnectionRow:
     closed_by: str | None = None
     disconnect_by: str | None = None
     disconnect_reason: int | None = None
-    """``None`` before 5.0, where DISCONNECT has no reason."""
+    """``None`` before 5.0, where DISCONNECT has no reason code."""
     also_closed: str | None = None
-    """How the other side ended after that."""
+    """How the other side ended later."""
     also_closed_ns: int | None = None
     one_sided: str | None = None
-    """The direction of all its segments, where the capture has only one."""
+    """The direction of all its segments, if the capture contains only one direction."""
     discarded_segments: int = 0
-    """Segments with data that the connection did not take, up to its end."""
+    """Segments with data that were discarded before its end."""
     discarded_bytes: int = 0
     in_flight_peak: tuple[int, int] = (0, 0)
-    """Most QoS 1 and 2 messages that were unfinished at a time, sent by client and server."""
+    """Maximum number of unfinished QoS 1 and 2 messages at a time, sent by client and server."""
     receive_maximum: tuple[int | None, int | None] = (None, None)
-    """What the other side allowed the client and the server to send; ``None`` where it is not known."""
+    """Receive Maximum for packets of the client and of the server; ``None`` if it is not known."""
     server_name: str | None = None
 
     @property
     def keep_alive_share(self) -> float | None:
-        """The longest silence as a part of Keep Alive; ``None`` where there is none."""
+        """The longest silence relative to Keep Alive; ``None`` without Keep Alive."""
         return self.longest_silence_ns / (self.keep_alive * 1e9) if self.keep_alive else None
 
     @property
     def trouble(self) -> tuple[float, ...]:
-        """How much went wrong, as `ClientRow.trouble`."""
+        """Problems in order of severity, as in `ClientRow.trouble`."""
         share = self.keep_alive_share or 0.0
         bad = self.ending == "broken" or self.outcome in ("refused", "unanswered")
         return int(bad), sum(self.traffic.counts[MALFORMED:MALFORMED_BYTES]), share if share > 1.0 else 0.0
 
 
-_KEPT: Final = tuple(one.name for one in fields(ConnectionRow))[6:]
-"""What is kept of the row of a connection beside its number and its traffic: all that is said below ``traffic``."""
-_kept: Final = attrgetter(*_KEPT)
+_ENDED_FIELDS: Final = tuple(field_.name for field_ in fields(ConnectionRow))[6:]
+"""Fields of an ended connection that are kept in addition to its number and traffic: all below ``traffic``."""
+_ended_values: Final = attrgetter(*_ENDED_FIELDS)
 
 
 class EndedRows:
-    """The rows of connections that have ended, in some hundred bytes each: whoever asks for one gets a copy."""
+    """Rows of ended connections in some hundred bytes each; reading a row returns a copy."""
 
     def __init__(self) -> None:
         self.packets = array("q")
-        """How many packets each of them has: tables are sorted by that, as long as nothing else is asked for."""
+        """Number of packets of each connection, the default sort key of tables."""
         self._numbers = array("q")
         self._rows: list[bytes] = []
         self._traffic: list[bytes] = []
 
     def append(self, row: ConnectionRow) -> bytes:
-        """Take a row, without the connection and the client that it refers to; returns its traffic, packed."""
+        """Add a row without its connection and client; returns its traffic, packed."""
         self.packets.append(row.traffic.packets)
         self._numbers.append(row.number)
-        self._rows.append(pickle.dumps(_kept(row), pickle.HIGHEST_PROTOCOL))
+        self._rows.append(pickle.dumps(_ended_values(row), pickle.HIGHEST_PROTOCOL))
         packed = pack(row.traffic)
         self._traffic.append(packed)
         return packed
 
     def sort(self) -> None:
-        """Put them in the order of their numbers."""
+        """Sort the rows by connection number."""
         numbers = self._numbers
         order = sorted(range(len(numbers)), key=numbers.__getitem__)
         self._numbers = array("q", [numbers[place] for place in order])
@@ -567,8 +567,8 @@ class EndedRows:
         return len(self._rows)
 
     def __getitem__(self, place: int) -> ConnectionRow:
-        kept: tuple[Any, ...] = pickle.loads(self._rows[place])
-        return ConnectionRow(self._numbers[place], None, unpack(self._traffic[place]), None, -1, {}, *kept)
+        values: tuple[Any, ...] = pickle.loads(self._rows[place])
+        return ConnectionRow(self._numbers[place], None, unpack(self._traffic[place]), None, -1, {}, *values)
 
     def __iter__(self) -> Iterator[ConnectionRow]:
         for place in range(len(self._rows)):
@@ -580,16 +580,16 @@ SORTS = (
     "packets", "bytes", "rate", "latency", "trouble", "reconnects", "refused", "disconnects", "silence", "name",
 )  # fmt: skip
 DEFAULT_SORTS = {"client": "trouble"}
-"""What a table is sorted by unless it is said; the others by packets."""
+"""Sort orders of tables that are not sorted by packets by default."""
 
-R = TypeVar("R", ConnectionRow, ClientRow, TopicRow)
+R = TypeVar("R", ConnectionRow, ClientRow, TopicCounts)
 
 
 def order(rows: Iterable[R] | EndedRows, sort: str, top: int | None) -> Iterator[Any]:
-    """The first ``top`` rows by a measure, highest first, then by packets; equal ones in order of appearance.
+    """The first ``top`` rows by a measure, highest first, then by packets; equal rows in order of appearance.
 
-    Names are sorted upwards.  What rows do not have leaves them sorted by packets: topics have no latency and no ends,
-    connections no reconnects.
+    Names are sorted in ascending order.  Rows without the measure are sorted by packets: topics have no latency and no
+    ends, connections no reconnects.
     """
     known = rows if isinstance(rows, EndedRows) else list(rows)
     keys: list[Any]
@@ -600,38 +600,38 @@ def order(rows: Iterable[R] | EndedRows, sort: str, top: int | None) -> Iterator
     else:
         measure = _MEASURES[sort]
         keys = [(measure(row), _packets(row)) for row in known]
-    # Rows that are packed are read one at a time, so that no more of them are there than are shown.
+    # Packed rows are read one at a time, so that only shown rows are in memory.
     for place in sorted(range(len(keys)), key=keys.__getitem__, reverse=sort != "name")[:top]:
         yield known[place]
 
 
 def rate(count: int, duration_ns: int) -> float | None:
-    """So many a second; ``None`` where no time passed."""
+    """Rate per second; ``None`` without a duration."""
     return round(count * 1e9 / duration_ns, 3) if duration_ns > 0 else None
 
 
 def span(row: ClientRow) -> int:
-    """From the beginning of a client's first connection to the end of its last, in nanoseconds."""
+    """Time from the start of a client's first connection to the end of its last, in nanoseconds."""
     return (row.last_ns or 0) - (row.first_ns or 0)
 
 
-def _counted(row: Any) -> Traffic:
-    """What is measured of a row that may not be shown."""
-    return row.added_up() if isinstance(row, ClientRow) else row.traffic
+def _counted(row: Any) -> TrafficCounts:
+    """The traffic of a row that may not be shown."""
+    return row.total_traffic() if isinstance(row, ClientRow) else row.traffic
 
 
 def _packets(row: Any) -> int:
-    if isinstance(row, TopicRow):
+    if isinstance(row, TopicCounts):
         return sum(row.messages)
     return row.packets if isinstance(row, ClientRow) else row.traffic.packets
 
 
 def _bytes(row: Any) -> int:
-    return sum(row.bytes) if isinstance(row, TopicRow) else _counted(row).bytes
+    return sum(row.bytes) if isinstance(row, TopicCounts) else _counted(row).bytes
 
 
 def _rate_of(row: Any) -> float | None:
-    if isinstance(row, TopicRow):
+    if isinstance(row, TopicCounts):
         return float(_packets(row))  # all topics are measured over the same time
     duration = span(row) if isinstance(row, ClientRow) else row.ended_ns - row.opened_ns
     return rate(_packets(row), duration)
@@ -641,17 +641,17 @@ _MEASURES: dict[str, Callable[[Any], Any]] = {
     "packets": _packets,
     "bytes": _bytes,
     "rate": lambda row: _rate_of(row) or 0.0,
-    "latency": lambda row: 0 if isinstance(row, TopicRow) else _counted(row).slowest,
-    "trouble": lambda row: () if isinstance(row, TopicRow) else row.trouble,
+    "latency": lambda row: 0 if isinstance(row, TopicCounts) else _counted(row).slowest,
+    "trouble": lambda row: () if isinstance(row, TopicCounts) else row.trouble,
     "reconnects": lambda row: row.reconnects if isinstance(row, ClientRow) else 0,
     "refused": lambda row: _ended(row, "refused"),
     "disconnects": lambda row: _ended(row, "broken"),
-    "silence": lambda row: -1.0 if isinstance(row, TopicRow) else _share(row),
+    "silence": lambda row: -1.0 if isinstance(row, TopicCounts) else _share(row),
 }
 
 
 def _name(row: Any) -> str:
-    if isinstance(row, TopicRow):
+    if isinstance(row, TopicCounts):
         return row.topic or ""
     return row.client_identifier or (next(iter(row.addresses), "") if isinstance(row, ClientRow) else row.client)
 
@@ -668,7 +668,7 @@ def _share(row: Any) -> float:
 
 
 def unread_groups(skipped: Mapping[str, int]) -> dict[str, int]:
-    """Frames counted by reason, coarsely: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
+    """Number of skipped frames by group of reasons: ``not_ip``, ``not_tcp``, ``malformed``, ``truncated``, ...."""
     groups: dict[str, int] = {}
     for name, count in skipped.items():
         group = UNREAD[name].group if name in UNREAD else name

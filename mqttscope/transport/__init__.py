@@ -1,14 +1,14 @@
-"""Sockets, TLS, WebSocket and the record of what passed: shared by proxy, replay and serve.
+"""Sockets, TLS, WebSocket and the recording of traffic: shared by proxy, replay and serve.
 
 =========  ==================================================================================================
-target     where to listen and where to connect to, as people write it
-tls        contexts from files, and errors that say which file is wrong
+target     listening addresses and broker URLs
+tls        TLS contexts from files, and errors that name the faulty file
 websocket  opening handshake and frames of both roles; no I/O, no clock
-link       one connection that carries MQTT, over TCP, TLS and WebSocket, or why there is none
-client     makes links to brokers
-server     listens, and takes links of clients
-sockets    what the kernel knows of a socket, and how far what was written has certainly arrived
-wire       the frames of a connection, made of what happened to it; no I/O, no clock
-recording  frames into a file, and events for a listener in a thread of its own
+link       one MQTT connection over TCP, TLS or WebSocket, or the reason it failed
+client     connects to brokers
+server     listens, and creates a link for each client
+sockets    kernel state of a socket: how much of the written data the peer has received
+wire       TCP frames of a connection, synthesised from its events; no I/O, no clock
+recording  writes frames to a file, and passes events to a listener in a separate thread
 =========  ==================================================================================================
 """

@@ -1,6 +1,6 @@
-"""One connection that carries MQTT, whatever lies between (TCP, TLS, WebSocket), and why one was not made, in words.
+"""One MQTT connection over TCP, TLS or WebSocket, and the reason in words when it cannot be made.
 
-Callbacks and no streams: what arrives is handed on in the turn of the event loop in which it was read.
+Callbacks instead of streams: received bytes are passed on in the same turn of the event loop.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Protocol
 
 from mqttscope.errors import MqttscopeError
 from mqttscope.transport import sockets
-from mqttscope.transport.recording import Recorder, Tap
-from mqttscope.transport.sockets import Delivery
-from mqttscope.transport.target import Target
+from mqttscope.transport.recording import LinkRecord, LinkRecorder
+from mqttscope.transport.sockets import DeliveryTracker
+from mqttscope.transport.target import BrokerUrl
 from mqttscope.transport.websocket import ClientHandshake, Framing, ServerHandshake, WebSocketError
 from mqttscope.transport.wire import Endpoint
 
 HIGH_WATER_BYTES = 256 * 1024
-"""Bytes that may wait to be sent before `Listener.writable` says to stop."""
+"""Bytes waiting to be sent above which `Listener.writable` reports false."""
 CLOSE_TIMEOUT_S = 5.0
-"""How long a closed link waits for the other side to take what is left and to close as well."""
+"""Time for the other side of a closed link to take the remaining bytes and to close too."""
 
 FIN, RESET, FAILED = "fin", "reset", "failed"
 """How the other side ended: in good order, by a reset, or by breaking TLS or WebSocket."""
@@ -34,28 +34,28 @@ _NOT_OPENED = "it closed the connection instead of opening a WebSocket"
 
 
 class Listener(Protocol):
-    """Gets what happens to a link."""
+    """Receives the events of a link."""
 
     def received(self, data: bytes) -> None:
-        """MQTT bytes came, cut anyhow.  Never after `Link.close` or `Link.abort`."""
+        """MQTT bytes arrived, in pieces of any length.  Never called after `Link.close` or `Link.abort`."""
 
     def ended(self, how: str, detail: str) -> None:
-        """The other side ended: ``fin``, ``reset`` or ``failed``, and the same in words.
+        """The other side ended: ``how`` is ``fin``, ``reset`` or ``failed``, ``detail`` describes it for people.
 
-        At most once; not for what `Link.abort` does.  After ``fin`` the link may still be written to, unless TLS or
-        WebSocket have ended with it; whoever has no more to say closes it.  Nothing is read after it, so that a reset
-        which follows is noticed with the next bytes that are written.
+        Called at most once, and not for `Link.abort`.  After ``fin`` the link can still be written to, unless TLS or
+        WebSocket ended with it; a caller with nothing left to send closes it.  Nothing is read after ``fin``, so a
+        later reset is noticed only with the next write.
         """
 
     def writable(self, on: bool) -> None:
-        """More than `HIGH_WATER_BYTES` wait to be sent (false), or they have gone (true).  A promise to nobody."""
+        """False: more than `HIGH_WATER_BYTES` wait to be sent.  True: they have been sent.  Only a hint."""
 
 
 class Link(asyncio.Protocol):
-    """One side of a connection; made by `client.connect` and by `server.serve`.
+    """One side of a connection; created by `client.BrokerConnector` and by `server.Server`.
 
-    All methods may be called at any time, in the thread of the event loop; after the end they do nothing.  Those of
-    :class:`asyncio.Protocol` are the event loop's.
+    All methods may be called at any time in the thread of the event loop, and do nothing after the end.  The methods of
+    :class:`asyncio.Protocol` are called by the event loop.
     """
 
     local: Endpoint
@@ -67,15 +67,15 @@ class Link(asyncio.Protocol):
         handshake: ClientHandshake | ServerHandshake | None,
         *,
         is_client: bool,
-        recorder: Recorder | None = None,
+        recorder: LinkRecorder | None = None,
     ) -> None:
         self.closed = asyncio.Event()
-        """The connection is gone."""
+        """Set when the connection is gone."""
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done once MQTT can be spoken; an exception says why it cannot."""
+        """Done when MQTT can be sent; otherwise its exception is the reason."""
         self.subprotocol: str | None = None
-        """Of the WebSocket; `None` without one."""
-        # Who asks too late, or never, is told by the end of the link.
+        """WebSocket subprotocol; `None` without WebSocket."""
+        # A caller that does not await this learns of the failure by the end of the link.
         self.opened.add_done_callback(lambda future: future.cancelled() or future.exception())
         self._begin = begin
         self._listener: Listener | None = None
@@ -83,13 +83,13 @@ class Link(asyncio.Protocol):
         self._framing: Framing | None = None
         self._is_client = is_client
         self._recorder = recorder
-        self._tap: Tap | None = None
+        self._record: LinkRecord | None = None
         self._transport: asyncio.Transport | None = None
         self._plain = True
         self._acknowledge: Callable[[], None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._finished = False  # nothing more from us
-        self._fin = False  # the transport has been told so
+        self._finished = False  # we send nothing more
+        self._fin = False  # our FIN is sent
         self._closing = False
         self._aborted = False
         self._remote_finished = False
@@ -98,12 +98,11 @@ class Link(asyncio.Protocol):
 
     @property
     def connected(self) -> bool:
-        """Whether it has a connection, and that is through with TLS."""
+        """Whether the connection is open and its TLS handshake complete."""
         return self._transport is not None
 
     @property
     def unsent(self) -> int:
-        """Bytes that wait until the other side takes them."""
         transport = self._transport
         return 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
 
@@ -113,7 +112,7 @@ class Link(asyncio.Protocol):
             self._send(data if self._framing is None else self._framing.send(data))
 
     def read(self, on: bool) -> None:
-        """Read on, or let the other side wait."""
+        """Resume or pause reading."""
         transport = self._transport
         if transport is not None and not transport.is_closing() and not self._remote_finished and not self._closing:
             if on:
@@ -122,9 +121,9 @@ class Link(asyncio.Protocol):
                 transport.pause_reading()
 
     def half_close(self) -> None:
-        """Say that no more is sent, and continue reading: FIN, or a close frame in a WebSocket.
+        """Stop sending but continue reading: sends a FIN, or a close frame in a WebSocket.
 
-        TLS knows no such thing in asyncio: the link sends nothing more, and the other side learns of it by `close`.
+        asyncio's TLS has no half-close: the link stops sending, and the other side learns of it by `close`.
         """
         if self._finished or self._transport is None:
             return
@@ -132,13 +131,13 @@ class Link(asyncio.Protocol):
         if self._framing is not None:
             self._send(self._framing.close())
         elif self._plain:
-            self._shut()
+            self._end_stream()
 
     def close(self) -> None:
-        """End in good order after what is written: close frame, close_notify, FIN.
+        """Close in good order after the written bytes: close frame, close_notify, FIN.
 
-        What still comes is read and passed over, so that no reset overtakes our last bytes.  `CLOSE_TIMEOUT_S` later
-        the connection is given up.
+        Incoming bytes are read and discarded, so that no reset overtakes our last bytes.  After `CLOSE_TIMEOUT_S` the
+        connection is given up.
         """
         transport = self._transport
         if self._closing or self._aborted or transport is None:
@@ -150,19 +149,19 @@ class Link(asyncio.Protocol):
         if framing is not None:
             self._send(framing.close())
         if framing is None or framing.ended or self._remote_finished:
-            self._shut()
+            self._end_stream()
 
     def abort(self) -> None:
-        """Give the connection up with a reset, whatever is still to be sent."""
+        """Reset the connection; unsent bytes are lost."""
         if self._aborted or self._transport is None or self.closed.is_set():
             return
         self._aborted = self._finished = True
-        if self._tap is not None:
-            self._tap.aborted(local=True)
+        if self._record is not None:
+            self._record.aborted(local=True)
         sockets.reset(self._transport)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected, and through with TLS."""
+        """The connection is open and its TLS handshake complete."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._plain = transport.get_extra_info("sslcontext") is None
@@ -173,22 +172,22 @@ class Link(asyncio.Protocol):
         if self._recorder is None:
             sockets.prepare(transport)
         else:
-            delivery = Delivery(transport)
-            self._tap = self._recorder.tap(self.local, self.remote, delivery, is_client=self._is_client)
+            delivery = DeliveryTracker(transport)
+            self._record = self._recorder.tap(self.local, self.remote, delivery, is_client=self._is_client)
         if self._handshake is None:
             self._open()
         elif isinstance(self._handshake, ClientHandshake):
             self._send(self._handshake.request)
 
     def data_received(self, data: bytes) -> None:
-        """Record, unwrap, hand on."""
+        """Record the bytes, unwrap them, and pass them on."""
         if self._acknowledge is not None:
             self._acknowledge()
         self._heard = True
-        if self._tap is not None:
-            self._tap.received(data)
+        if self._record is not None:
+            self._record.received(data)
         if self._handshake is not None:
-            rest = self._shake(data)
+            rest = self._continue_handshake(data)
             if not rest:
                 return
             data = rest
@@ -198,10 +197,10 @@ class Link(asyncio.Protocol):
             self._listener.received(data)
 
     def eof_received(self) -> bool:
-        """The other side has no more to say; it may still listen."""
+        """The other side sends no more; it may still receive."""
         self._remote_finished = True
-        if self._tap is not None:
-            self._tap.finished(local=False)
+        if self._record is not None:
+            self._record.finished(local=False)
         if self._framing is None or self._framing.ended:
             self._end(FIN, "the connection was closed")
         else:
@@ -210,21 +209,21 @@ class Link(asyncio.Protocol):
             self._fail(WebSocketError(_NOT_OPENED))
         elif self._finished or self._framing is not None:
             self._finished = True
-            self._shut()
+            self._end_stream()
         return self._plain
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is gone."""
+        """Record and report how the connection ended."""
         if self._timer is not None:
             self._timer.cancel()
-        tap = self._tap
+        tap = self._record
         self._finished = True
         if exc is None:
-            # What asyncio closes by itself is TLS whose other side has closed.
+            # asyncio closes a connection by itself only if it is TLS and the other side has closed.
             if tap is not None and not self._aborted:
                 tap.finished(local=True)
         elif not self._aborted and not (self._closing and isinstance(exc, ssl.SSLError | TimeoutError)):
-            # The reset of a connection that we have closed already is news as well.
+            # A reset of a connection that we have already closed is recorded too.
             if tap is not None:
                 tap.aborted(local=False)
             self._end(RESET if isinstance(exc, ConnectionError) else FAILED, self._ending(exc))
@@ -254,8 +253,8 @@ class Link(asyncio.Protocol):
         if not self.opened.done():
             self.opened.set_result(None)
 
-    def _shake(self, data: bytes) -> bytes | None:
-        """Continue with the opening handshake of a WebSocket; returns the bytes after it."""
+    def _continue_handshake(self, data: bytes) -> bytes | None:
+        """Continue the WebSocket opening handshake; returns the bytes after it."""
         handshake = self._handshake
         assert handshake is not None
         try:
@@ -276,7 +275,6 @@ class Link(asyncio.Protocol):
         return rest
 
     def _fail(self, error: WebSocketError) -> None:
-        """There will be no WebSocket."""
         if not self.opened.done():
             self.opened.set_exception(error)
         self._handshake = None
@@ -297,17 +295,17 @@ class Link(asyncio.Protocol):
             self.close()
         if self._closing or not self._is_client:
             # RFC 6455 section 7.1.1: the server closes the TCP connection; a client that has closed need not wait.
-            self._shut()
+            self._end_stream()
 
     def _send(self, data: bytes) -> None:
         transport = self._transport
         if data and transport is not None and not self._fin and not transport.is_closing():
-            if self._tap is not None:
-                self._tap.sent(data)
+            if self._record is not None:
+                self._record.sent(data)
             transport.write(data)
 
-    def _shut(self) -> None:
-        """End the stream towards the other side, and the connection once both have ended."""
+    def _end_stream(self) -> None:
+        """End our stream, and close the connection when both streams have ended."""
         transport = self._transport
         assert transport is not None
         self._finished = True
@@ -315,20 +313,20 @@ class Link(asyncio.Protocol):
             return
         if not self._fin:
             self._fin = True
-            if self._tap is not None:
-                self._tap.finished(local=True)
+            if self._record is not None:
+                self._record.finished(local=True)
             if self._plain and not self._remote_finished:
-                with suppress(OSError):  # it is gone already
+                with suppress(OSError):  # the connection is gone already
                     transport.write_eof()
         if self._remote_finished or not self._plain:
             transport.close()
 
     def _give_up(self) -> None:
-        """The other side does not close."""
+        """The other side did not close in time."""
         transport = self._transport
         if transport is None or self.closed.is_set():
             return
-        self._shut()
+        self._end_stream()
         if transport.get_write_buffer_size():
             self.abort()
         elif not transport.is_closing():
@@ -341,8 +339,8 @@ class Link(asyncio.Protocol):
                 self._listener.ended(how, detail)
 
     def _ending(self, error: Exception) -> str:
-        # In TLS 1.3 a server refuses a client's certificate, or that there is none, after the handshake; when we have
-        # written already, its reset may come before its reason.
+        # In TLS 1.3 a server rejects a missing or wrong client certificate only after the handshake.  If we have
+        # already written by then, its reset may arrive before its alert.
         if isinstance(error, ssl.SSLError):
             return f"TLS was ended: {reason(error)}"
         if not isinstance(error, ConnectionError):
@@ -353,23 +351,23 @@ class Link(asyncio.Protocol):
 
 
 class LinkErrorKind(StrEnum):
-    """What a `LinkError` is about."""
+    """Reason for a `LinkError`."""
 
     UNRESOLVABLE = "unresolvable"
-    """The host name leads nowhere."""
+    """The host name cannot be resolved."""
     REFUSED = "refused"
-    """Nothing listens there."""
+    """Nothing listens at the address."""
     TIMEOUT = "timeout"
     """No answer in time."""
     TLS = "tls"
-    """TLS was not agreed on: certificates, versions, or a peer without TLS."""
+    """The TLS handshake failed: certificates, versions, or a peer without TLS."""
     WEBSOCKET = "websocket"
-    """The WebSocket was not opened."""
+    """The WebSocket handshake failed."""
     OTHER = "other"
 
 
 class LinkError(MqttscopeError):
-    """A connection that was not made; the text is one sentence that names the broker and says why."""
+    """A connection could not be made; the message is one sentence with the broker and the reason."""
 
     def __init__(self, kind: LinkErrorKind, text: str) -> None:
         super().__init__(text)
@@ -379,28 +377,30 @@ class LinkError(MqttscopeError):
 _CERTIFICATE = {
     9: "its certificate is not valid yet",
     10: "its certificate has expired",
-    18: "its certificate is signed by itself, and is not among the trusted ones",
+    18: "its certificate is self-signed and not trusted",
     19: "its certificate comes from a CA that is not trusted",
     20: "its certificate comes from a CA that is not trusted",
     21: "its certificate comes from a CA that is not trusted",
     23: "its certificate was revoked",
-    26: "its certificate is not one for servers",
+    26: "its certificate is not for servers",
 }
-"""What OpenSSL's codes of verification mean (X509_V_ERR_...), as far as people meet them."""
+"""Reasons for OpenSSL's common verification codes (X509_V_ERR_...)."""
 _WRONG_NAME = (62, 64)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL", "UNEXPECTED_MESSAGE")
 
 
-def link_error(error: BaseException, target: Target, *, timeout_s: float, server_name: str | None = None) -> LinkError:
-    """What happened on the way to ``target`` as a `LinkError`.
+def link_error(
+    error: BaseException, target: BrokerUrl, *, timeout_s: float, server_name: str | None = None
+) -> LinkError:
+    """Convert an error on the way to ``target`` into a `LinkError`.
 
-    ``server_name`` is the name that the certificate had to be for, ``timeout_s`` how long was waited.
+    ``server_name``: name that the certificate had to be valid for; ``timeout_s``: how long the caller waited.
     """
     kind, why = _why(error, target, timeout_s, server_name or target.host)
     return LinkError(kind, f"cannot connect to {target}: {why}")
 
 
-def _why(error: BaseException, target: Target, timeout_s: float, server_name: str) -> tuple[LinkErrorKind, str]:
+def _why(error: BaseException, target: BrokerUrl, timeout_s: float, server_name: str) -> tuple[LinkErrorKind, str]:
     if isinstance(error, WebSocketError):
         return LinkErrorKind.WEBSOCKET, str(error)
     if isinstance(error, socket.gaierror | UnicodeError):
@@ -423,7 +423,7 @@ def _why(error: BaseException, target: Target, timeout_s: float, server_name: st
 
 
 def reason(error: BaseException) -> str:
-    """Why a connection was not made, in words."""
+    """Why a connection failed, in words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted: {error.verify_message}"
     if isinstance(error, ssl.SSLError):
@@ -431,10 +431,10 @@ def reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError) and not error.args:
         return "no answer in time"
     if isinstance(error, ConnectionResetError) and not error.args:
-        # As asyncio calls a close during the TLS handshake.
+        # asyncio reports a close during the TLS handshake this way.
         return "the connection was closed"
     if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
-        # asyncio says less of it in more words.
+        # asyncio's message is longer and less exact.
         return os.strerror(error.errno)
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

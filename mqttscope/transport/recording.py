@@ -1,12 +1,12 @@
-"""What is made of the bytes that pass: frames in a file at once, and events for a listener soon after.
+"""Records traffic: writes frames to a file at once, and makes events for a listener soon after.
 
-A frame is in the file (in the system's hands, so that the end of this process cannot take it back) before its bytes are
-forwarded.  A `Recorder` has the record of the links that an endpoint of ours makes or takes.
+A frame is handed to the operating system before its bytes are forwarded, so that it survives the end of this process.
+`LinkRecorder` records the links that one of our endpoints makes or accepts.
 
-Dissecting and judging happens in a thread of its own with a bounded queue, for which forwarding never waits: one packet
-may take a rule seconds, and one client may send nothing but such packets.  What the queue has no room for is left out
-as if the capture had lost it, which the dissector reports as a gap and which lowers the linter's confidence; the number
-of bytes is said at the end.
+Dissecting and judging run in a separate thread with a bounded queue, and forwarding never waits for them: one packet
+can keep a rule busy for seconds, and one client may send only such packets.  Segments that do not fit into the queue
+are left out as if the capture had lost them: the dissector reports a gap, which lowers the linter's confidence.  The
+number of bytes left out is reported at the end.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ from mqttscope.events import Event
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.net.segment import FIN, RST, SYN, Segment
-from mqttscope.transport.sockets import Delivery, Rounds
-from mqttscope.transport.wire import Endpoint, Made, Wire
+from mqttscope.transport.sockets import AcknowledgmentPoller, DeliveryTracker
+from mqttscope.transport.wire import Endpoint, FramedSegment, SyntheticConnection
 
 MAX_WAITING_BYTES = 32 * 1024 * 1024
-"""Of segments of all connections that wait to be judged; further ones are left out."""
+"""Maximum size of the segments of all connections that wait to be judged; further segments are left out."""
 MAX_STREAM_BYTES = 4 * 1024 * 1024
-"""Of segments of one direction of a connection that wait, so that one client does not use up the room of the others."""
+"""Maximum size of the waiting segments of one direction of a connection, so that one client leaves room for others."""
 MAX_CROWDED_BYTES = 256 * 1024
-"""The same once half of `MAX_WAITING_BYTES` is in use."""
+"""Maximum size per direction while half of `MAX_WAITING_BYTES` is in use."""
 SEGMENT_COST = 500
-"""What each segment counts beside its bytes."""
+"""Size counted for each segment in addition to its bytes."""
 BEHIND_NS = 1_000_000_000
-"""Judging that is so far behind the traffic is reported, and again each time it is twice as far behind."""
+"""Lag of judging that is reported for the first time; it is reported again each time it has doubled."""
 REST_S = 10.0
-"""How long the end of a run waits for judging,"""
+"""Maximum time that the end of a run waits for judging."""
 HURRY_S = 0.6
-"""and where a signal has ended it."""
+"""Maximum time that a run ended by a signal waits for judging."""
 GRACE_S = 0.3
-"""How long it then waits for the packet that is being judged."""
+"""Further time for the packet that is being judged then."""
 SWITCH_S = 0.000_2
-"""How long the judging thread may keep Python from the thread that forwards.  Forwarding one packet takes Python's lock
-about six times, so that a message beside a client that keeps judging busy is late by a millisecond, not by thirty."""
+"""Python's thread switch interval while judging runs.  Forwarding one packet takes the interpreter lock about six
+times, so next to a busy judging thread a message is late by one millisecond, not by thirty."""
 
-Listener = Callable[[Event], None]
-"""Gets each event while its connection is in the state before it, as `dissect` yields them."""
+Listener = Callable[[Event], object]
+"""Receives each event while its connection is still in the state before it, as `dissect` yields them."""
 T = TypeVar("T")
 
 
 class Recording:
     """The record of one run.
 
-    ``capture``: name of the capture in events.  ``path``: file for the frames, created at once, so that
-    :class:`OSError` says that it cannot be written.  ``listener``: gets the events, once `start` was called in a thread
-    of its own, before that at once.  ``note``: gets sentences for people.  ``activity``: what continues without a
-    record when it cannot be written, in these sentences.
+    ``capture``: name of the capture in events.  ``path``: file for the frames, created at once; raises
+    :class:`OSError` if it cannot be written.  ``listener``: gets the events, after `start` in a separate thread,
+    before that at once.  ``note``: gets sentences for people.  ``activity``: name of the activity that continues
+    without a record, for these sentences.  ``watch``: gets each segment before its events.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class Recording:
         listener: Listener | None = None,
         note: Callable[[str], None] = lambda _: None,
         activity: str = "forwarding",
+        watch: Callable[[Segment], object] = lambda _: None,
     ) -> None:
         self.capture = capture
         self.path = path
@@ -82,15 +83,16 @@ class Recording:
         self.listener = listener
         self.note = note
         self.activity = activity
+        self.watch = watch
         self.frames = 0
-        self.judging: Judging | None = None
-        """What makes events beside the traffic."""
+        self.judging: JudgingThread | None = None
+        """Makes events while the traffic continues."""
         self.write_error: OSError | None = None
         self.judge_error: Exception | None = None
         self.sealed = False
-        """What happens from now on is no part of the record."""
+        """Whether later traffic is left out of the record."""
         self.closed = False
-        self._file = None if path is None else WholeBlocks(open_alone(path))
+        self._file = None if path is None else UnbufferedFile(open_alone(path))
         try:
             self._writer = None if self._file is None else PcapngWriter(self._file)  # type: ignore[arg-type]
         except OSError:
@@ -103,11 +105,12 @@ class Recording:
         self._epoch_ns = time.time_ns() - time.monotonic_ns()
 
     def start(self) -> None:
-        """Make events in a thread of its own from now on: the caller has traffic that must not wait for them."""
+        """From now on make events in a separate thread: the caller's traffic must not wait for them."""
         if self.judging is None and self.listener is not None and not self.closed:
-            self.judging = Judging(
-                self.dissector, self.listener, self.note, self._cannot_judge, capture=self.capture, now=self.now
-            )
+            self.judging = JudgingThread(
+                self.dissector, self.listener, self.note, self._cannot_judge, capture=self.capture, now=self.now,
+                watch=self.watch,
+            )  # fmt: skip
 
     @property
     def busy(self) -> bool:
@@ -119,33 +122,35 @@ class Recording:
 
     @property
     def unjudged_bytes(self) -> int:
-        """Bytes that passed and were not judged."""
+        """Bytes that passed without being judged."""
         return 0 if self.judging is None or self.judge_error is not None else self.judging.unjudged_bytes
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
-        """Answer a question once all that has passed is judged."""
+        """Answer a question after everything recorded before it has been judged."""
         if self.judging is not None and not self.closed:
             return self.judging.ask(question)
         future: Future[T] = Future()
         future.set_result(question())
         return future
 
-    def told(self) -> list[str]:
-        """What is to be said of the judging at the end of the run."""
-        return [] if self.judging is None or self.judge_error is not None else self.judging.told()
+    def closing_remarks(self) -> list[str]:
+        """Sentences about the judging, for the end of the run."""
+        return [] if self.judging is None or self.judge_error is not None else self.judging.closing_remarks()
 
     def now(self) -> int:
-        """Nanoseconds since 1970, which never go back."""
+        """Monotonic time in nanoseconds since 1970."""
         return self._epoch_ns + time.monotonic_ns()
 
-    def wire(self, client: Endpoint, server: Endpoint) -> Wire:
-        return Wire(client, server, self.capture, self._numbers, self._sequences(32), self._sequences(32))
+    def wire(self, client: Endpoint, server: Endpoint) -> SyntheticConnection:
+        return SyntheticConnection(
+            client, server, self.capture, self._numbers, self._sequences(32), self._sequences(32)
+        )
 
-    def take(self, made: Iterable[Made]) -> None:
-        """Write frames, and have their segments judged."""
+    def write(self, framed: Iterable[FramedSegment]) -> None:
+        """Write frames, and queue their segments for judging."""
         if self.sealed or self.closed:
             return
-        for frame, segment in made:
+        for frame, segment in framed:
             self.frames += 1
             if self._writer is not None:
                 try:
@@ -159,15 +164,16 @@ class Recording:
 
     def _feed(self, segment: Segment, listener: Listener) -> None:
         try:
+            self.watch(segment)
             for event in self.dissector.feed(segment):
                 listener(event)
         except Exception as error:
             self._cannot_judge(error)
 
     def close(self, within_s: float = REST_S) -> None:
-        """The end of the capture: events of what is still open, and the end of the file.
+        """End the capture: pass on the events of open connections, and close the file.
 
-        Judging that lags has so long to catch up; what it leaves is said by `told`.
+        Judging has ``within_s`` seconds to catch up; `closing_remarks` reports what was left out.
         """
         if self.closed:
             return
@@ -192,36 +198,36 @@ class Recording:
 
     def _cannot_judge(self, error: Exception) -> None:
         self.judge_error, self.listener = error, None
-        what = f"internal error: {type(error).__name__}: {error}"
-        self.note(f"{what}; {self.activity} and recording continue without the linter")
+        problem = f"internal error: {type(error).__name__}: {error}"
+        self.note(f"{problem}; {self.activity} and recording continue without the linter")
 
 
-class Recorder:
+class LinkRecorder:
     """Records the links of one event loop.
 
-    Frames hold the bytes as they are inside TLS: MQTT, or the handshake and the frames of a WebSocket.
+    Frames contain the bytes inside TLS: MQTT, or the handshake and frames of a WebSocket.
     """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
-        self.rounds = Rounds()
+        self.rounds = AcknowledgmentPoller()
         recording.start()
 
-    def tap(self, local: Endpoint, remote: Endpoint, delivery: Delivery, *, is_client: bool) -> Tap:
-        """A link that was just made; ``is_client``: by us."""
-        return Tap(self, local, remote, delivery, is_client=is_client)
+    def tap(self, local: Endpoint, remote: Endpoint, delivery: DeliveryTracker, *, is_client: bool) -> LinkRecord:
+        """Start the record of a new link; ``is_client``: whether we made the connection."""
+        return LinkRecord(self, local, remote, delivery, is_client=is_client)
 
     def close(self) -> None:
-        """Finish the record; what happens to links from now on is no part of it."""
+        """Finish the record; later traffic is left out."""
         self.rounds.close()
         self.recording.close()
 
 
-class Tap:
-    """The record of one link.  Every method but `acknowledge` is to be called before what it tells of continues."""
+class LinkRecord:
+    """The record of one link.  Call each method except `acknowledge` before the recorded action takes effect."""
 
     def __init__(
-        self, recorder: Recorder, local: Endpoint, remote: Endpoint, delivery: Delivery, *, is_client: bool
+        self, recorder: LinkRecorder, local: Endpoint, remote: Endpoint, delivery: DeliveryTracker, *, is_client: bool
     ) -> None:
         ends = (local, remote) if is_client else (remote, local)
         self.wire = recorder.recording.wire(*ends)
@@ -230,70 +236,70 @@ class Tap:
         self._delivery = delivery
         self._is_client = is_client
         self._received = 0
-        """How far we have the remote's stream, its FIN counted as one byte."""
+        """Bytes of the remote's stream that we have received, its FIN counted as one byte."""
         self._gone = False
-        self._recording.take(self.wire.open(self._recording.now()))
+        self._recording.write(self.wire.open(self._recording.now()))
 
     def sent(self, data: bytes) -> None:
-        """We send something."""
+        """Record bytes that we send."""
         recording = self._recording
-        recording.take(self.wire.data(self._is_client, data, recording.now(), self._received))
+        recording.write(self.wire.data(self._is_client, data, recording.now(), self._received))
         self._delivery.writing(len(data))
         self._rounds.note(self)
 
     def received(self, data: bytes) -> None:
-        """The remote sent something."""
+        """Record bytes that the remote sent."""
         recording = self._recording
-        recording.take(self.wire.data(not self._is_client, data, recording.now(), self._delivery.read()))
+        recording.write(self.wire.data(not self._is_client, data, recording.now(), self._delivery.read()))
         self._received += len(data)
         self._rounds.note(self)
 
     def finished(self, *, local: bool) -> None:
-        """One side has nothing more to say: FIN."""
+        """Record the FIN of one side."""
         recording = self._recording
-        known = self._received if local else self._delivery.known()
-        recording.take(self.wire.close(self._is_client is local, recording.now(), known))
+        delivered = self._received if local else self._delivery.delivered()
+        recording.write(self.wire.close(self._is_client is local, recording.now(), delivered))
         if not local:
             self._received = self.wire.sent(not self._is_client) + 1
             self._rounds.note(self)
 
     def aborted(self, *, local: bool) -> None:
-        self._recording.take(self.wire.abort(self._is_client is local, self._recording.now()))
+        self._recording.write(self.wire.abort(self._is_client is local, self._recording.now()))
 
     def gone(self) -> None:
         """The socket is closed."""
         self._gone = True
         self._rounds.forget(self)
         if self.wire.ended:
-            self._recording.take(self.wire.settle(self._recording.now()))
+            self._recording.write(self.wire.settle(self._recording.now()))
 
     def acknowledge(self) -> bool:
-        """Record what has arrived meanwhile; returns whether something is still under way."""
+        """Record new acknowledgments; returns whether bytes are still in flight."""
         if self._gone:
             return False
         wire, now = self.wire, self._recording.now()
-        self._recording.take(wire.acknowledge(self._is_client, self._received, now))
-        self._recording.take(wire.acknowledge(not self._is_client, self._delivery.known(), now))
+        self._recording.write(wire.acknowledge(self._is_client, self._received, now))
+        self._recording.write(wire.acknowledge(not self._is_client, self._delivery.delivered(), now))
         return wire.acknowledged(not self._is_client) < wire.sent(self._is_client)
 
 
 @dataclass(slots=True)
-class _Waiting:
-    """What waits of one direction of a connection."""
+class _StreamBacklog:
+    """Size of the segments of one direction of a connection that wait to be judged."""
 
-    given: int = 0
-    """Written by who hands over,"""
-    done: int = 0
-    """and by the thread."""
+    accepted: int = 0
+    """Size of all segments queued; written by the forwarding thread."""
+    finished: int = 0
+    """Size of all segments taken from the queue; written by the judging thread."""
     left_out: bool = False
-    """Its segments are left out until there is room again."""
+    """Whether segments are left out until there is room again."""
 
 
-class Judging:
-    """Events of segments for a listener, made in a thread of its own.
+class JudgingThread:
+    """Makes events of segments for a listener, in a separate thread.
 
-    ``note`` gets sentences for people, ``failed`` the exception that ended the judging; both are called in that thread.
-    All methods are for the thread that forwards.
+    ``note`` gets sentences for people; ``failed`` gets the exception that ended the judging.
+    All methods are called by the forwarding thread.
     """
 
     def __init__(
@@ -305,32 +311,34 @@ class Judging:
         *,
         capture: str = "",
         now: Callable[[], int] = time.time_ns,
+        watch: Callable[[Segment], object] = lambda _: None,
     ) -> None:
         self.dissector = dissector
+        self.watch = watch
         self.listener: Listener | None = listener
         self.note = note
         self.failed = failed
         self.capture = capture
         self.offered_bytes = 0
-        """Payload of segments that were handed over."""
+        """Payload bytes of the segments offered."""
         self.judged_bytes = 0
-        """Payload of those that were judged."""
+        """Payload bytes of the segments judged."""
         self.streams_left_out = 0
-        """Times that segments of one direction began to be left out."""
+        """Number of times that segments of one direction began to be left out."""
         self.most_behind_ns = 0
-        """How far judging has lagged."""
+        """Maximum lag of judging."""
         self._now = now
-        self._given = self._done = 0
-        self._queue: queue.SimpleQueue[tuple[_Waiting, int, Segment] | Callable[[], None] | CaptureDrops | None]
+        self._accepted = self._finished = 0
+        self._queue: queue.SimpleQueue[tuple[_StreamBacklog, int, Segment] | Callable[[], None] | CaptureDrops | None]
         self._queue = queue.SimpleQueue()
-        self._waiting: dict[bytes, _Waiting] = {}
+        self._waiting: dict[bytes, _StreamBacklog] = {}
         self._sweep_at = 1_000
         self._at_ns = 0
-        """Time of the segment that is being judged."""
-        self._say_ns = BEHIND_NS
-        self._saying = threading.Lock()
+        """Timestamp of the segment that is being judged."""
+        self._report_at_ns = BEHIND_NS
+        self._report_lock = threading.Lock()
         self._drops_wait = False
-        """The linter is about to hear that something was left out."""
+        """Whether a `CaptureDrops` is queued for the linter."""
         self._hurried = False
         self._abandoned = False
         self._thread = threading.Thread(target=self._run, name="judging", daemon=True)
@@ -338,42 +346,42 @@ class Judging:
 
     @property
     def busy(self) -> bool:
-        return self._given != self._done
+        return self._accepted != self._finished
 
     @property
     def unjudged_bytes(self) -> int:
         return self.offered_bytes - self.judged_bytes
 
     def put(self, segment: Segment) -> None:
-        """Have a segment judged, or leave it out where too much waits."""
+        """Queue a segment for judging, or leave it out if too much waits."""
         length = len(segment.payload)
         self.offered_bytes += length
         cost = SEGMENT_COST + length
         waiting = self._waiting.get(segment.key)
         if waiting is None:
             waiting = self._stream(segment.key)
-        all_waiting = self._given - self._done
+        all_waiting = self._accepted - self._finished
         if not all_waiting:
             self._at_ns = max(self._at_ns, segment.timestamp_ns)
-        elif segment.timestamp_ns - self._at_ns > self._say_ns:
-            self._behind(segment.timestamp_ns - self._at_ns)
-        most = MAX_STREAM_BYTES if all_waiting < MAX_WAITING_BYTES // 2 else MAX_CROWDED_BYTES
+        elif segment.timestamp_ns - self._at_ns > self._report_at_ns:
+            self._report_lag(segment.timestamp_ns - self._at_ns)
+        limit = MAX_STREAM_BYTES if all_waiting < MAX_WAITING_BYTES // 2 else MAX_CROWDED_BYTES
         if waiting.left_out:
-            # Not a segment here and there: a gap, and then the stream again.
-            most //= 2
+            # Leave out one long gap, not a segment here and there.
+            limit //= 2
         ends = segment.flags & (SYN | FIN | RST)
-        if all_waiting + cost > MAX_WAITING_BYTES or (waiting.given - waiting.done + cost > most and not ends):
+        if all_waiting + cost > MAX_WAITING_BYTES or (waiting.accepted - waiting.finished + cost > limit and not ends):
             if not waiting.left_out:
                 waiting.left_out = True
                 self._leave_out()
             return
         waiting.left_out = False
-        waiting.given += cost
-        self._given += cost
+        waiting.accepted += cost
+        self._accepted += cost
         self._queue.put((waiting, cost, segment))
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
-        """Answer a question in the thread, after all that was handed over before."""
+        """Answer a question in the judging thread, after everything queued before it."""
         future: Future[T] = Future()
 
         def answer() -> None:
@@ -388,13 +396,13 @@ class Judging:
         return future
 
     def close(self, within_s: float = REST_S) -> bool:
-        """The end of the capture: events of what is still open.
+        """End the capture: pass on the events of open connections.
 
-        Returns whether the thread has ended.  Where it has not, one packet takes it longer than `GRACE_S`, and the
+        Returns whether the thread has ended.  If it has not, one packet takes longer than `GRACE_S`, and the
         listener is not called again.
         """
         self._queue.put(None)
-        # With Ctrl-C what was judged so far is reported; a second one does not come here.
+        # After Ctrl-C the findings made until then are reported; a second Ctrl-C does not get here.
         with suppress(KeyboardInterrupt):
             self._thread.join(within_s)
         if self._thread.is_alive():
@@ -404,8 +412,8 @@ class Judging:
         self._abandoned = True
         return not self._thread.is_alive()
 
-    def told(self) -> list[str]:
-        """What is to be said of the run."""
+    def closing_remarks(self) -> list[str]:
+        """Sentences about the judging, for the end of the run."""
         sentences = []
         if self.most_behind_ns > BEHIND_NS:
             sentences.append(f"findings came up to {self.most_behind_ns / 1e9:,.1f} s late")
@@ -416,12 +424,12 @@ class Judging:
             sentences.append(f"{self.unjudged_bytes:,} bytes forwarded but not judged{times}")
         return sentences
 
-    def _stream(self, key: bytes) -> _Waiting:
+    def _stream(self, key: bytes) -> _StreamBacklog:
         if len(self._waiting) >= self._sweep_at:
-            self._waiting = {one: rest for one, rest in self._waiting.items() if rest.given != rest.done}
+            self._waiting = {stream: rest for stream, rest in self._waiting.items() if rest.accepted != rest.finished}
             self._sweep_at = 2 * len(self._waiting) + 1_000
-        made = self._waiting[key] = _Waiting()
-        return made
+        backlog = self._waiting[key] = _StreamBacklog()
+        return backlog
 
     def _leave_out(self) -> None:
         self.streams_left_out += 1
@@ -431,20 +439,20 @@ class Judging:
                 f" {MAX_WAITING_BYTES:,} bytes of all streams; further bytes are forwarded but not judged"
             )
         if not self._drops_wait:
-            # Rules must not take for missing what was only not judged.
+            # Rules must not report as missing what was only not judged.
             self._drops_wait = True
             self._queue.put(CaptureDrops(self.capture, 0, None, 1))
 
-    def _behind(self, behind_ns: int) -> None:
-        with self._saying:
+    def _report_lag(self, behind_ns: int) -> None:
+        with self._report_lock:
             self.most_behind_ns = max(self.most_behind_ns, behind_ns)
-            if behind_ns <= self._say_ns:
+            if behind_ns <= self._report_at_ns:
                 return
-            while self._say_ns < behind_ns:
-                self._say_ns *= 2
+            while self._report_at_ns < behind_ns:
+                self._report_at_ns *= 2
         self.note(f"findings come {behind_ns / 1e9:,.1f} s late; the traffic does not wait for them")
 
-    # In the thread
+    # Called in the judging thread
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -453,11 +461,11 @@ class Judging:
                 if not self._hurried and self.listener is not None:
                     self._at_ns = segment.timestamp_ns
                     self._judge(segment)
-                waiting.done += cost
-                self._done += cost
+                waiting.finished += cost
+                self._finished += cost
             elif isinstance(item, CaptureDrops):
                 self._drops_wait = False
-                self._hear(item)
+                self._pass_on(item)
             elif callable(item):
                 item()
         self._end()
@@ -466,6 +474,7 @@ class Judging:
         listener = self.listener
         assert listener is not None
         try:
+            self.watch(segment)
             for event in self.dissector.feed(segment):
                 if self._hurried:
                     return
@@ -474,11 +483,11 @@ class Judging:
             self._fail(error)
             return
         self.judged_bytes += len(segment.payload)
-        behind = self._now() - segment.timestamp_ns
-        if behind > self.most_behind_ns and behind > BEHIND_NS:
-            self._behind(behind)
+        lag = self._now() - segment.timestamp_ns
+        if lag > self.most_behind_ns and lag > BEHIND_NS:
+            self._report_lag(lag)
 
-    def _hear(self, event: Event) -> None:
+    def _pass_on(self, event: Event) -> None:
         if self.listener is not None and not self._abandoned:
             try:
                 self.listener(event)
@@ -490,7 +499,7 @@ class Judging:
             for event in self.dissector.close():
                 if self._abandoned:
                     return
-                self._hear(event)
+                self._pass_on(event)
         except Exception as error:
             self._fail(error)
 
@@ -499,11 +508,11 @@ class Judging:
         self.failed(error)
 
 
-class WholeBlocks(io.RawIOBase):
-    """A file that is written without a buffer, and that ends with a whole write when one fails in the middle."""
+class UnbufferedFile(io.RawIOBase):
+    """A file written without a buffer; a write that fails in the middle is removed again."""
 
     def __init__(self, descriptor: int) -> None:
-        # Python closes what was made in part as well, so that what may fail is done by the caller.
+        # Python also closes a partly constructed object, so the caller does what may fail.
         super().__init__()
         self._file = open(descriptor, "wb", buffering=0)  # noqa: SIM115 (closed by close)
         self._good = 0
@@ -512,13 +521,13 @@ class WholeBlocks(io.RawIOBase):
         return True
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]
-        """Write all of it or raise :class:`OSError`."""
-        left = memoryview(data)
+        """Write all bytes or raise :class:`OSError`."""
+        rest = memoryview(data)
         try:
-            while left:
-                left = left[self._file.write(left) or 0 :]
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
         except OSError:
-            # A pipe cannot go back, and needs not: its reader sees the end.
+            # A pipe cannot be truncated, and need not be: its reader sees the end.
             with suppress(OSError):
                 self._file.truncate(self._good)
             raise

@@ -1,4 +1,4 @@
-"""The side that takes connections: sockets that listen, and a link for each client that comes."""
+"""Accepts connections: listening sockets, and a link for each client."""
 
 from __future__ import annotations
 
@@ -11,44 +11,45 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 from mqttscope.transport.link import CLOSE_TIMEOUT_S, Link, Listener, reason
-from mqttscope.transport.recording import Recorder
+from mqttscope.transport.recording import LinkRecorder
 from mqttscope.transport.websocket import ServerHandshake, WebSocketError
 from mqttscope.transport.wire import Endpoint
 
 MAX_CONNECTIONS = 1_000
-"""Clients at a time unless said otherwise; further ones are closed at once."""
+"""Default maximum number of clients at the same time; further ones are closed at once."""
 HANDSHAKE_TIMEOUT_S = 10.0
-"""How long a client may take for TLS and WebSocket."""
+"""Timeout for a client's TLS and WebSocket handshakes."""
 BACKLOG = 256
 _BUSY_S = 0.2
-"""How long to wait when the system has no descriptor for another connection."""
+"""Pause when the system has no descriptor left for another connection."""
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 Factory = Callable[[Link], Listener]
-"""Called with the link of a client that is ready for MQTT; gives who is to hear of it."""
+"""Called with the link of a client that is ready for MQTT; returns the link's listener."""
 
 
 class Acceptor(ABC):
-    """Sockets that listen, and a task for each client that comes."""
+    """Listening sockets, and a task for each client."""
 
-    def __init__(self, max_connections: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, max_connections: int, report: Callable[[str], None]) -> None:
         self.addresses: list[tuple[str, int]] = []
-        """Where it listens."""
+        """Addresses of the listening sockets."""
         self.clients = 0
-        """Connections of clients now."""
+        """Number of connected clients."""
         self.refused = 0
-        """Clients beyond the limit."""
+        """Number of clients closed because the limit was reached."""
         self._max_connections = max_connections
-        self._tell = tell
+        self._report = report
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def _listen(self, host: str, port: int) -> None:
+    async def listen(self, host: str, port: int) -> None:
+        """Listen on an address; empty ``host``: all addresses, port 0: any free port.  Raises :class:`OSError`."""
         self._sockets = await listen(host, port)
         self.addresses = [sock.getsockname()[:2] for sock in self._sockets]
-        self._accepting = [self._spawn(accept(sock, self._take, self._tell)) for sock in self._sockets]
+        self._accepting = [self._spawn(accept(sock, self._accept, self._report)) for sock in self._sockets]
 
     async def _stop_listening(self) -> None:
         for task in self._accepting:
@@ -64,10 +65,10 @@ class Acceptor(ABC):
         # Sockets are closed one turn of the event loop after an abort.
         await asyncio.sleep(0)
 
-    def _take(self, sock: socket.socket) -> None:
+    def _accept(self, sock: socket.socket) -> None:
         if self.clients >= self._max_connections:
             self.refused += 1
-            self._tell(f"a client was closed: there are {self._max_connections:,} connections already")
+            self._report(f"a client was closed: there are {self._max_connections:,} connections already")
             sock.close()
             return
         self.clients += 1
@@ -75,7 +76,7 @@ class Acceptor(ABC):
 
     @abstractmethod
     async def _serve(self, sock: socket.socket) -> None:
-        """One client from its first byte to its end."""
+        """Serve one client from its first byte to its end."""
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -86,25 +87,26 @@ class Acceptor(ABC):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            self._tell(f"internal error: {type(error).__name__}: {error}")
+            self._report(f"internal error: {type(error).__name__}: {error}")
 
 
 class Server(Acceptor):
-    """Listens; made by `serve`."""
+    """A server of links: ``factory`` gets each client's link once it is ready for MQTT."""
 
     def __init__(
         self,
         factory: Factory,
         *,
-        tls: ssl.SSLContext | None,
-        websocket: bool,
-        recorder: Recorder | None,
-        max_connections: int,
-        note: Callable[[str], None],
+        tls: ssl.SSLContext | None = None,
+        websocket: bool = False,
+        recorder: LinkRecorder | None = None,
+        max_connections: int = MAX_CONNECTIONS,
+        note: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """``note`` gets a sentence for each client that was not served."""
         super().__init__(max_connections, note)
         self.links: set[Link] = set()
-        """The clients that are ready for MQTT."""
+        """Links of clients that are ready for MQTT."""
         self._factory = factory
         self._tls = tls
         self._websocket = websocket
@@ -115,7 +117,7 @@ class Server(Acceptor):
         return self.addresses[0][1]
 
     async def close(self, within_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Stop listening and close the links in good order; those that do not close in time are reset."""
+        """Stop listening and close all links in good order; links that do not close in time are reset."""
         await self._stop_listening()
         links = list(self.links)
         for link in links:
@@ -133,22 +135,24 @@ class Server(Acceptor):
             client = Endpoint.of(sock.getpeername())
             handshake = ServerHandshake() if self._websocket else None
             link = Link(self._factory, handshake, is_client=False, recorder=self._recorder)
-            made = link
+            protocol = link
             timeout = None if self._tls is None else CLOSE_TIMEOUT_S
             try:
                 async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                    await loop.connect_accepted_socket(lambda: made, sock, ssl=self._tls, ssl_shutdown_timeout=timeout)
+                    await loop.connect_accepted_socket(
+                        lambda: protocol, sock, ssl=self._tls, ssl_shutdown_timeout=timeout
+                    )
                     await link.opened
             except WebSocketError as error:
-                self._tell(f"{client}: no WebSocket with the client: {error}")
+                self._report(f"{client}: no WebSocket with the client: {error}")
                 await link.closed.wait()
                 return
             except (OSError, TimeoutError) as error:
-                self._tell(f"{client}: the client was not served: {reason(error)}")
+                self._report(f"{client}: the client was not served: {reason(error)}")
                 return
             self.links.add(link)
             await link.closed.wait()
-        except OSError:  # it has gone already
+        except OSError:  # the client has gone already
             return
         finally:
             self.clients -= 1
@@ -158,46 +162,23 @@ class Server(Acceptor):
             sock.close()
 
 
-async def serve(
-    host: str,
-    port: int,
-    factory: Factory,
-    *,
-    tls: ssl.SSLContext | None = None,
-    websocket: bool = False,
-    recorder: Recorder | None = None,
-    max_connections: int = MAX_CONNECTIONS,
-    note: Callable[[str], None] = lambda _: None,
-) -> Server:
-    """Listen on an address, an empty ``host`` for every one and port 0 for any free one; :class:`OSError` if not so.
-
-    ``factory`` gets each client's link once MQTT can be spoken, ``note`` a sentence for each client that was not
-    served.
-    """
-    server = Server(
-        factory, tls=tls, websocket=websocket, recorder=recorder, max_connections=max_connections, note=note
-    )
-    await server._listen(host, port)
-    return server
-
-
 async def listen(host: str, port: int) -> list[socket.socket]:
-    """Sockets for all addresses of a host, an empty name for every address; :class:`OSError` where none can be had.
+    """Listening sockets for every address of a host; an empty name means all addresses.  Raises :class:`OSError`.
 
-    With port 0 all of them get the same free port.
+    Port 0 gives all of them the same free port.
     """
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listening: list[socket.socket] = []
     problem: OSError | None = None
-    for family, _, _, _, name in dict.fromkeys(found):
-        # With port 0 the others get the port of the first.
-        wanted = (name[0], listening[0].getsockname()[1] if listening else port, *name[2:])
+    for family, _, _, _, name in dict.fromkeys(addresses):
+        # For port 0, the other sockets get the port of the first one.
+        name_with_port = (name[0], listening[0].getsockname()[1] if listening else port, *name[2:])
         try:
-            listening.append(_listening(family, wanted))
+            listening.append(_listening(family, name_with_port))
         except OSError as error:
             problem = problem or error
-            # A host without IPv6 may still have a name for ::1; and a free port need not be free for both.
+            # A host without IPv6 may still resolve to ::1, and a free port may be in use in the other family.
             if error.errno in _NOT_HERE or (listening and not port):
                 continue
             for sock in listening:
@@ -209,7 +190,7 @@ async def listen(host: str, port: int) -> list[socket.socket]:
 
 
 async def accept(listening: socket.socket, take: Callable[[socket.socket], None], note: Callable[[str], None]) -> None:
-    """Give every client that connects to ``take``, until this is cancelled or the socket is closed.
+    """Pass each client that connects to ``take``, until this is cancelled or the socket is closed.
 
     ``note`` gets a sentence when the system has no room for another connection.
     """
@@ -233,7 +214,7 @@ def _listening(family: int, name: tuple[object, ...]) -> socket.socket:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            # IPv4 has a socket of its own where both are meant.
+            # IPv4 gets its own socket.
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(name)
         sock.listen(BACKLOG)

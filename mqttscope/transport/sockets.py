@@ -1,8 +1,8 @@
-"""Asks the kernel about a socket: bytes in flight, bytes unread, and how much of what was written has arrived.
+"""Kernel state of a socket: bytes in flight, bytes unread, and how much of the written data has arrived.
 
-A `Delivery` follows what was written to one socket, and `Rounds` looks at all of them at intervals.  Rules take
-acknowledgment numbers in a record as proof that a side had received what it ignores, so a record claims no more than
-the kernel reports.
+`DeliveryTracker` tracks the bytes written to one socket, and `AcknowledgmentPoller` polls all tracked connections.
+Rules take acknowledgment numbers in a record as proof that a side had received the bytes it ignores.  So a record
+never claims more than the kernel reports.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from mqttscope.system import bytes_under_way, bytes_unread
 KEEPALIVE_IDLE_S = 60
 KEEPALIVE_EVERY_S = 15
 KEEPALIVE_PROBES = 4
-"""A peer that vanished without a word is noticed after two minutes, as far as the system allows to set this."""
+"""A peer that vanished silently is noticed after two minutes, if the system allows these settings."""
 
 
 def prepare(transport: asyncio.BaseTransport) -> int:
-    """Send small writes at once and watch for peers that vanish; returns the descriptor, -1 where there is none."""
+    """Disable Nagle's algorithm and enable keepalive; returns the descriptor, or -1 without a socket."""
     sock = transport.get_extra_info("socket")
     if sock is None:
         return -1
@@ -41,10 +41,10 @@ def prepare(transport: asyncio.BaseTransport) -> int:
 
 
 def quick(transport: asyncio.BaseTransport) -> Callable[[], None] | None:
-    """A call that makes the kernel acknowledge what comes next at once; ``None`` where it cannot be asked.
+    """A function that makes the kernel acknowledge the next bytes at once; ``None`` if that is not supported.
 
-    A broker that leaves Nagle's algorithm on holds its next small packet back until the one before is acknowledged, and
-    kernels take their time for that (40 ms on Linux).  The kernel forgets it by and by: call it for all that came.
+    A broker with Nagle's algorithm enabled holds its next small packet back until the previous one is acknowledged, and
+    kernels delay acknowledgments (40 ms on Linux).  The kernel drops the setting after a while: call it on each read.
     """
     sock = transport.get_extra_info("socket")
     option = getattr(socket, "TCP_QUICKACK", None)
@@ -60,7 +60,7 @@ def quick(transport: asyncio.BaseTransport) -> Callable[[], None] | None:
 
 
 def reset(transport: asyncio.WriteTransport) -> None:
-    """Close at once, so that the other side sees a reset."""
+    """Close at once with a reset."""
     sock = transport.get_extra_info("socket")
     if sock is not None:
         with suppress(OSError):
@@ -69,42 +69,42 @@ def reset(transport: asyncio.WriteTransport) -> None:
 
 
 ACKNOWLEDGE_EVERY_S = 0.1
-"""How often it is recorded what has arrived, where no data say it."""
+"""Interval for recording acknowledgments that no data segment carries."""
 
 
-class Delivery:
-    """One socket: what was written to it, and how much of that its peer has certainly received.
+class DeliveryTracker:
+    """How much of the data written to one socket its peer has certainly received.
 
-    ``transport`` is that of the connection; with TLS nothing is known while anything is under way, because what the
-    kernel counts there are not our bytes.
+    With TLS on ``transport``, bytes count as received only when nothing is in flight, because the kernel counts
+    encrypted bytes.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.written = 0
-        """Bytes that were written to it."""
+        """Bytes written to the socket."""
         self.plain = transport.get_extra_info("sslcontext") is None
         self._transport = transport
         self._descriptor = prepare(transport)
         self._unaware = False
-        """What is read from it next may have been sent before `_ceiling` was passed."""
+        """The next bytes to be read may have been sent before the peer received more than `_ceiling` bytes."""
         self._ceiling = 0
         self._proven = 0
 
     def writing(self, length: int) -> None:
-        """So many bytes are written to it now."""
+        """Note that ``length`` bytes are about to be written."""
         if not self._unaware and bytes_unread(self._descriptor):
-            # It has said something already, which is read later than these bytes are sent.
+            # The peer sent the unread bytes before it received these, so they do not acknowledge them.
             self._unaware, self._ceiling = True, self.written
         self.written += length
 
     def read(self) -> int:
-        """Bytes were read from it: how far its peer had certainly received ours when it sent them."""
-        known = self.known()
+        """Note a read; returns how many of our bytes the peer had certainly received when it sent the bytes read."""
+        delivered = self.delivered()
         self._unaware = self._unaware and bytes_unread(self._descriptor) > 0
-        return known
+        return delivered
 
-    def known(self) -> int:
-        """How far its peer had certainly received ours when it sent what is read from it next."""
+    def delivered(self) -> int:
+        """How many of our bytes the peer had certainly received when it sent the next bytes to be read."""
         transport = self._transport
         if self._proven < self.written and not transport.is_closing():
             waiting = transport.get_write_buffer_size() + bytes_under_way(self._descriptor)
@@ -115,31 +115,31 @@ class Delivery:
         return min(self._proven, self._ceiling) if self._unaware else self._proven
 
 
-class Acknowledging(Protocol):
-    """Something with bytes under way."""
+class AcknowledgmentSource(Protocol):
+    """A connection with bytes in flight."""
 
     def acknowledge(self) -> bool:
-        """Record what has arrived meanwhile; returns whether something is still under way."""
+        """Record new acknowledgments; returns whether bytes are still in flight."""
 
 
-class Rounds:
-    """Asks those with bytes under way every `ACKNOWLEDGE_EVERY_S`, with one timer for all of them."""
+class AcknowledgmentPoller:
+    """Polls connections with bytes in flight every `ACKNOWLEDGE_EVERY_S`, with one shared timer."""
 
     def __init__(self) -> None:
-        self._dirty: set[Acknowledging] = set()
+        self._dirty: set[AcknowledgmentSource] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def note(self, one: Acknowledging) -> None:
-        """It has bytes under way."""
-        self._dirty.add(one)
+    def note(self, source: AcknowledgmentSource) -> None:
+        """Poll a connection that has bytes in flight."""
+        self._dirty.add(source)
         self._arrange()
 
-    def forget(self, one: Acknowledging) -> None:
-        self._dirty.discard(one)
+    def forget(self, source: AcknowledgmentSource) -> None:
+        self._dirty.discard(source)
 
     def close(self) -> None:
-        """Ask once more, and never again."""
+        """Poll once more, then stop."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -148,7 +148,7 @@ class Rounds:
     def _ask(self) -> None:
         self._timer = None
         dirty, self._dirty = self._dirty, set()
-        self._dirty |= {one for one in dirty if one.acknowledge()}
+        self._dirty |= {source for source in dirty if source.acknowledge()}
         if self._dirty:
             self._arrange()
 

@@ -1,4 +1,4 @@
-"""TLS towards clients and towards brokers: contexts from files, and errors that say which file is wrong."""
+"""TLS towards clients and brokers: contexts from files, and errors that name the faulty file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ ALPN = "mqtt"
 
 
 class TlsError(MqttscopeError):
-    """A certificate, key or CA that cannot be used; the text names the file."""
+    """A certificate, key or CA that cannot be used; the message names the file."""
 
 
 def listen_context(certificate: str, key: str | None = None) -> ssl.SSLContext:
-    """For clients: ``certificate`` with its chain, and its key, which may lie in the same file."""
+    """TLS context for clients: ``certificate`` with its chain, and its key, which may be in the same file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load(context, certificate, key)
     # Offered, not demanded: most MQTT clients name no protocol.
@@ -29,10 +29,10 @@ def upstream_context(
     *,
     insecure: bool = False,
 ) -> ssl.SSLContext:
-    """For the broker: its certificate and host name are checked unless ``insecure``.
+    """TLS context for the broker; checks its certificate and host name unless ``insecure``.
 
-    ``authorities``: a file of CA certificates, instead of the system's.  ``certificate`` and ``key``: what is
-    shown to a broker that asks for a client certificate.
+    ``authorities``: file with CA certificates, instead of the system's.  ``certificate`` and ``key``: client
+    certificate for brokers that ask for one.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if insecure:
@@ -70,18 +70,18 @@ def _load(context: ssl.SSLContext, certificate: str, key: str | None) -> None:
     try:
         context.load_cert_chain(certificate, key, password)
     except (ssl.SSLError, ValueError) as error:
-        where = key or certificate
+        key_path = key or certificate
         if encrypted:
-            why = f"the key in {where} is encrypted; `openssl pkey` writes it without a password"
+            why = f"the key in {key_path} is encrypted; `openssl pkey` writes it without a password"
         elif getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
-            why = f"the key in {where} does not belong to the certificate in {certificate}"
-        elif _holds(certificate, b"CERTIFICATE-----"):
-            why = f"{where} holds no private key in PEM form"
+            why = f"the key in {key_path} does not belong to the certificate in {certificate}"
+        elif _contains(certificate, b"CERTIFICATE-----"):
+            why = f"{key_path} holds no private key in PEM form"
         else:
             why = f"{certificate} holds no certificate in PEM form"
         raise TlsError(why) from None
 
 
-def _holds(path: str, what: bytes) -> bool:
+def _contains(path: str, marker: bytes) -> bool:
     with open(path, "rb") as file:
-        return what in file.read()
+        return marker in file.read()

@@ -1,8 +1,8 @@
-"""WebSocket as an endpoint speaks it: opening handshake and frames for both roles (RFC 6455, MQTT 5.0 section 6).
+"""WebSocket endpoints: opening handshake and frames of both roles (RFC 6455, MQTT 5.0 section 6).
 
-Nothing here does I/O, has a clock or makes random numbers: bytes come in and go out, keys and masks come from the
-caller.  Heads and frames are read by the same code that reads captures (``mqttscope.net``), which judges; what may
-only be remarked there ends the connection here.  No extension is offered or agreed to.
+No I/O, no clock and no random numbers here: bytes go in and out, keys and masks come from the caller.  Heads and
+frames are parsed by the code that reads captures (``mqttscope.net``).  What that code only remarks on ends the
+connection here.  No extension is offered or accepted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mqttscope.errors import MqttscopeError
 from mqttscope.net import http_upgrade, websocket
 
 MAX_FRAME_BYTES = 268_435_460
-"""Longest payload of a frame that is taken: the length of the longest MQTT packet."""
+"""Maximum payload of a received frame: the length of the longest MQTT packet."""
 KEY_BYTES = 16
 """Random bytes of a Sec-WebSocket-Key (RFC 6455 section 4.1)."""
 
@@ -28,10 +28,10 @@ _TOLERABLE = {"subprotocol_old"}
 
 
 class WebSocketError(MqttscopeError):
-    """The other side did not open a WebSocket that can be used; the text says why, about "it"."""
+    """The other side did not open a usable WebSocket; the message gives the reason and calls that side "it"."""
 
 
-class _Head:
+class _HeadCollector:
     """Collects the head of one HTTP message."""
 
     def __init__(self, may_begin: Callable[[bytes], bool]) -> None:
@@ -40,15 +40,15 @@ class _Head:
         self.searched = 0
 
     def feed(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """The head and what follows it, once it is complete; `WebSocketError` when it will never be one."""
+        """Take bytes; returns the head and the bytes after it once complete, or raises `WebSocketError`."""
         self.buffer += data
         if self.buffer and not self.may_begin(bytes(self.buffer[:7])):
             raise WebSocketError("it does not speak HTTP")
-        found = http_upgrade.HEAD_END.search(self.buffer, max(0, self.searched - 3))
+        end = http_upgrade.HEAD_END.search(self.buffer, max(0, self.searched - 3))
         self.searched = len(self.buffer)
-        if (found.end() if found else self.searched) > http_upgrade.MAX_HEADER_BYTES:
+        if (end.end() if end else self.searched) > http_upgrade.MAX_HEADER_BYTES:
             raise WebSocketError(f"its HTTP head is longer than {http_upgrade.MAX_HEADER_BYTES:,} bytes")
-        return None if found is None else (bytes(self.buffer[: found.end()]), bytes(self.buffer[found.end() :]))
+        return None if end is None else (bytes(self.buffer[: end.end()]), bytes(self.buffer[end.end() :]))
 
 
 def _begins_answer(start: bytes) -> bool:
@@ -63,8 +63,8 @@ def _begins_request(start: bytes) -> bool:
 class ClientHandshake:
     """The client's side of the opening handshake (RFC 6455 section 4.1): send ``request``, then `feed` the answer.
 
-    ``authority`` is host and port for the Host field, ``path`` the path with its query, ``key`` 16 random bytes.
-    ``subprotocols`` are offered in this order: ``mqtt``, or ``mqttv3.1`` for brokers that know nothing else.
+    ``authority``: host and port for the Host field; ``path``: path with query; ``key``: 16 random bytes.
+    ``subprotocols`` are offered in this order: ``mqtt``, or ``mqttv3.1`` for brokers that support only that one.
     """
 
     def __init__(
@@ -82,16 +82,16 @@ class ClientHandshake:
             "Sec-WebSocket-Version: 13",
         )
         self.request = "".join(f"{line}\r\n" for line in (*lines, "")).encode()
-        """What to send."""
+        """Bytes to send."""
         self.subprotocol: str | None = None
-        """What the server chose; `None` until it has."""
+        """Subprotocol that the server chose; `None` until then."""
         self._path = path.partition("?")[0]
-        self._head = _Head(_begins_answer)
+        self._head = _HeadCollector(_begins_answer)
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take bytes of the server: `None` while its answer is incomplete, then the bytes after it (frames).
+        """Take bytes of the server: returns `None` while its answer is incomplete, then the bytes after it (frames).
 
-        `WebSocketError` when the server does not switch, or not as asked.
+        `WebSocketError` if the server does not switch protocols, or not as requested.
         """
         complete = self._head.feed(data)
         if complete is None:
@@ -117,17 +117,17 @@ class ServerHandshake:
 
     def __init__(self) -> None:
         self.answer = b""
-        """What to send: a switch of protocols, or why there is none; empty while the request is incomplete."""
+        """Response to send: a protocol switch, or a refusal; empty while the request is incomplete."""
         self.request: http_upgrade.Request | None = None
-        """What the client asked."""
+        """The client's request."""
         self.subprotocol: str | None = None
-        """What was chosen; `None` until a switch is answered."""
+        """Chosen subprotocol; `None` without a protocol switch."""
         self.refused = ""
-        """Why the client is refused; the connection ends after ``answer``."""
-        self._head = _Head(_begins_request)
+        """Reason for refusing the client; the connection ends after ``answer``."""
+        self._head = _HeadCollector(_begins_request)
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take bytes of the client: `None` while its request is incomplete, then the bytes after it (frames)."""
+        """Take bytes of the client: returns `None` until its request is complete, then the bytes after it (frames)."""
         try:
             complete = self._head.feed(data)
         except WebSocketError as error:
@@ -144,7 +144,7 @@ class ServerHandshake:
         if not request.host:
             wrong["host_missing"] = "the request has no Host"
         if wrong:
-            # RFC 6455 section 4.4: who asks for another version is told which one there is.
+            # RFC 6455 section 4.4: a client that requests another version gets the supported one.
             old = set(wrong) == {"websocket_version_wrong"}
             self._refuse(HTTPStatus.UPGRADE_REQUIRED if old else HTTPStatus.BAD_REQUEST, "; ".join(wrong.values()))
             return b""
@@ -191,53 +191,53 @@ def frame(payload: bytes, opcode: int = websocket.BINARY, mask: bytes | None = N
 
 
 @dataclass(slots=True)
-class Received:
-    """What bytes of the other side came to."""
+class WebSocketInput:
+    """Contents of received bytes."""
 
     data: bytes = b""
     """Application bytes, in order."""
     answer: bytes = b""
-    """What to send back: pongs, and the close frame that ends this side too."""
+    """Bytes to send back: pongs, and the close frame that ends this side too."""
     ended: str = ""
     """``fin`` when the other side sent its close frame, ``failed`` when it broke the protocol; once."""
     detail: str = ""
-    """In words."""
-    controls: list[websocket.Control] = field(default_factory=list)
-    """Control frames that came."""
+    """Reason for the end, in words."""
+    controls: list[websocket.ControlFrame] = field(default_factory=list)
+    """Control frames received."""
 
 
 class Framing:
     """Both directions of a WebSocket after its opening handshake.
 
-    ``is_client``: the role of this side.  ``random_bytes``: gives so many unpredictable bytes, for the masks of a
-    client's frames (RFC 6455 section 5.3).  Frames of the other side longer than `MAX_FRAME_BYTES` are a failure.
+    ``is_client``: role of this side.  ``random_bytes``: returns a number of unpredictable bytes, for the masks of a
+    client's frames (RFC 6455 section 5.3).  A received frame longer than `MAX_FRAME_BYTES` is a failure.
     """
 
     def __init__(self, is_client: bool, random_bytes: Callable[[int], bytes]) -> None:
         self.is_client = is_client
         self.closed = False
-        """This side has sent its close frame: it sends nothing more."""
+        """Whether this side has sent its close frame: it sends nothing more."""
         self.ended = False
-        """Nothing more comes from the other side: its close frame came, or it broke the protocol."""
+        """Whether the other side has ended: its close frame came, or it broke the protocol."""
         self._random_bytes = random_bytes
-        self._side = websocket.Side(not is_client, http_upgrade.FRAMES)
+        self._side = websocket.WebSocketSide(not is_client, http_upgrade.FRAMES)
 
     def send(self, data: bytes) -> bytes:
         """A binary frame with these bytes; empty after the close frame."""
         return b"" if self.closed else self._frame(data, websocket.BINARY)
 
     def close(self, code: int | None = NORMAL, reason: str = "") -> bytes:
-        """The close frame (RFC 6455 section 5.5.1), without payload where ``code`` is `None`; empty the second time."""
+        """The close frame (RFC 6455 section 5.5.1), without payload if ``code`` is `None`; empty when called again."""
         if self.closed:
             return b""
         self.closed = True
-        # Cut where a character ends.
+        # Cut at a character boundary.
         text = reason.encode()[: websocket.MAX_CONTROL_BYTES - 2].decode(errors="ignore").encode()
         return self._frame(b"" if code is None else code.to_bytes(2, "big") + text, websocket.CLOSE)
 
-    def receive(self, data: bytes) -> Received:
-        """Take bytes of the other side.  After its end, bytes are passed over."""
-        received = Received()
+    def receive(self, data: bytes) -> WebSocketInput:
+        """Take bytes of the other side; bytes after its end are ignored."""
+        received = WebSocketInput()
         if self.ended:
             return received
         events: list[websocket.WebSocketEvent] = []
@@ -250,22 +250,22 @@ class Framing:
                 length = len(event.data)
                 if event.frame_end and length <= MAX_FRAME_BYTES:
                     length = 0
-            elif isinstance(event, websocket.Control):
+            elif isinstance(event, websocket.ControlFrame):
                 self._control(event, received)
             elif isinstance(event, http_upgrade.Problem):
                 self._fail(_CODES.get(event.reason, PROTOCOL_ERROR), event.detail, received)
             if self.ended or length > MAX_FRAME_BYTES:
                 break
         if not self.ended:
-            # What is left of a frame that began in these bytes; one that began before was measured then.
+            # The rest of a frame that began in these bytes; an earlier frame was measured when it began.
             length += self._side.remaining if self._side.in_frame else 0
             if length > MAX_FRAME_BYTES:
-                said = f"a frame of {length:,} bytes is longer than the limit of {MAX_FRAME_BYTES:,}"
-                self._fail(TOO_BIG, said, received)
+                problem = f"a frame of {length:,} bytes is longer than the limit of {MAX_FRAME_BYTES:,}"
+                self._fail(TOO_BIG, problem, received)
         received.data = parts[0] if len(parts) == 1 else b"".join(parts)
         return received
 
-    def _control(self, control: websocket.Control, received: Received) -> None:
+    def _control(self, control: websocket.ControlFrame, received: WebSocketInput) -> None:
         received.controls.append(control)
         if control.opcode == websocket.PING:
             if not self.closed:
@@ -279,15 +279,15 @@ class Framing:
             received.answer += self.close(PROTOCOL_ERROR if self._is_bad(control) else control.code)
 
     @staticmethod
-    def _is_bad(control: websocket.Control) -> bool:
+    def _is_bad(control: websocket.ControlFrame) -> bool:
         """Whether a close frame has a status that no endpoint may send (RFC 6455 section 7.4)."""
         code = control.code
         if code is None:
             return bool(control.payload)
         return code in (1004, 1005, 1006) or not (1000 <= code <= 1014 or 3000 <= code <= 4999)
 
-    def _fail(self, code: int, detail: str, received: Received) -> None:
-        """End it as RFC 6455 section 7.1.7 says."""
+    def _fail(self, code: int, detail: str, received: WebSocketInput) -> None:
+        """End the connection as in RFC 6455 section 7.1.7."""
         self.ended = True
         received.ended, received.detail = "failed", detail
         received.answer += self.close(code)
@@ -297,12 +297,12 @@ class Framing:
 
 
 def _clean(text: str) -> str:
-    """Without the surrogates that stand for bytes of no text."""
+    """The text without surrogates, which stand for undecodable bytes."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _status(status: int) -> str:
-    """``404 Not Found``."""
+    """Status code with its phrase: ``404 Not Found``."""
     try:
         return f"{int(status)} {HTTPStatus(status).phrase}"
     except ValueError:

@@ -1,1 +1,1 @@
-"""The first look at a capture: `collect` gathers what it holds and what broke, `screen` lays that out in 24 lines."""
+"""First overview of a capture: `collect` gathers contents and faults, `screen` presents them in 24 lines."""

@@ -1,11 +1,11 @@
-"""What a capture holds and what broke in it, gathered in one pass.
+"""Contents and faults of a capture, gathered in one pass.
 
-`Triage` gives each event to the linter, the explainer, the message watch and the statistics, which do the work, and
-folds their reports into rows (`Fault`): ends of connections by cause, losses by client and fate, findings by rule, gaps
-by reason.  A finding that explains an end is part of the row of that end.
+`Triage` passes each event to the linter, the explainer, the message watch and the statistics, which do the work, and
+groups their reports into rows (`TriageFault`): connection ends by cause, losses by client and fate, findings by rule,
+gaps by reason.  A finding that explains a connection end is part of the row of that end.
 
-The rows are ordered for an engineer who has one minute (`Rank`).  A row says how sure it is in the words of the part
-that reported it; nothing here is surer than that.
+The rows are ordered for an engineer who has one minute (`Rank`).  Each row keeps the certainty of the component that
+reported it; triage never raises it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from functools import partial
 
 from mqttscope.events import ClockStep, ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import Explainer, Explanation, describe
+from mqttscope.explain.explainer import REMARKED
 from mqttscope.explain.fates import Fate, Loss
+from mqttscope.explain.message_report import MessageReport
 from mqttscope.explain.messages import MAX_MESSAGES, MessageWatch
 from mqttscope.explain.model import PLAIN, Certainty
 from mqttscope.lint.catalogue import select, usual_rule
@@ -31,31 +33,33 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
 from mqttscope.report.explanations.base import TITLES
-from mqttscope.report.notices import GAPS
-from mqttscope.secrets.findings import Hiding, client_name, conceal
-from mqttscope.session.connection import Connection
+from mqttscope.secrets.findings import HidingOptions, client_name, conceal
+from mqttscope.session.connection import Connection, host_of
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import MALFORMED, MALFORMED_BYTES
 
 MAX_SERVERS = 1_000
-"""Brokers that are told apart; connections of further ones are only counted."""
+"""Maximum number of distinguished brokers; connections of further brokers are only counted."""
 MAX_SERVER_NAMES = 100
-"""Server names of all brokers together; of more, the screen says that there are others."""
+"""Maximum number of server names of all brokers together; the screen mentions further names without listing them."""
 MAX_CLIENTS = 10_000
-"""Clients of one cause, and connections with gaps of one reason, that are distinguished."""
+"""Maximum number of clients per cause, and of connections per gap reason, that are distinguished."""
 MAX_LOSSES = 10_000
 """Maximum number of rows of losses, one for each client and fate."""
 MAX_STEPS = 100
-"""Steps of clocks that are shown; further ones are counted."""
+"""Maximum number of clock steps shown; further steps are counted."""
 MAX_PRODUCT_BYTES = 60
 """Maximum number of bytes of a message that is read as the name and version of a broker."""
+EXTENDED = ("OPS230", *REMARKED)
+"""Rules of practice that are judged as well: no other row shows messages that circulate, and clients that leave at
+once."""
 _VERSION_TOPIC = re.compile(r"\$SYS/(?:broker|brokers/[^/]+)/version")
-"""Where brokers publish what they are."""
+"""Topics for the name and version of a broker."""
 _SURENESS = {"certain": 0, "likely": 1, "heuristic": 2, "hypothesis": 2}
 
 
 class Rank(IntEnum):
-    """How bad a fault is, the worst first."""
+    """Severity of a fault, the worst first."""
 
     NAMED_END = 0
     """A connection ended, and the cause is known or likely."""
@@ -71,7 +75,7 @@ class Rank(IntEnum):
 
 
 class FaultKind(IntEnum):
-    """What a fault is, which decides on the command that shows more of it."""
+    """Kind of a fault; determines the suggested command for details."""
 
     END = 0
     LOSS = 1
@@ -80,19 +84,19 @@ class FaultKind(IntEnum):
 
 
 @dataclass(slots=True)
-class Fault:
-    """One row of what broke."""
+class TriageFault:
+    """One row of the section "What broke"."""
 
     kind: FaultKind
     rank: Rank
     certainty: str
     """``certain``, ``likely``, ``heuristic`` or ``hypothesis``."""
     who: str
-    """The client, ``broker``, or how many clients; without secrets, not escaped."""
+    """The client, ``broker``, or a number of clients; without secrets, not escaped."""
     text: str
-    """What happened, to the first of them; without secrets, not escaped."""
+    """Description of the first occurrence; without secrets, not escaped."""
     frame: int
-    """Of the first of them; 0 where it has none."""
+    """Frame of the first occurrence, or 0."""
     timestamp_ns: int
     capture: str
     count: int = 1
@@ -103,21 +107,21 @@ class Fault:
     """Topic of a lost message, as on the wire."""
     rule: str = ""
     title: str = ""
-    """The cause of an end in a few words."""
+    """Short name of the cause of a connection end."""
 
 
 @dataclass(slots=True)
-class Broker:
-    """One server and what was spoken with it."""
+class BrokerSummary:
+    """A server, its connections and its names."""
 
     connections: int = 0
     transports: Counter[str] = field(default_factory=Counter)
     encrypted: int = 0
     """TLS connections that could not be read."""
     decryptable: int = 0
-    """Of these, those whose hellos were captured, so that a key log decrypts them."""
+    """Encrypted connections with both hellos captured; a key log decrypts them."""
     product: str = ""
-    """What it says it is."""
+    """Name and version that the broker publishes."""
     names: Counter[str] = field(default_factory=Counter)
     """Its host names, by `Connection.server_name`."""
 
@@ -130,7 +134,7 @@ class _Ends:
     count: int = 0
     clients: set[str] = field(default_factory=set)
     has_more: bool = False
-    """There were more clients than are told apart."""
+    """Whether there were more clients than are distinguished."""
 
     def add(self, explanation: Explanation) -> None:
         """Count one more end."""
@@ -151,7 +155,7 @@ class _Gaps:
     size: int = 0
     connections: set[int] = field(default_factory=set)
     has_more: bool = False
-    """There were more connections than are distinguished."""
+    """Whether there were more connections than are distinguished."""
 
 
 @dataclass(slots=True)
@@ -163,52 +167,52 @@ class _Losses:
 
 
 class Triage:
-    """Feed it every event, in the state before its packet is applied; call `finish`, then read `faults`.
+    """Gathers contents and faults: feed it every event before its packet is applied, call `finish`, read `faults`.
 
-    ``explainer.watch`` has to see the segments before the dissector does.
+    ``explainer.watch`` must receive the segments before the dissector does.
     """
 
     def __init__(self, *, together: bool = False) -> None:
-        """``together``: the captures are those of several taps, read as one."""
-        self.linter = Linter([usual_rule(rule) for rule in select().values()], together=together)
+        """``together``: the captures come from several taps and are read as one."""
+        self.linter = Linter([usual_rule(rule) for rule in select(extended=EXTENDED).values()], together=together)
         self.explainer = Explainer()
         self.messages = MessageWatch("#")
         self.statistics = Statistics()
         self.errors: list[CaptureError] = []
-        self.brokers: dict[str, Broker] = {}
-        """By endpoint, in order of appearance."""
+        self.brokers: dict[str, BrokerSummary] = {}
+        """Brokers by endpoint, in order of appearance."""
         self.other_brokers = 0
-        """Connections of brokers beyond `MAX_SERVERS`."""
+        """Number of connections of brokers beyond `MAX_SERVERS`."""
         self.other_losses = 0
-        """Losses beyond `MAX_LOSSES` rows."""
+        """Number of losses beyond `MAX_LOSSES` rows."""
         self.other_steps = 0
-        """Steps of clocks beyond `MAX_STEPS`."""
+        """Number of clock steps beyond `MAX_STEPS`."""
         self.has_more_names = False
-        """There were more server names than `MAX_SERVER_NAMES`."""
+        """Whether there were more server names than `MAX_SERVER_NAMES`."""
         self.notes = 0
-        """Findings that are neither errors nor warnings."""
-        self.faults: list[Fault] = []
+        """Number of findings that are neither errors nor warnings."""
+        self.faults: list[TriageFault] = []
         """The worst first; complete after `finish`."""
-        self._hiding = Hiding()
+        self._hiding = HidingOptions()
         self._findings = Groups(partial(client_name, hiding=self._hiding))
         self._done: list[Group] = []
         self._ends: dict[tuple[str, Certainty], _Ends] = {}
         self._broken: Counter[str] = Counter()
-        """Findings by rule that are part of the explanation of an end."""
+        """Number of findings that are part of the explanation of an end, by rule."""
         self._gaps: dict[str, _Gaps] = {}
         self._drops: dict[str, int] = {}
-        """Frames that were dropped, by capture."""
+        """Number of dropped frames, by capture."""
         self._steps: list[ClockStep] = []
         self._missing: set[tuple[str, str]] = set()
         """Clients and topics of findings about messages that never came."""
         self._server_names = 0
 
     def frames(self, source: Iterable[Frame | CaptureNotice]) -> Iterator[Frame | CaptureNotice]:
-        """Pass frames on, counted and seen by the explainer."""
+        """Pass frames on; counts them, and shows them to the explainer."""
         return self.explainer.watch.frames(self.statistics.frames(source))
 
     def feed(self, event: Event) -> None:
-        """Take one event."""
+        """Process one event."""
         findings = self.linter.feed(event)
         for finding in findings:
             self._finding(finding)
@@ -240,12 +244,14 @@ class Triage:
                 self.other_steps += 1
 
     def finish(self) -> None:
-        """The captures have ended, or the user does not want to wait for that: order what was found."""
+        """Complete and order the faults at the end of the captures, or when the user stops the run."""
         for explanation in self.explainer.close():
             self._end(explanation)
         self.statistics.finish()
         self._done += self._findings.ended(everything=True)
-        faults = [*self._of_ends(), *self._of_losses(), *self._of_findings(), *self._of_gaps()]
+        report = MessageReport(self.messages)
+        self.explainer.totals.remarks += report.doubled()
+        faults = [*self._of_ends(), *self._of_losses(report), *self._of_findings(), *self._of_gaps()]
         faults.sort(key=lambda fault: (fault.rank, -fault.count, _SURENESS[fault.certainty], fault.timestamp_ns))
         self.faults = faults
 
@@ -261,7 +267,7 @@ class Triage:
         return bool(self.packets) or any(fault.kind is FaultKind.END for fault in self.faults)
 
     def limits(self) -> list[str]:
-        """What the verdict depends on, as phrases; none where the captures are complete."""
+        """Limits of the verdict, as phrases; empty if the captures are complete."""
         phrases = self.linter.quality.sentences()
         withheld = self.linter.withheld.total()
         if withheld:
@@ -276,7 +282,7 @@ class Triage:
             phrases.append(f"no room for {self.other_losses:,} {losses} of messages or subscriptions")
         if self.other_steps:
             phrases.append(f"no room for {counted(self.other_steps, 'more step')} of the clock")
-        return phrases + self.linter.failures_told()
+        return phrases + self.linter.failure_sentences()
 
     def _finding(self, finding: Finding) -> None:
         if finding.severity is Severity.INFO:
@@ -288,6 +294,7 @@ class Triage:
         self._done += self._findings.ended()
 
     def _end(self, explanation: Explanation) -> None:
+        self.messages.note_end(explanation)
         if explanation.is_quiet:
             return
         first = explanation.first
@@ -316,14 +323,14 @@ class Triage:
         elif name:
             self.has_more_names = True
 
-    def _broker(self, server: str) -> Broker | None:
+    def _broker(self, server: str) -> BrokerSummary | None:
         broker = self.brokers.get(server)
         if broker is None and len(self.brokers) < MAX_SERVERS:
-            broker = self.brokers[server] = Broker()
+            broker = self.brokers[server] = BrokerSummary()
         return broker
 
     def _status(self, event: PacketEvent) -> None:
-        """Take what a broker says it is."""
+        """Record the name and version that a broker publishes."""
         packet = event.packet
         if event.direction is Direction.CLIENT_TO_SERVER or not isinstance(packet, Publish) or packet.missing:
             return
@@ -333,12 +340,12 @@ class Triage:
         if broker is not None:
             broker.product = describe.name(packet.payload.decode("utf-8", "surrogateescape"))
 
-    def _of_ends(self) -> Iterator[Fault]:
+    def _of_ends(self) -> Iterator[TriageFault]:
         for ends in self._ends.values():
             explanation, candidate = ends.first, ends.first.first
             is_bare = candidate.cause in PLAIN or candidate.certainty is Certainty.HYPOTHESIS
             alone = len(ends.clients) == 1 and not ends.has_more
-            yield Fault(
+            yield TriageFault(
                 FaultKind.END, Rank.BARE_END if is_bare else Rank.NAMED_END, str(candidate.certainty),
                 name_of(explanation) if alone else _number(len(ends.clients), "client", ends.has_more),
                 candidate.headline,
@@ -346,9 +353,9 @@ class Triage:
                 explanation.connection, explanation.client_identifier if alone else None, title=TITLES[candidate.cause],
             )  # fmt: skip
 
-    def _of_losses(self) -> Iterator[Fault]:
+    def _of_losses(self, report: MessageReport) -> Iterator[TriageFault]:
         rows: dict[tuple[str, Fate], _Losses] = {}
-        for loss in self.messages.losses():
+        for loss in report.losses():
             if (loss.client, loss.topic) in self._missing:
                 continue
             key = loss.client, loss.fate
@@ -362,12 +369,12 @@ class Triage:
         for row in rows.values():
             first = row.first
             is_refused = first.fate in (Fate.SUBSCRIPTION_REFUSED, Fate.MESSAGE_REFUSED)
-            yield Fault(
+            yield TriageFault(
                 FaultKind.LOSS, Rank.LOSS, "certain" if is_refused else "likely", first.client, first.text, first.frame,
                 first.timestamp_ns, first.capture, row.count, first.connection, first.client, first.topic,
             )  # fmt: skip
 
-    def _of_findings(self) -> Iterator[Fault]:
+    def _of_findings(self) -> Iterator[TriageFault]:
         rules: Counter[str] = Counter()
         for group in self._done:
             rules[group.first.rule] += group.occurrences
@@ -379,36 +386,36 @@ class Triage:
             who = "broker" if first.blamed == "server" else client_of(first)
             if not alone and first.blamed == "client":
                 who = _number(len(group.clients), "client", group.more)
-            yield Fault(
+            yield TriageFault(
                 FaultKind.FINDING, _rank(first), str(first.confidence), who, first.message, first.frame,
                 first.timestamp_ns, first.capture, group.occurrences, first.connection,
                 first.client_identifier if alone else None, rule=first.rule,
             )  # fmt: skip
 
-    def _of_gaps(self) -> Iterator[Fault]:
+    def _of_gaps(self) -> Iterator[TriageFault]:
         for reason, gaps in self._gaps.items():
             first = gaps.first
             owner = first.connection
             alone = len(gaps.connections) == 1 and not gaps.has_more
             name = describe.name(owner.client_identifier) or owner.client
-            text = f"{counted(gaps.size, 'byte')} {GAPS.get(reason, reason)}"
+            text = GapEvent.describe(gaps.size, reason)
             who = name if alone else _number(len(gaps.connections), "connection", gaps.has_more)
-            yield Fault(
+            yield TriageFault(
                 FaultKind.GAP, Rank.GAP, "certain", who, text, first.frame, first.timestamp_ns, first.capture,
                 connection=owner.number,
             )  # fmt: skip
         for capture, dropped in self._drops.items():
             text = f"{counted(dropped, 'frame')} dropped while capturing"
-            yield Fault(FaultKind.GAP, Rank.GAP, "certain", "capture", text, 0, 0, capture)
+            yield TriageFault(FaultKind.GAP, Rank.GAP, "certain", "capture", text, 0, 0, capture)
         for step in self._steps:
             place = step.frame, step.timestamp_ns, step.capture
             certainty = "certain" if step.by_ns else "hypothesis"
-            yield Fault(FaultKind.GAP, Rank.GAP, certainty, "capture", step.message, *place)
+            yield TriageFault(FaultKind.GAP, Rank.GAP, certainty, "capture", step.message, *place)
 
 
 def name_of(explanation: Explanation) -> str:
-    """The client of an explanation by its Client Identifier, or by its address where it has none."""
-    return explanation.client_identifier or explanation.client
+    """The Client Identifier in an explanation, or the host of a client without one."""
+    return explanation.client_identifier or host_of(explanation.client)
 
 
 def _number(count: int, word: str, has_more: bool) -> str:

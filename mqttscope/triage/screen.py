@@ -1,4 +1,4 @@
-"""The screen of a first look: what the captures hold, what broke, and what to type next.
+"""The overview screen of a capture: contents, faults, and suggested commands.
 
     Capture  site.pcapng, 31 frames, 3.2 kB
     Time     2026-11-20 20:48:29.049 to 20:48:33.958 UTC, 4.91 s
@@ -9,10 +9,10 @@
     What to type next
       mqttscope explain site.pcapng --client asleep
 
-A row of what broke is one line; only where few rows leave room it continues, so that the part is never longer than
-`MAX_FAULTS` lines.  How sure a row is stands before what happened, since the end of a line may be cut.
+A fault is one row of one line; with few rows, a row may have more lines, so that the section has at most `MAX_FAULTS`
+lines.  The certainty precedes the description, because the end of a line may be cut.
 
-Commands are never cut.  In a terminal they continue on a further line in the way shells understand, with a backslash.
+Commands are never cut.  In a terminal they continue on the next line after a backslash, as shells accept it.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ from mqttscope.report.page import WIDTH
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import duration
 from mqttscope.secrets.addresses import public_name
+from mqttscope.session.connection import port_of
 from mqttscope.stats.rows import BYTES, ClientRow, order
-from mqttscope.triage.collect import Broker, Fault, FaultKind, Rank, Triage
+from mqttscope.triage.collect import EXTENDED, BrokerSummary, FaultKind, Rank, Triage, TriageFault
 
 MAX_FAULTS = 7
-"""Rows of what broke, and lines that they take."""
+"""Maximum number of faults shown, and of lines for them."""
 LINES = 23
-"""Lines of the screen, so that it and the next prompt fit a terminal of 24; where names are long it may take more."""
+"""Lines of the screen: with the next prompt, it fits a terminal of 24 lines; long names may exceed this."""
 MIN_COMMANDS = 2
 MAX_COMMANDS = 4
 MAX_NAMED = 3
-"""Captures, brokers, clients and server names that are named; further ones are counted."""
+"""Maximum number of captures, brokers, clients and server names listed; further ones are counted."""
 MAX_TYPES = 6
-"""Packet types that are counted one by one."""
+"""Maximum number of packet types listed."""
 MAX_NAME = 24
-"""Columns of a Client Identifier."""
+"""Maximum width of a Client Identifier in columns."""
 MAX_TEXT = 400
-"""Columns of what happened, where nothing else limits them."""
+"""Maximum width of a description in columns, if the screen has no limit."""
 MAX_REMARK_LINES = 3
 NARROW = 60
-"""Below this many columns, labels and places are short."""
+"""Threshold for the width of the screen in columns; below it, labels and positions are short."""
 FRAMES_BEFORE = 20
-"""Frames before a fault that a suggested command shows."""
+"""Number of frames before a fault that a suggested command shows."""
 STDIN = "-"
 _LABEL = 9
 _STYLES = {
@@ -66,10 +67,10 @@ _TRANSPORTS = {"websocket": "over WebSocket", "tls": "over TLS"}
 
 
 class Screen:
-    """Lays out what was gathered; nothing of it is read again."""
+    """Formats the results of `Triage`."""
 
     def __init__(self, triage: Triage, view: View, captures: Sequence[str], options: Sequence[str] = ()) -> None:
-        """``captures``, ``options``: as on the command line, for the commands to type next."""
+        """``captures``, ``options``: from the command line, for suggested commands."""
         self.triage = triage
         self.captures = captures
         self.options = options
@@ -80,24 +81,24 @@ class Screen:
         self.unicode = view.unicode
         self.narrow = self.painter.width < NARROW
         self.remarks: list[str] = []
-        """What could not be read, in sentences without a full stop."""
+        """Data that could not be read, in sentences without a full stop."""
         self.errors: list[tuple[str, str]] = []
-        """Names of captures, with what is wrong with each."""
+        """Names of captures with errors, and the errors."""
         self.is_read_once = STDIN in captures
-        """Whether a capture is a pipe, so that no second command can read it."""
+        """Whether a capture is a pipe, which a second command cannot read."""
         self.no_mqtt = ""
-        """Why no MQTT was found, where that is so."""
+        """Reason why no MQTT was found, or empty."""
         self.decrypting = False
-        """Whether keys of TLS were given."""
+        """Whether TLS keys are available."""
         self.other_tls: Counter[str] = Counter()
-        """Servers of TLS connections that need not carry MQTT."""
+        """Number of TLS connections that may not carry MQTT, by server."""
 
     def rendered(self) -> bytes:
         """The screen as text."""
         lines = [*self._contents(), "", *self._broke(), ""]
         return encoded([*lines, *self._next(LINES - len(lines))])
 
-    # What the captures hold
+    # Contents of the captures
 
     def _contents(self) -> Iterator[str]:
         totals = self.triage.statistics.totals
@@ -130,7 +131,7 @@ class Screen:
             yield from self._row("Not read", text, "note", most=MAX_REMARK_LINES)
 
     def _time(self, first_ns: int, last_ns: int, duration_ns: int | None) -> str:
-        """``duration_ns``: where it is not the time between them, since a clock was set."""
+        """``duration_ns``: if it differs from the time between them, because a clock was set."""
         clock = Clock()
         first, last = (clock.iso(at).replace("T", " ").rstrip("Z") for at in (first_ns, last_ns))
         first, last = (text if len(text) < 26 else text[: 19 if self.narrow else 23] for text in (first, last))
@@ -139,7 +140,7 @@ class Screen:
         lasted_ns = last_ns - first_ns if duration_ns is None else duration_ns
         return f"{first} to {last} UTC, {duration(lasted_ns, unicode=self.unicode)}"
 
-    def _broker(self, server: str, broker: Broker) -> str:
+    def _broker(self, server: str, broker: BrokerSummary) -> str:
         words = [_TRANSPORTS[name] for name in sorted(broker.transports) if name in _TRANSPORTS]
         if "tcp" in broker.transports and words:
             words.insert(0, "over TCP")
@@ -147,7 +148,7 @@ class Screen:
         endpoint = self.painter.safe(server) + (f" ({self._some(named, len(broker.names))})" if named else "")
         text = " ".join([endpoint, " and ".join(words)]).rstrip()
         if broker.product:
-            text += f" (says it is {self._name(broker.product, 40)})"
+            text += f" (reports {self._name(broker.product, 40)})"
         return text
 
     def _clients(self) -> Iterator[str]:
@@ -188,7 +189,7 @@ class Screen:
         yield from self._row("Packets", f"{self.triage.packets:,}{spoken}: {shown}", most=2)
 
     def _tls(self) -> Iterator[str]:
-        """Which connections could not be read, and what opens them."""
+        """Rows about encrypted connections, and the options that decrypt them."""
         phrases = []
         closed = {server: broker for server, broker in self.triage.brokers.items() if broker.encrypted}
         count = sum(broker.encrypted for broker in closed.values())
@@ -198,7 +199,7 @@ class Screen:
             has_more = self.triage.has_more_names
             named = f" to {self._some(shown, len(names), has_more=has_more)}" if names else ""
             verb = "is" if count == 1 else "are"
-            # Of a key log that does not help a remark says why.
+            # If a key log does not help, a remark gives the reason.
             decryptable = 0 if self.decrypting else sum(broker.decryptable for broker in closed.values())
             which = f"{decryptable:,} of them" if decryptable < count else "them" if count > 1 else "it"
             advice = f"; --keylog FILE decrypts {which}" if decryptable else ""
@@ -206,7 +207,7 @@ class Screen:
         others = self.other_tls.total()
         if others:
             server, most = self.other_tls.most_common(1)[0]
-            port = server.rpartition(":")[2]
+            port = port_of(server)
             where = f"to {self.painter.safe(server)}" if most == others else f"{most:,} to {self.painter.safe(server)}"
             phrases.append(
                 f"{plural(others, 'other TLS connection')}{' ' if most == others else ', '}{where}"
@@ -215,7 +216,7 @@ class Screen:
         if phrases:
             yield from self._row("TLS", "; ".join(phrases), "note", most=3)
 
-    # What broke
+    # Faults
 
     def _broke(self) -> Iterator[str]:
         triage = self.triage
@@ -236,26 +237,29 @@ class Screen:
             if rest:
                 yield from self._row("", f"and {_kinds(rest)} more", "dim", indent=2)
         if triage.packets and all(fault.kind is FaultKind.GAP for fault in triage.faults):
-            # What the capture lacks is not a fault of those who speak.
+            # Data missing in the capture is not a fault of client or broker.
             title = "Nothing else broke" if faults else "Nothing broke"
             yield self.painter.paint(f"{title} in what was captured", "type")
             rules = plural(len(triage.linter.rules), "rule")
             text = f"No error or warning by {rules}, and no lost message is known."
             yield from self._row("", text, "topic", most=2, indent=2)
             for sentence in verdict(triage.explainer.totals, Counter(), "")[:1]:
-                yield from self._row("", sentence, "topic", most=2, indent=2)
+                yield from self._row("", sentence, "topic", most=4, indent=2)
+        totals = triage.explainer.totals
+        for sentence in [row.sentence for row in totals.unresolved[:1]] if faults else totals.remarks:
+            yield from self._row("", sentence, "topic", most=2 if faults else 4, indent=2)
         limits = triage.limits()
         if limits:
             yield from self._row("Limits", self.painter.safe("; ".join(limits)), "note", most=2)
 
-    def _place(self, fault: Fault) -> str:
+    def _place(self, fault: TriageFault) -> str:
         place = f"{'f' if self.narrow else 'frame '}{fault.frame}" if fault.frame else ""
         if len(self.triage.statistics.captures) > 1:
             name = self._path(_named(fault.capture), MAX_NAME // 2 if self.narrow else MAX_NAME)
             place = f"{place} of {name}" if place else name
         return place
 
-    def _fault(self, fault: Fault, place: str, most: int) -> list[str]:
+    def _fault(self, fault: TriageFault, place: str, most: int) -> list[str]:
         painter = self.painter
         line = painter.line()
         line.put("  ", 2)
@@ -276,15 +280,15 @@ class Screen:
         elif fault.count > 1:
             text.add(f"{fault.count:,} times, first: ")
         elif most == 1 and fault.title and fault.title.lower() not in fault.text.lower():
-            # The sentence is cut, and may not come to its point.
+            # The sentence may be cut before it names the cause.
             text.add(f"{fault.title}: ", style)
         text.add(painter.name(fault.text, MAX_TEXT), style)
         return text.texts()
 
-    # What to type next
+    # Suggested commands
 
     def _next(self, room: int) -> list[str]:
-        """Commands, as many as there is room for, and at least two."""
+        """Suggested commands, at least two, and more if there is room."""
         again = ", with the same input" if self.is_read_once else ""
         lines = [self.painter.paint(f"What to type next{again}", "type")]
         for count, words in enumerate(commands(self.triage, self.captures, self.options, self.other_tls)):
@@ -294,7 +298,7 @@ class Screen:
             lines += more
         return lines
 
-    # How rows look
+    # Format of rows
 
     def _row(self, label: str, text: str, style: str = "", *, most: int = 1, indent: int = _LABEL) -> list[str]:
         line = self.painter.line()
@@ -310,7 +314,7 @@ class Screen:
         return self.painter.name(text, width)
 
     def _path(self, text: str, width: int) -> str:
-        """The end of the name of a capture, which tells it from its neighbours."""
+        """The end of the name of a capture, which distinguishes it from others in the folder."""
         shown = self.painter.safe(text)
         if cells(shown) <= width:
             return shown
@@ -320,7 +324,7 @@ class Screen:
         return self.painter.ellipsis + shown
 
     def _some(self, names: Sequence[str], total: int, *, has_more: bool = False) -> str:
-        """The first names, and how many more there are; ``has_more``: and some that were not counted."""
+        """The first names, and the number of others; ``has_more``: there are others that were not counted."""
         left = total - len(names[:MAX_NAMED])
         more = f" and {'at least ' if has_more else ''}{left:,} more" if left > 0 else " and others" if has_more else ""
         return ", ".join(names[:MAX_NAMED]) + more
@@ -330,7 +334,7 @@ def _named(capture: str) -> str:
     return "standard input" if capture == STDIN else public_name(capture)
 
 
-def _kinds(faults: Iterable[Fault]) -> str:
+def _kinds(faults: Iterable[TriageFault]) -> str:
     words = {FaultKind.END: "end", FaultKind.LOSS: "loss", FaultKind.FINDING: "finding", FaultKind.GAP: "gap"}
     counts = Counter(fault.kind for fault in faults)
     return ", ".join(
@@ -342,7 +346,7 @@ def _kinds(faults: Iterable[Fault]) -> str:
 def commands(
     triage: Triage, captures: Sequence[str], options: Sequence[str], other_tls: Counter[str]
 ) -> list[list[str]]:
-    """Command lines, as words, that show more of these very captures: two to `MAX_COMMANDS`, the most useful first."""
+    """Command lines, as words, for details of these captures: two to `MAX_COMMANDS`, the most useful first."""
     lines: list[list[str]] = []
 
     def add(command: str, *words: str) -> None:
@@ -353,22 +357,23 @@ def commands(
     by_kind = {kind: [fault for fault in triage.faults if fault.kind is kind] for kind in FaultKind}
     ends = by_kind[FaultKind.END]
     if ends:
-        add("explain", *(_whose(ends[0]) if len(ends) == 1 and ends[0].client else ()))
+        add("explain", *(_selection(ends[0]) if len(ends) == 1 and ends[0].client else ()))
     loss = next((fault for fault in by_kind[FaultKind.LOSS] if _is_topic(fault.topic)), None)
     if loss is not None and loss.topic is not None:
         add("explain", "--message", loss.topic)
     if by_kind[FaultKind.FINDING]:
-        add("lint")
+        further = sorted({fault.rule for fault in by_kind[FaultKind.FINDING]} & set(EXTENDED))
+        add("lint", *(("--extend-select", ",".join(further)) if further else ()))
     place = next((fault for fault in triage.faults if fault.frame and fault.connection is not None), None)
     if place is not None:
         frames = f"frame in {max(1, place.frame - FRAMES_BEFORE)}..{place.frame}"
         if len(triage.statistics.captures) > 1:
             frames += f" and capture == {json.dumps(place.capture, ensure_ascii=False)}"
-        # A message that did not arrive is in the connection of its sender.
-        whose = () if place.kind is FaultKind.LOSS else ("--connection", str(place.connection))
-        add("inspect", *whose, "--filter", frames)
+        # A lost message is in the connection of its sender, so the command selects by frame only.
+        selection = () if place.kind is FaultKind.LOSS else ("--connection", str(place.connection))
+        add("inspect", *selection, "--filter", frames)
     if other_tls:
-        port = other_tls.most_common(1)[0][0].rpartition(":")[2]
+        port = port_of(other_tls.most_common(1)[0][0])
         add("inspect", "--port", f"{port}:tls")
     if triage.packets and all(fault.kind is FaultKind.GAP for fault in triage.faults):
         add("inspect", "--limit", "20")
@@ -382,8 +387,8 @@ def commands(
     return lines
 
 
-def _whose(fault: Fault) -> tuple[str, str]:
-    """The selection of the client of a fault, or of its connection where the name cannot be typed as it is."""
+def _selection(fault: TriageFault) -> tuple[str, str]:
+    """Options that select the client of a fault, or its connection if the name cannot be typed."""
     name = fault.client or ""
     if _is_typed(name) and not any(mark in name for mark in "*?["):
         return "--client", name
@@ -391,7 +396,7 @@ def _whose(fault: Fault) -> tuple[str, str]:
 
 
 def _is_typed(text: str | None) -> bool:
-    """Whether a name can be typed in a shell: hidden and cut names, and those with odd characters, cannot."""
+    """Whether a name can be typed in a shell; hidden or cut names and unprintable characters cannot."""
     if not text or not text.isprintable() or text[0] == "-":
         return False
     return text == describe.name(text) and "…" not in text and text != describe.name("")
@@ -402,9 +407,9 @@ def _is_topic(text: str | None) -> bool:
 
 
 def command_lines(words: Sequence[str], width: int, *, unicode: bool = True) -> list[str]:
-    """A command as a shell reads it, in lines of at most ``width`` columns; 0 for no limit.
+    """A command in shell syntax, in lines of at most ``width`` columns; 0 for no limit.
 
-    ``unicode``: whether the lines may hold other characters than those of ASCII.
+    ``unicode``: whether the lines may contain characters outside ASCII.
     """
     whole = "  " + " ".join(quote(word, unicode=unicode) for word in words)
     if not width or cells(whole) <= width:
@@ -422,14 +427,14 @@ def command_lines(words: Sequence[str], width: int, *, unicode: bool = True) -> 
                 continue
             if line.strip():
                 lines.append(f"{line} \\")
-            # A shell joins pieces where the next one begins in the first column.
+            # A shell joins pieces if the next one begins in the first column.
             lines += [f"{'' if place else '    '}{piece}\\" for place, piece in enumerate(pieces)]
             line = last if pieces else f"    {last}"
     return [*lines, line]
 
 
 def _groups(words: Sequence[str]) -> list[list[str]]:
-    """Words that belong on one line: options with their values."""
+    """Groups of words to keep on one line: options with their values."""
     groups: list[list[str]] = []
     for word in words:
         if groups and groups[-1][0].startswith("--") and len(groups[-1]) == 1 and not word.startswith("--"):
@@ -450,7 +455,7 @@ def _pieces(word: str, width: int, *, unicode: bool) -> list[str]:
 
 
 def quote(word: str, *, unicode: bool = True) -> str:
-    """A word as a POSIX shell reads it; names with characters that cannot be shown in the form of bash and zsh."""
+    """A word quoted for a POSIX shell; unprintable characters are quoted for bash and zsh."""
     if word.isprintable() and (unicode or word.isascii()):
         return shlex.quote(word)
     raw = word.encode("utf-8", "surrogateescape")

@@ -23,7 +23,7 @@ def rows_of(query: str, **tables: pa.Table) -> list[dict[str, Any]]:
         for name, table in tables.items():
             connection.register(name, table)
         done = connection.execute(query)
-        names = [one[0] for one in done.description or ()]
+        names = [row[0] for row in done.description or ()]
         return [dict(zip(names, row, strict=True)) for row in done.fetchall()]
 
 

@@ -17,20 +17,20 @@ from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionOpened
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
-from mqttscope.report.fleet.model import Asked, FleetReport
+from mqttscope.report.fleet.model import FleetReport, ReportQuery
 from tests.lake.reading import CAPTURES, Tables, options
 
 
 def of_their_own() -> list[Path]:
     """Captures without those made from the same conversation: their connections have the keys of others."""
-    found, known = [], set[tuple[str, str, int]]()
+    paths, known = [], set[tuple[str, str, int]]()
     for path in CAPTURES:
         opened = [event.connection for event in dissect(open_capture([path])) if isinstance(event, ConnectionOpened)]
-        keys = {(one.client, one.server, one.opened_ns) for one in opened}
+        keys = {(connection.client, connection.server, connection.opened_ns) for connection in opened}
         if not keys & known:
-            found.append(path)
+            paths.append(path)
             known |= keys
-    return found
+    return paths
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +51,9 @@ def tables(lake: Path) -> Tables:
 @pytest.fixture(scope="session")
 def report(lake: Path) -> FleetReport:
     """One report for all tests, with all rows of all lists."""
-    told: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     with LocalEngine(lake) as engine:
-        asked = Asked(top=ALL, group_by=["nothing", "Firmware"])
-        found = fleet_report(engine, asked, progress=lambda *numbers: told.append(numbers))
-    assert told == [(number, len(PARTS)) for number in range(len(PARTS))]
-    return found
+        asked = ReportQuery(top=ALL, group_by=["nothing", "Firmware"])
+        actual_report = fleet_report(engine, asked, progress=lambda *numbers: pairs.append(numbers))
+    assert pairs == [(number, len(PARTS)) for number in range(len(PARTS))]
+    return actual_report

@@ -30,8 +30,8 @@ def test_all_columns_are_there_whatever_files_there_are(lake: Path, tmp_path: Pa
     for folder in (lake, empty):
         with LocalEngine(folder) as engine:
             for name in TABLES:
-                expected = [(one.name, normal(engine, one.type)) for one in columns_of(name)]
-                assert [(one, normal(engine, kind)) for one, kind in types_of(engine, name)] == expected
+                expected = [(column.name, normal(engine, column.type)) for column in columns_of(name)]
+                assert [(text, normal(engine, kind)) for text, kind in types_of(engine, name)] == expected
                 number = engine.connection.execute(f"select count(*) from {name}").fetchall()
                 assert number == [(read_table(lake, name).num_rows if folder == lake else 0,)]
     assert table_names() == list(TABLES)
@@ -39,8 +39,8 @@ def test_all_columns_are_there_whatever_files_there_are(lake: Path, tmp_path: Pa
 
 def test_the_columns_are_those_of_the_schemas() -> None:
     for name, table in TABLES.items():
-        assert [(one.name, one.meaning) for one in columns_of(name)] == [
-            (one.name, one.meaning) for one in table.columns
+        assert [(column.name, column.meaning) for column in columns_of(name)] == [
+            (column.name, column.meaning) for column in table.columns
         ]
     with pytest.raises(LakeError, match="there is no table 'nix'; there are packets, "):
         columns_of("nix")

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from mqttscope.analysis.fleet import add_overview
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.questions import Lake
+from mqttscope.analysis.questions import ReportSource
 from mqttscope.lake.writer import write_lake
-from mqttscope.report.fleet.model import Asked, FleetReport
+from mqttscope.report.fleet.model import FleetReport, ReportQuery
 from tests.lake.reading import CAPTURES, Tables, options
 
 
 def test_captures_that_lack_nothing(tmp_path: Path) -> None:
     (whole,) = (path for path in CAPTURES if path.parent.name == "v311-qos")
     write_lake([whole], tmp_path, options())
-    report = FleetReport(str(tmp_path), Asked())
+    report = FleetReport(str(tmp_path), ReportQuery())
     with LocalEngine(tmp_path) as engine:
-        add_overview(report, Lake(engine, Asked()))
+        add_overview(report, ReportSource(engine, ReportQuery()))
     trust = report.trust
     assert report.overview.captures == 1
     assert (trust.gaps, trust.gap_bytes, trust.unparsed, trust.unparsed_bytes) == (0, 0, 0, 0)
@@ -30,7 +30,10 @@ def test_overview_and_trust(report: FleetReport, tables: Tables) -> None:
     packets, connections = tables["packets"], tables["connections"]
     assert (seen.packets, seen.connections) == (len(packets), len(connections))
     assert seen.captures == len({row["capture"] for row in packets})
-    named = {(row["server"], row["client_identifier"]) for row in connections if row["client_identifier"] is not None}
+    # As `stats` counts: a client without a Client Identifier is its address.
+    named = {
+        row["client_identifier"] or (row["client_identifier"], row["client"].rpartition(":")[0]) for row in connections
+    }
     assert seen.clients == len(named)
     assert seen.messages_published + seen.messages_delivered == len(tables["messages"])
     assert (seen.first_ns, seen.last_ns) == tuple(pick(row["timestamp_ns"] for row in packets) for pick in (min, max))

@@ -34,15 +34,15 @@ FIXED = [
 
 def many(strategy: st.SearchStrategy[str], number: int = 200) -> list[str]:
     """What hypothesis makes of a strategy: all of it goes through one job."""
-    found: list[str] = []
+    texts: list[str] = []
 
     @settings(max_examples=number, database=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
-    def take(one: str) -> None:
-        found.append(one)
+    def take(text: str) -> None:
+        texts.append(text)
 
     take()
-    return sorted(set(found))
+    return sorted(set(texts))
 
 
 def column(name: str, values: list[str]) -> pa.Table:
@@ -71,23 +71,36 @@ def test_topics_and_filters() -> None:
 
     rows = rows_of(joins.matching(WORDS, "names", "wanted"), names=names, wanted=wanted)
 
-    found = [(row["topic"], row["topic_filter"]) for row in rows]
+    pairs = [(row["topic"], row["topic_filter"]) for row in rows]
 
-    expected = {(topic, one) for topic in topics for one in filters if matches(one, topic)}
+    expected = {(topic, text) for topic in topics for text in filters if matches(text, topic)}
     assert len(expected) > 500
-    assert len(found) == len(set(found))
-    assert set(found) == expected
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == expected
 
 
 def test_one_filter() -> None:
     topics = sorted({*many(NAMES), "", "$SYS/a", "a/b", "/"})
     filters = [*FIXED[:19], "a/+", "+/b", "$SYS/+", "a/b"]
-    columns = [f"{joins.topic_matches(WORDS, 'topic', one)} as is_{place}" for place, one in enumerate(filters)]
+    columns = [
+        f"{joins.topic_matches(WORDS, 'topic', WORDS.text(text))} as is_{place}" for place, text in enumerate(filters)
+    ]
 
     rows = rows_of(f"select topic, {', '.join(columns)} from names", names=column("topic", topics))
 
-    for topic, *found in (row.values() for row in rows):
-        assert found == [matches(one, topic) for one in filters], topic
+    for topic, *result in (row.values() for row in rows):
+        assert result == [matches(text, topic) for text in filters], topic
+
+
+def test_two_columns() -> None:
+    topics, filters = sorted({*many(NAMES, 60), *FIXED}), sorted({*many(FILTERS, 60), *FIXED})
+    query = f"""select topic, topic_filter, {joins.topic_matches(WORDS, "topic", "topic_filter")} as is_match
+    from names cross join wanted"""
+
+    rows = rows_of(query, names=column("topic", topics), wanted=column("topic_filter", filters))
+
+    assert len(rows) == len(topics) * len(filters)
+    assert [row for row in rows if row["is_match"] != matches(row["topic_filter"], row["topic"])] == []
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -98,34 +111,34 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 def retained_by_hand(rows: list[Row], last_ns: int) -> list[tuple[Any, ...]]:
     """What a broker would keep, step by step."""
-    kept: dict[tuple[str, str], Row] = {}
-    found = []
+    rest: dict[tuple[str, str], Row] = {}
+    actual_rows = []
 
     def end(row: Row, until_ns: int, how: str) -> None:
         expiry = row["message_expiry_interval"]
         over = None if expiry is None else row["timestamp_ns"] + expiry * 10**9
         if over is not None and over < until_ns:
             until_ns, how = over, "expired"
-        found.append((row["server"], row["topic"], row["payload_sha256"], row["timestamp_ns"], until_ns, how))
+        actual_rows.append((row["server"], row["topic"], row["payload_sha256"], row["timestamp_ns"], until_ns, how))
 
     for row in in_order(rows):
         if row["direction"] != "client_to_server" or not row["retain"] or not row["topic"] or row["state"] == "refused":
             continue
         key = row["server"], row["topic"]
-        before = kept.pop(key, None)
+        before = rest.pop(key, None)
         if before is not None:
             end(before, row["timestamp_ns"], "replaced" if row["payload_length"] else "cleared")
         if row["payload_length"]:
-            kept[key] = row
-    for row in kept.values():
+            rest[key] = row
+    for row in rest.values():
         end(row, last_ns + 1, "held")
-    return [(*one[:4], *((None, None) if one[5] == "held" else one[4:])) for one in found]
+    return [(*row[:4], *((None, None) if row[5] == "held" else row[4:])) for row in actual_rows]
 
 
 def source_by_hand(rows: list[Row]) -> dict[tuple[str, str, int], tuple[Any, ...]]:
     """The last message of this content that was published before each delivery."""
     published: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    found = {}
+    actual_rows = {}
     ordered = sorted(in_order(rows), key=lambda row: (row["timestamp_ns"], row["direction"]))
     for row in ordered:
         key = row["server"], row["topic"], row["payload_sha256"]
@@ -137,19 +150,19 @@ def source_by_hand(rows: list[Row]) -> dict[tuple[str, str, int], tuple[Any, ...
         before = published[key] if known else []
         source = before[-1] if before else None
         name = row["connection_id"], row["direction"], row["stream_offset"]
-        found[name] = (
+        actual_rows[name] = (
             None if source is None else (source["connection_id"], source["timestamp_ns"], source["qos"]),
             None if source is None else row["timestamp_ns"] - source["timestamp_ns"],
             len(before) > 1,
         )
-    return found
+    return actual_rows
 
 
 def test_deliveries_and_retained_messages(everything: Tables) -> None:
     rows = everything["messages"]
     messages = table_of("messages", rows)
 
-    found = {
+    actual_rows = {
         (row["connection_id"], row["direction"], row["stream_offset"]): (
             row["published"]
             and (row["published"]["connection_id"], row["published"]["timestamp_ns"], row["published"]["qos"]),
@@ -158,18 +171,18 @@ def test_deliveries_and_retained_messages(everything: Tables) -> None:
         )
         for row in rows_of(joins.deliveries(WORDS, "messages"), messages=messages)
     }
-    kept = [
+    left_rows = [
         tuple(row[name] for name in ("server", "topic", "payload_sha256", "from_ns", "until_ns", "ended"))
         for row in rows_of(joins.retained_intervals("messages"), messages=messages)
     ]
 
     expected = source_by_hand(rows)
-    assert sum(one[0] is not None for one in expected.values()) > 40
-    assert sum(one[0] is None for one in expected.values()) > 5
-    assert found == expected
+    assert sum(row[0] is not None for row in expected.values()) > 40
+    assert sum(row[0] is None for row in expected.values()) > 5
+    assert actual_rows == expected
     intervals = retained_by_hand(rows, max(row["timestamp_ns"] for row in rows))
-    assert {one[5] for one in intervals} >= {None, "replaced"}
-    assert sorted(map(repr, kept)) == sorted(map(repr, intervals))
+    assert {interval[5] for interval in intervals} >= {None, "replaced"}
+    assert sorted(map(repr, left_rows)) == sorted(map(repr, intervals))
 
 
 def test_subscriptions(everything: Tables) -> None:
@@ -178,35 +191,39 @@ def test_subscriptions(everything: Tables) -> None:
     waiting: dict[tuple[str, int], list[Row]] = {}
     for row in sorted(rows, key=lambda row: (row["connection_id"], row["packet_in_connection"])):
         key = row["connection_id"], row["packet_identifier"]
-        live = [one for one in expected if one["connection"] == row["connection_id"] and one["until_ns"] is None]
+        live = [
+            document
+            for document in expected
+            if document["connection"] == row["connection_id"] and document["until_ns"] is None
+        ]
         if row["type"] == "subscribe":
             waiting[key] = []
             for asked in row["subscriptions"] or ():
-                for one in live:
-                    if one["filter"] == asked["topic_filter"]:
-                        one["until_ns"] = row["timestamp_ns"]
+                for document in live:
+                    if document["filter"] == asked["topic_filter"]:
+                        document["until_ns"] = row["timestamp_ns"]
                 new = {"connection": row["connection_id"], "filter": asked["topic_filter"], "granted": None}
                 waiting[key].append(new | {"from_ns": row["timestamp_ns"], "until_ns": None})
             expected += waiting[key]
         elif row["type"] == "unsubscribe":
             waiting.pop(key, None)
-            for one in live:
-                if one["filter"] in row["topic_filters"]:
-                    one["until_ns"] = row["timestamp_ns"]
+            for document in live:
+                if document["filter"] in row["topic_filters"]:
+                    document["until_ns"] = row["timestamp_ns"]
         elif row["type"] == "suback" and key in waiting:
-            for one, code in zip(waiting.pop(key), row["reason_codes"], strict=False):
-                one["granted"] = code
+            for document, code in zip(waiting.pop(key), row["reason_codes"], strict=False):
+                document["granted"] = code
 
-    found = [
+    documents = [
         {"connection": row["connection_id"], "filter": row["topic_filter"], "granted": row["granted"],
          "from_ns": row["timestamp_ns"], "until_ns": row["until_ns"]}
         for row in rows_of(joins.subscriptions(WORDS, "packets"), packets=table_of("packets", rows))
     ]  # fmt: skip
 
     assert len(expected) > 40
-    assert {one["granted"] for one in expected} >= {0, 1, 2, None}
-    assert any(one["until_ns"] for one in expected)
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    assert {document["granted"] for document in expected} >= {0, 1, 2, None}
+    assert any(document["until_ns"] for document in expected)
+    assert sorted(map(repr, documents)) == sorted(map(repr, expected))
 
 
 def conversations() -> tuple[dict[str, pa.Table], dict[str, int]]:
@@ -214,14 +231,16 @@ def conversations() -> tuple[dict[str, pa.Table], dict[str, int]]:
     tables: Tables = {"packets": [], "messages": [], "gaps": []}
     reported: dict[str, int] = {}
     rule = MessageExpiryNotDecremented()
-    for one in (*rule.good, *rule.bad):
-        given = options(rules=())
-        made = collect(dissect_segments(segments(one), given.reading()), given)
-        reported[one.title] = sum(len(step.marks) for step in one.steps) if one in rule.bad else 0
+    for each in (*rule.good, *rule.bad):
+        lake_options = options(rules=())
+        documents = collect(dissect_segments(segments(each), lake_options.reading()), lake_options)
+        reported[each.title] = sum(len(step.marks) for step in each.steps) if each in rule.bad else 0
         for name, rows in tables.items():
-            names = {"server": one.title}
-            rows += [row | names | {"connection_id": one.title + row["connection_id"]} for row in made.get(name, [])]
-    return {name: table_of(name, found) for name, found in tables.items()}, reported
+            names = {"server": each.title}
+            rows += [
+                row | names | {"connection_id": each.title + row["connection_id"]} for row in documents.get(name, [])
+            ]
+    return {name: table_of(name, table) for name, table in tables.items()}, reported
 
 
 def test_message_expiry_as_the_linter_judges_it() -> None:

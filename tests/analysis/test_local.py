@@ -12,7 +12,8 @@ import pytest
 
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest, write_manifest
-from mqttscope.lake.writer import read_table
+from mqttscope.lake.writer import read_table, write_lake
+from tests.lake.reading import CAPTURES, options
 
 
 def changed(lake: Path, folder: Path) -> tuple[Path, Manifest]:
@@ -30,33 +31,37 @@ def test_columns_that_earlier_releases_did_not_write_are_null(lake: Path, tmp_pa
     write_manifest(folder, manifest)
 
     with LocalEngine(folder) as engine:
-        found = engine.rows(f"select count(*) as rows, count(latency_ns) as known from {engine.table('messages')}")
-    assert found == [{"rows": read_table(lake, "messages").num_rows, "known": 0}]
+        documents = engine.rows(f"select count(*) as rows, count(latency_ns) as known from {engine.table('messages')}")
+    assert documents == [{"rows": read_table(lake, "messages").num_rows, "known": 0}]
 
 
-def test_columns_of_version_1_have_the_names_of_today(lake: Path, tmp_path: Path) -> None:
+def test_columns_of_version_1_have_the_names_of_today(tmp_path: Path) -> None:
+    lake = tmp_path / "whole"
+    write_lake([path for path in CAPTURES if path.parent.name in ("kept-open", "v5-qos")], lake, options())
     folder, manifest = changed(lake, tmp_path / "lake")
     manifest.schema = 1
     for name in (*manifest.files["connections"], *manifest.open_files["connections"]):
         old = pq.read_table(folder / name)
-        names = [{"closed_how": "how", "closed_by": "by"}.get(one, one) for one in old.column_names]
+        names = [
+            {"closed_how": "how", "closed_by": "by"}.get(column_name, column_name) for column_name in old.column_names
+        ]
         pq.write_table(old.rename_columns(names), folder / name)
     write_manifest(folder, manifest)
 
     query = "select closed_how, closed_by, count(*) as number from connections group by all order by all"
-    found = []
-    for one in (lake, folder):
-        with LocalEngine(one) as engine:
+    documentses = []
+    for path in (lake, folder):
+        with LocalEngine(path) as engine:
             engine.make_views()
-            found.append(engine.rows(query))
-    assert found[0] == found[1] != []
+            documentses.append(engine.rows(query))
+    assert documentses[0] == documentses[1] != []
 
 
 def test_files_that_no_commit_names_do_not_count(lake: Path, tmp_path: Path) -> None:
     folder = tmp_path / "it's a lake [*]"
     shutil.copytree(lake, folder)
-    (one,) = (folder / "topics").glob("*.parquet")
-    shutil.copy(one, one.with_name("stray.parquet"))
+    (path,) = (folder / "topics").glob("*.parquet")
+    shutil.copy(path, path.with_name("stray.parquet"))
 
     with LocalEngine(folder) as engine:
         (row,) = engine.rows(f"select count(*) as number from {engine.table('topics')}")
@@ -102,4 +107,19 @@ def test_the_manifest_is_all_that_says_what_is_read(lake: Path) -> None:
     with LocalEngine(lake) as engine:
         (row,) = engine.rows("select current_setting('allowed_paths') as paths")
         known = {str((lake / name).resolve()) for name in json.loads((lake / "manifest.json").read_bytes())["sizes"]}
-        assert {one.rstrip("/") for one in row["paths"]} <= known
+        assert {each.rstrip("/") for each in row["paths"]} <= known
+
+
+def test_several_lakes_do_not_mix(lake: Path, tmp_path: Path) -> None:
+    """Each view is computed lake by lake: sites may use the same addresses."""
+    shutil.copytree(lake, tmp_path / "b")
+    with LocalEngine(lake) as engine, LocalEngine(lake, others=[(tmp_path / "b", None)]) as both:
+        for name in ("deliveries", "subscriptions", "captures", "packets"):
+            engine.make_views([name])
+            both.make_views([name])
+            (row,) = engine.rows(f"select count(*) as number from {name}")
+            rows = both.rows(f"select lake, count(*) as number from {name} group by lake order by lake")
+            assert rows == [{"lake": label, **row} for label in sorted((lake.name, "b"))]
+        assert next(iter(both.ask("describe packets").rows)) == ["lake", "string", "name of the lake"]
+        servers = both.rows(f"select distinct server from {both.table('connections')}")
+        assert {row["server"].partition(": ")[0] for row in servers} == {lake.name, "b"}

@@ -18,11 +18,11 @@ from tests.analysis.notebooks import NOTEBOOKS, execute, outputs
 @pytest.mark.long
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_what_it_shows_is_what_comes_out(path: Path) -> None:
-    shown, found = outputs(nbformat.read(path, as_version=4)), outputs(execute(path))
+    shown, pairs = outputs(nbformat.read(path, as_version=4)), outputs(execute(path))
 
-    for (source, wanted), (_, given) in zip(shown, found, strict=True):
-        assert given == wanted, f"python -m tests.analysis.notebooks writes it again\n{source}"
-    assert sum(bool(given) for _, given in found) >= 5
+    for (source, wanted), (_, texts) in zip(shown, pairs, strict=True):
+        assert texts == wanted, f"python -m tests.analysis.notebooks writes it again\n{source}"
+    assert sum(bool(texts) for _, texts in pairs) >= 5
 
 
 def test_there_is_one() -> None:

@@ -18,8 +18,8 @@ from mqttscope.lake.writer import read_table
 
 @pytest.fixture(scope="module")
 def engine(lake: Path) -> Iterator[LocalEngine]:
-    with LocalEngine(lake) as made:
-        yield made
+    with LocalEngine(lake) as local_engine:
+        yield local_engine
 
 
 VALUES = """select 1 as i, 9223372036854775807 as l, 1.5::double as d, 'nan'::double as nan, 1.50 as dec,
@@ -40,8 +40,8 @@ def test_values(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
         time.tzset()
 
-    found = dict(zip((name for name, _ in answer.columns), row, strict=True))
-    assert found == {
+    document = dict(zip((name for name, _ in answer.columns), row, strict=True))
+    assert document == {
         "i": 1, "l": 2**63 - 1, "d": 1.5, "nan": None, "dec": "1.50", "big": 12_345_678_901_234_567_890, "s": "ä",
         "n": None, "b": True, "bytes": {"length": 2, "hex": "00ff"}, "ts": "2026-01-31T12:00:00.000001Z",
         "ntz": "2026-01-31T12:00:00", "day": "2026-01-31", "list": [1, None],
@@ -53,8 +53,8 @@ def test_values(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tables(engine: LocalEngine, lake: Path) -> None:
-    found = ask(engine, "select type, count(*) as number from packets group by type")
-    assert sum(row[1] for row in found.rows) == read_table(lake, "packets").num_rows
+    answer = ask(engine, "select type, count(*) as number from packets group by type")
+    assert sum(row[1] for row in answer.rows) == read_table(lake, "packets").num_rows
     assert len(list(ask(engine, "select * from findings", 3).rows)) == 3
     assert [row[0] for row in ask(engine, "show tables").rows] == sorted((*TABLES, *VIEWS))
 
@@ -78,30 +78,30 @@ def test_plans_are_lines(engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "expected"),
     [
-        ("", "there is no statement"),
+        ("", "the query is empty"),
         ("select 1; select 2", "only one statement"),
         ("select 1; {copy}", "only one statement"),
-        ("{copy}", "does more than ask"),
-        ("explain {copy}", "does more than ask"),
-        ("explain analyze {copy}", "does more than ask"),
-        ("explain (analyze) {copy}", "does more than ask"),
-        ("/* /* */ select */ explain analyze /* a */ {copy}", "does more than ask"),
-        ("create table a as select 1", "does more than ask"),
-        ("with a as (select 1) insert into topics select * from a", "does more than ask"),
-        ("set threads = 1", "does more than ask"),
-        ("attach '{out}'", "does more than ask"),
-        ("install httpfs", "does more than ask"),
-        ("load httpfs", "does more than ask"),
-        ("prepare a as select 1", "does more than ask"),
-        ("export database '{out}'", "does more than ask"),
+        ("{copy}", "is not a query"),
+        ("explain {copy}", "is not a query"),
+        ("explain analyze {copy}", "is not a query"),
+        ("explain (analyze) {copy}", "is not a query"),
+        ("/* /* */ select */ explain analyze /* a */ {copy}", "is not a query"),
+        ("create table a as select 1", "is not a query"),
+        ("with a as (select 1) insert into topics select * from a", "is not a query"),
+        ("set threads = 1", "is not a query"),
+        ("attach '{out}'", "is not a query"),
+        ("install httpfs", "is not a query"),
+        ("load httpfs", "is not a query"),
+        ("prepare a as select 1", "is not a query"),
+        ("export database '{out}'", "is not a query"),
     ],
 )
-def test_statements_that_do_more_than_ask(engine: LocalEngine, sql: str, told: str, tmp_path: Path) -> None:
+def test_statements_that_do_more_than_ask(engine: LocalEngine, sql: str, expected: str, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
-    with pytest.raises(UnknownQueryError, match=told):
+    with pytest.raises(UnknownQueryError, match=expected):
         ask(engine, sql.format(out=out, copy=f"copy (select 1) to '{out}'"))
     assert not out.exists()
 
@@ -123,7 +123,7 @@ def test_what_is_no_table_of_the_lake_is_not_read(engine: LocalEngine, sql: str,
     with pytest.raises(duckdb.Error) as error:
         list(ask(engine, sql.format(file=file, folder=tmp_path)).rows)
     assert is_of_query(error.value)
-    assert sentence(error.value).startswith("a question reads the tables of the lake alone")
+    assert sentence(error.value).startswith("a query can read only the tables of the lake")
 
 
 def test_it_cannot_be_let_out(engine: LocalEngine) -> None:
@@ -138,7 +138,7 @@ def test_it_cannot_be_let_out(engine: LocalEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sql", "told"),
+    ("sql", "expected"),
     [
         ("select nix from packets", 'Referenced column "nix" not found in FROM clause (line 1; candidate bindings: '),
         ("select *\nfrom nix", "Table with name nix does not exist (line 2; did you mean "),
@@ -147,9 +147,9 @@ def test_it_cannot_be_let_out(engine: LocalEngine) -> None:
         ("select 9223372036854775807 + 1::bigint", "Overflow in addition of INT64"),
     ],
 )
-def test_errors_are_sentences(engine: LocalEngine, sql: str, told: str) -> None:
+def test_errors_are_sentences(engine: LocalEngine, sql: str, expected: str) -> None:
     with pytest.raises(duckdb.Error) as error:
         list(ask(engine, sql).rows)
     assert is_of_query(error.value)
-    assert sentence(error.value).startswith(told)
+    assert sentence(error.value).startswith(expected)
     assert "\n" not in sentence(error.value)

@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mqttscope.analysis.questions import Selection, percentiles, spread, units_since_1970
-from mqttscope.report.fleet.model import Asked, Percentiles
+from mqttscope.analysis.questions import RowSelection, labels, percentiles, spread, units_since_1970
+from mqttscope.report.fleet.model import Percentiles, ReportQuery
 from tests.analysis.asking import WORDS, rows_of
 
 DAY_NS = 86_400 * 10**9
@@ -20,7 +20,7 @@ def test_days_begin_at_their_first_nanosecond() -> None:
     query = f"select {units_since_1970(WORDS, DAY_NS)} as day from times"
     days = [row["day"] for row in rows_of(query, times=pa.table({"timestamp_ns": times}))]
 
-    assert days == [one // DAY_NS for one in times]
+    assert days == [time // DAY_NS for time in times]
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,10 @@ CASES: list[tuple[dict[str, Any], list[int]]] = [
 
 @pytest.mark.parametrize(("case", "expected"), CASES)
 def test_findings(case: dict[str, Any], expected: list[int]) -> None:
-    found = pa.table(dict(zip(NAMES, zip(*ROWS, strict=True), strict=True)))
-    chosen = Selection(WORDS, Asked(**case)).findings("found")
+    result = pa.table(dict(zip(NAMES, zip(*ROWS, strict=True), strict=True)))
+    chosen = RowSelection(WORDS, ReportQuery(**case)).findings("found")
 
-    assert sorted(row["timestamp_ns"] for row in rows_of(f"select * from {chosen}", found=found)) == expected
+    assert sorted(row["timestamp_ns"] for row in rows_of(f"select * from {chosen}", found=result)) == expected
 
 
 def test_connections_and_history() -> None:
@@ -83,8 +83,13 @@ def test_connections_and_history() -> None:
         ("a", "s:1", 30, 40),
     ]
     known = pa.table(dict(zip(names, zip(*rows, strict=True), strict=True)))
-    selection = Selection(WORDS, Asked(since_ns=20, until_ns=30, client=["a"]))
+    selection = RowSelection(WORDS, ReportQuery(since_ns=20, until_ns=30, client=["a"]))
 
-    found = rows_of(f"select * from {selection.connections('known')}", known=known)
-    assert sorted((row["timestamp_ns"], row["closed_ns"]) for row in found) == [(10, 20), (15, None)]
+    documents = rows_of(f"select * from {selection.connections('known')}", known=known)
+    assert sorted((row["timestamp_ns"], row["closed_ns"]) for row in documents) == [(10, 20), (15, None)]
     assert len(rows_of(f"select * from {selection.history('known', 'connections')}", known=known)) == 4
+
+
+def test_labels_of_lakes() -> None:
+    assert labels(["/srv/a", "s3://bucket/b/"]) == ["a", "b"]
+    assert labels(["/x/lake", "/y/lake"]) == ["/x/lake", "/y/lake"]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.questions import Lake
+from mqttscope.analysis.questions import ReportSource
 from mqttscope.analysis.reconnects import MINUTE_NS, add_endings, bursts, timeline
 from mqttscope.lake.writer import read_table
-from mqttscope.report.fleet.model import Asked, FleetReport
+from mqttscope.report.fleet.model import FleetReport, ReportQuery
 from tests.analysis.asking import rows_of
 from tests.lake.reading import Row, Tables
 
@@ -26,10 +26,10 @@ def ended(row: Row) -> tuple[str, str | None]:
 
 
 def test_endings(lake: Path) -> None:
-    asked = Asked(top=10_000, group_by=[])
+    asked = ReportQuery(top=10_000, group_by=[])
     report = FleetReport(str(lake), asked)
     with LocalEngine(lake) as engine:
-        add_endings(report, Lake(engine, asked))
+        add_endings(report, ReportSource(engine, asked))
     connections = read_table(lake, "connections").to_pylist()
     assert {(row.how, row.by): row.connections for row in report.endings.ways} == Counter(map(ended, connections))
     assert {how for how, _ in map(ended, connections)} >= {"disconnect", "fin", "reset"}
@@ -42,11 +42,11 @@ def test_endings(lake: Path) -> None:
         key: ways for key, ways in by_client.items()
         if len(ways) > 1 or any(how not in ("open", "disconnect") for how, _ in ways)
     }  # fmt: skip
-    found = {(row.server, row.client): row for row in report.endings.clients.rows}
-    assert found.keys() == troubled.keys()
+    client_endings = {(row.server, row.client): row for row in report.endings.clients.rows}
+    assert client_endings.keys() == troubled.keys()
     assert report.endings.clients.total == len(troubled)
     for key, ways in troubled.items():
-        row = found[key]
+        row = client_endings[key]
         assert (row.connections, row.reconnects) == (len(ways), len(ways) - 1)
         assert row.disconnects == sum(how == "disconnect" for how, _ in ways)
         assert (row.by_client, row.by_server) == (ways.count(("fin", "client")), ways.count(("fin", "server")))
@@ -64,9 +64,11 @@ def test_time_lines(report: FleetReport, tables: Tables) -> None:
 
     lanes = report.endings.lanes
     assert lanes.total == len(expected) == len(lanes.rows)
-    assert [one.connections for one in lanes.rows] == sorted(map(len, expected.values()), reverse=True)
-    for one in lanes.rows:
-        assert [(span.from_ns, span.until_ns, span.how) for span in one.spans] == expected[one.server, one.client]
+    assert [row.connections for row in lanes.rows] == sorted(map(len, expected.values()), reverse=True)
+    for client_timeline in lanes.rows:
+        assert [(span.from_ns, span.until_ns, span.how) for span in client_timeline.spans] == expected[
+            client_timeline.server, client_timeline.client
+        ]
 
 
 def test_bursts() -> None:
@@ -79,10 +81,10 @@ def test_bursts() -> None:
     of_clients = rows_of(bursts("seen", ["server", "who"], "2"), seen=seen)
 
     names = ("usual", "from_minute", "last_minute", "connects", "peak", "clients")
-    found = sorted(tuple(row[name] for name in names) for row in of_servers)
-    assert found == [(2.0, 100, 101, 24, 12, 7), (2.0, 103, 103, 12, 12, 7)]
-    found = sorted(tuple(row[name] for name in names) for row in of_clients if row["who"] == "d0")
-    assert found == [(2.0, 100, 101, 4, 2, 1), (2.0, 103, 103, 2, 2, 1)]
+    rows = sorted(tuple(row[name] for name in names) for row in of_servers)
+    assert rows == [(2.0, 100, 101, 24, 12, 7), (2.0, 103, 103, 12, 12, 7)]
+    rows = sorted(tuple(row[name] for name in names) for row in of_clients if row["who"] == "d0")
+    assert rows == [(2.0, 100, 101, 4, 2, 1), (2.0, 103, 103, 2, 2, 1)]
 
 
 def test_the_time_has_no_holes() -> None:

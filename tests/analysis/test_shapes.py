@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.analysis.shapes import shape
+from mqttscope.analysis.shapes import shape, shapes
 
 SHAPES = {
     "sensor-0017": "sensor-#",
@@ -30,3 +30,10 @@ SHAPES = {
 @pytest.mark.parametrize(("identifier", "expected"), SHAPES.items())
 def test_shapes(identifier: str, expected: str) -> None:
     assert shape(identifier) == expected
+
+
+def test_letters_are_a_number_in_a_larger_group() -> None:
+    names = ["dev-0001-41cd", "dev-0002-b0e5", "dev-0003-bbcf", "bed-0004", "fade-1"]
+    assert shapes(names) == ["dev-#-#", "dev-#-#", "dev-#-#", "bed-#", "fade-#"]
+    assert shapes(["a-1-beef"]) == ["a-#-beef"]
+    assert shapes([]) == []

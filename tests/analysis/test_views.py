@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from datetime import date, timedelta
 from pathlib import Path
 from statistics import median
 
@@ -24,22 +25,22 @@ SECOND_NS = 1_000_000_000
 
 @pytest.fixture(scope="module")
 def views(lake: Path) -> dict[str, list[Row]]:
-    found = {}
+    documents = {}
     with LocalEngine(lake) as engine:
         for name in VIEWS:
             engine.make_views([name])
-            found[name] = engine.rows(f"select * from {name}")
-    return found
+            documents[name] = engine.rows(f"select * from {name}")
+    return documents
 
 
 def test_columns_are_those_that_are_explained(lake: Path, views: dict[str, list[Row]]) -> None:
     assert not set(VIEWS) & set(table_names())
     page = (ROOT / "docs" / "lake.md").read_text("utf-8")
     with LocalEngine(lake) as engine:
-        found = {name: list(engine.ask(f"describe {name}").rows) for name in VIEWS}
-    for name, described in found.items():
+        result = {name: list(engine.ask(f"describe {name}").rows) for name in VIEWS}
+    for name, described in result.items():
         assert list(views[name][0]) == list(VIEWS[name].columns)
-        assert [(one[0], one[2] or "") for one in described] == list(VIEWS[name].columns.items())
+        assert [(row[0], row[2] or "") for row in described] == list(VIEWS[name].columns.items())
         (section,) = re.findall(rf"^### {name}\n\n(.*?)(?=^#)", page, re.M | re.S)
         lines = [f"| `{column}` | `{kind}` | {meaning or ''} |" for column, kind, meaning in described]
         head = "| column | type | meaning |\n|---|---|---|\n"
@@ -69,45 +70,46 @@ def test_session_activity(views: dict[str, list[Row]], tables: Tables) -> None:
     connections = {row["connection_id"]: row for row in tables["connections"]}
     expected = {}
     for row in tables["sessions"]:
-        members = [connections[one] for one in row["connection_ids"]]
+        members = [connections[each] for each in row["connection_ids"]]
         expected[row["server"], row["client_identifier"], row["session"]] = (
             row["last_ns"] - row["first_ns"], len(members),
-            sum(one["disconnect_by"] is None and one["closed_how"] not in ("open", "capture_end") for one in members),
-            *(sum(one[kind][way] for one in members)
+            sum(member["disconnect_by"] is None and member["closed_how"] not in ("open", "capture_end")
+                for member in members),
+            *(sum(member[kind][way] for member in members)
               for kind in ("packets", "bytes") for way in ("client_to_server", "server_to_client")),
         )  # fmt: skip
     names = (
         "duration_ns", "connections", "broken", "packets_sent", "packets_received", "bytes_sent", "bytes_received",
     )  # fmt: skip
-    found = {
+    rows = {
         (row["server"], row["client_identifier"], row["session"]): tuple(row[name] for name in names)
         for row in views["session_activity"]
     }
-    assert len(views["session_activity"]) == len(found)
-    assert found == expected
-    assert any(one[1] > 1 for one in found.values())
-    assert any(one[2] for one in found.values())
+    assert len(views["session_activity"]) == len(rows)
+    assert rows == expected
+    assert any(row[1] > 1 for row in rows.values())
+    assert any(row[2] for row in rows.values())
 
 
 def test_deliveries(views: dict[str, list[Row]], tables: Tables) -> None:
     """Each delivery with the last publication of the same content before it, found by looking at all of them."""
     published = {(row["connection_id"], row["timestamp_ns"]): row for row in own(tables["messages"])}
     sources = source_by_hand(tables["messages"])
-    found = {(row["connection_id"], row["direction"], row["stream_offset"]): row for row in views["deliveries"]}
+    documents = {(row["connection_id"], row["direction"], row["stream_offset"]): row for row in views["deliveries"]}
     deliveries = [row for row in tables["messages"] if row["direction"] == "server_to_client"]
-    assert len(views["deliveries"]) == len(found) == len(deliveries)
+    assert len(views["deliveries"]) == len(documents) == len(deliveries)
     matched = live = 0
     for row in deliveries:
         place = row["connection_id"], row["direction"], row["stream_offset"]
         source, _, repeated = sources[place]
-        last, shown = source and published[source[:2]], found[place]
+        last, shown = source and published[source[:2]], documents[place]
         assert shown["published_ns"] == (last and last["timestamp_ns"])
         assert shown["publisher"] == (last and who(last))
         assert shown["receiver"] == who(row)
         assert shown["waited_ns"] == (last and row["timestamp_ns"] - last["timestamp_ns"])
         assert shown["repeated"] == repeated
-        kept = row["retain"] and (last is None or last["retain"])
-        assert shown["live"] == (not kept and not row["dup"])
+        number = row["retain"] and (last is None or last["retain"])
+        assert shown["live"] == (not number and not row["dup"])
         matched, live = matched + (last is not None), live + shown["live"]
     assert 0 < matched < len(deliveries)
     assert 0 < live < len(deliveries)
@@ -126,10 +128,10 @@ def test_retained_messages(views: dict[str, list[Row]], tables: Tables) -> None:
     last_ns = max(row["timestamp_ns"] for row in tables["messages"])
     states = {}
     for key in {(row["server"], row["topic"]) for row in messages}:
-        kept = held.get(key)
-        if kept is not None:
-            interval = kept["message_expiry_interval"]
-            ends = None if interval is None else kept["timestamp_ns"] + interval * SECOND_NS
+        rest = held.get(key)
+        if rest is not None:
+            interval = rest["message_expiry_interval"]
+            ends = None if interval is None else rest["timestamp_ns"] + interval * SECOND_NS
             states[key] = "held" if ends is None or ends > last_ns else "expired"
         elif key in cleared:
             states[key] = "cleared"
@@ -138,19 +140,19 @@ def test_retained_messages(views: dict[str, list[Row]], tables: Tables) -> None:
                             for row in messages)  # fmt: skip
             states[key] = "unknown" if delivered else "refused"
 
-    found = {(row["server"], row["topic"]): row for row in views["retained_messages"]}
-    assert {key: row["state"] for key, row in found.items()} == states
-    assert len(views["retained_messages"]) == len(found)
+    documents = {(row["server"], row["topic"]): row for row in views["retained_messages"]}
+    assert {key: row["state"] for key, row in documents.items()} == states
+    assert len(views["retained_messages"]) == len(documents)
     assert set(states.values()) >= {"held", "cleared", "unknown"}
     payloads = {
         (row["connection_id"], row["packet_in_connection"]): row["payload"]
         for row in tables["packets"] if row["type"] == "publish"
     }  # fmt: skip
     names = ("client_identifier", "client", "qos", "payload_length", "payload_sha256", "frame", "connection_id")
-    for key, row in found.items():
-        kept = held.get(key) if states[key] == "held" else None
-        assert [row[name] for name in names] == [kept and kept[name] for name in names]
-        assert row["payload"] == (kept and payloads[kept["connection_id"], kept["packet_in_connection"]])
+    for key, row in documents.items():
+        rest = held.get(key) if states[key] == "held" else None
+        assert [row[name] for name in names] == [rest and rest[name] for name in names]
+        assert row["payload"] == (rest and payloads[rest["connection_id"], rest["packet_in_connection"]])
 
 
 def test_reconnect_storms(views: dict[str, list[Row]], tables: Tables) -> None:
@@ -159,8 +161,8 @@ def test_reconnect_storms(views: dict[str, list[Row]], tables: Tables) -> None:
     clients: dict[tuple[str, int], list[str]] = defaultdict(list)
     for row in tables["packets"]:
         if row["type"] == "connect":
-            told = row["connect"]["client_identifier"]
-            name = row["client_identifier"] if told is None else told
+            result = row["connect"]["client_identifier"]
+            name = row["client_identifier"] if result is None else result
             name = name or row["client"].rpartition(":")[0]
             minute = row["timestamp_ns"] // MINUTE_NS
             counts[row["server"], None][minute] += 1
@@ -171,18 +173,18 @@ def test_reconnect_storms(views: dict[str, list[Row]], tables: Tables) -> None:
         usual = median(minutes.values())
         least = 5 if name is not None else max(10, 3 * usual)
         run: list[int] = []
-        for minute in [*sorted(one for one, count in minutes.items() if count >= least), -1]:
+        for minute in [*sorted(number for number, count in minutes.items() if count >= least), -1]:
             if run and minute != run[-1] + 1:
-                number = 1 if name is not None else len({who for one in run for who in clients[server, one]})
-                inside = [minutes[one] for one in run]
+                number = 1 if name is not None else len({who for number in run for who in clients[server, number]})
+                inside = [minutes[number] for number in run]
                 expected.add((server, name, run[0] * MINUTE_NS, (run[-1] + 1) * MINUTE_NS, sum(inside), max(inside),
                               usual, number))  # fmt: skip
                 run = []
             run.append(minute)
-    found = [tuple(row.values()) for row in views["reconnect_storms"]]
-    assert len(found) == len(set(found))
-    assert set(found) == expected
-    assert {one[1] is None for one in found} == {True, False}
+    rows = [tuple(row.values()) for row in views["reconnect_storms"]]
+    assert len(rows) == len(set(rows))
+    assert set(rows) == expected
+    assert {row[1] is None for row in rows} == {True, False}
 
 
 def test_top_talkers(views: dict[str, list[Row]], tables: Tables) -> None:
@@ -199,28 +201,29 @@ def test_top_talkers(views: dict[str, list[Row]], tables: Tables) -> None:
         sums = counted[names[row["connection_id"]]]
         sums[f"messages_{way}"] += 1
         sums[f"payload_bytes_{way}"] += row["payload_length"]
-    found: dict[str, list[Row]] = defaultdict(list)
+    result: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(views["top_talkers"], key=lambda row: row["place"]):
-        found[row["server"]].append(row)
+        result[row["server"]].append(row)
         sums = counted.pop((row["server"], row["client_identifier"]))
         names_of = [name for name in row if name not in ("place", "server", "client_identifier")]
         assert {name: row[name] for name in names_of} == {name: sums[name] for name in names_of}
     assert not counted
-    for rows in found.values():
+    for rows in result.values():
         assert [row["place"] for row in rows] == list(range(1, len(rows) + 1))
         bytes_of = [row["bytes_sent"] + row["bytes_received"] for row in rows]
         assert bytes_of == sorted(bytes_of, reverse=True)
 
 
 def test_payload_sizes(views: dict[str, list[Row]], tables: Tables) -> None:
-    sizes: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    sizes: dict[tuple[str, str, str, date], list[int]] = defaultdict(list)
     for row in tables["messages"]:
         if row["topic"] is not None:
-            sizes[row["server"], row["topic"], row["direction"]].append(row["payload_length"])
-    found = {(row["server"], row["topic"], row["direction"]): row for row in views["payload_sizes"]}
-    assert found.keys() == sizes.keys()
+            day = date(1970, 1, 1) + timedelta(days=row["timestamp_ns"] // (86_400 * SECOND_NS))
+            sizes[row["server"], row["topic"], row["direction"], day].append(row["payload_length"])
+    documents = {(row["server"], row["topic"], row["direction"], row["day"]): row for row in views["payload_sizes"]}
+    assert documents.keys() == sizes.keys()
     for key, values in sizes.items():
-        row, wanted = found[key], spread(values)
+        row, wanted = documents[key], spread(values)
         assert (row["messages"], row["payload_bytes"], row["smallest"]) == (len(values), sum(values), min(values))
         assert (row["p50"], row["p90"], row["p99"], row["largest"]) == (
             wanted.p50, wanted.p90, wanted.p99, wanted.maximum,

@@ -32,8 +32,8 @@ def test_packets_are_values_of_the_moment_at_which_they_passed() -> None:
     assert first.timestamp_ns is not None
     assert first.timestamp_ns // 1000 % 10**6 == 810806
     assert second.type == "connack"
-    assert {one.client_identifier for one in packets} == {"logger", "sensor-1"}
-    assert next(one.payload for one in packets if one.type == "publish") == b"21.0"
+    assert {packet.client_identifier for packet in packets} == {"logger", "sensor-1"}
+    assert next(packet.payload for packet in packets if packet.type == "publish") == b"21.0"
 
 
 @each("name", SOME)
@@ -41,12 +41,12 @@ def test_the_json_form_is_the_line_of_inspect(name: str) -> None:
     path = capture(name)
     lines = [json.loads(line) for line in invoke("inspect", path, "--format", "jsonl").out.splitlines()]
 
-    assert [one.to_dict() for one in mqttscope.open(path).events()] == lines
-    assert [one.kind for one in mqttscope.open(path).events()] == [one["event"] for one in lines]
-    packets = [one for one in lines if one["event"] in ("packet", "malformed")]
-    assert [one.to_dict() for one in mqttscope.open(path)] == packets
-    closed = sorted((one for one in lines if one["event"] == "connection_closed"), key=lambda one: one["connection"])
-    assert [one.to_dict() for one in mqttscope.open(path).connections()] == closed
+    assert [event.to_dict() for event in mqttscope.open(path).events()] == lines
+    assert [event.kind for event in mqttscope.open(path).events()] == [line["event"] for line in lines]
+    packets = [line for line in lines if line["event"] in ("packet", "malformed")]
+    assert [packet.to_dict() for packet in mqttscope.open(path)] == packets
+    closed = sorted((line for line in lines if line["event"] == "connection_closed"), key=lambda row: row["connection"])
+    assert [connection.to_dict() for connection in mqttscope.open(path).connections()] == closed
 
 
 def test_a_file_can_be_read_again_and_side_by_side() -> None:
@@ -72,7 +72,7 @@ def test_a_file_can_be_read_again_and_side_by_side() -> None:
         captures.connections,
         captures.to_arrow,
     ):
-        with pytest.raises(mqttscope.ReadingError, match=r"capture\.pcapng: closed, so it has to be opened again"):
+        with pytest.raises(mqttscope.ReadingError, match=r"capture\.pcapng: closed; open it again"):
             use()
 
 
@@ -90,7 +90,7 @@ def test_a_filter_chooses_packets_in_every_reading(expression: str, count: int) 
 def test_a_filter_chooses_connections_by_what_passed_on_them() -> None:
     captures = mqttscope.open(QOS, filter="type == subscribe")
 
-    assert [one.client_identifier for one in captures.connections()] == ["logger"]
+    assert [connection.client_identifier for connection in captures.connections()] == ["logger"]
     with pytest.raises(mqttscope.FilterError, match="topik"):
         mqttscope.open(QOS, filter="topik == 1")
 
@@ -106,7 +106,7 @@ def test_errors_of_captures_are_values(tmp_path: Path) -> None:
     (error,) = captures.errors
     assert error.capture == str(cut)
     assert error.frames > 0
-    assert [one.kind for one in captures.events()].count("capture_error") == 1
+    assert [event.kind for event in captures.events()].count("capture_error") == 1
     assert len(captures.errors) == 1, "of the last reading"
     seen: list[mqttscope.Packet] = []
     with pytest.raises(mqttscope.CaptureReadError, match=f"^{cut}: .*after {error.frames} frames"):
@@ -115,10 +115,11 @@ def test_errors_of_captures_are_values(tmp_path: Path) -> None:
 
 
 @each(
-    "name, said", [("nix.pcap", "nix.pcap does not exist"), ("*.pcapn", "matches no file"), (".", "without captures")]
+    "name, expected",
+    [("nix.pcap", "nix.pcap does not exist"), ("*.pcapn", "matches no file"), (".", "without captures")],
 )
-def test_a_name_that_stands_for_nothing_is_an_error_at_once(name: str, said: str) -> None:
-    with pytest.raises(FileNotFoundError, match=said) as caught:
+def test_a_name_that_stands_for_nothing_is_an_error_at_once(name: str, expected: str) -> None:
+    with pytest.raises(FileNotFoundError, match=expected) as caught:
         mqttscope.open(ROOT / "docs" / name)
     assert isinstance(caught.value, mqttscope.CaptureNotFoundError)
     with pytest.raises(mqttscope.CaptureNotFoundError, match=r"^'' does not exist$"):
@@ -138,21 +139,22 @@ def test_standard_input_can_be_read_once(monkeypatch: pytest.MonkeyPatch) -> Non
     captures = mqttscope.open("-")
 
     assert len(list(captures)) == 24
-    with pytest.raises(mqttscope.ReadingError, match="standard input can be read once"):
+    with pytest.raises(mqttscope.ReadingError, match="standard input can be read only once"):
         list(captures)
 
 
 def test_secrets_are_hidden_unless_they_are_asked_for() -> None:
     path = capture("refused-connect")
     shown = list(mqttscope.open(path, show_secrets=True))
-    secret = next(one.packet.password for one in shown if getattr(one.packet, "password", None))  # type: ignore[union-attr]
+    connect = next(packet.packet for packet in shown if getattr(packet.packet, "password", None))
+    secret = connect.password  # type: ignore[union-attr]
     hidden = list(mqttscope.open(path))
 
-    assert any(secret in one.raw for one in shown)
-    for one in hidden:
-        assert secret not in one.raw
-        assert secret.decode() not in f"{one!r} {one.to_dict()}"
-        assert one.packet is None or secret not in one.packet.raw
+    assert any(secret in packet.raw for packet in shown)
+    for other_packet in hidden:
+        assert secret not in other_packet.raw
+        assert secret.decode() not in f"{other_packet!r} {other_packet.to_dict()}"
+        assert other_packet.packet is None or secret not in other_packet.packet.raw
 
 
 @each("name", SOME)

@@ -28,18 +28,18 @@ CONNECT = "10 16 00 04 4d 51 54 54 04 c2 00 3c 00 02 64 31 00 01 75 00 03 70 77 
     ],
 )
 def test_the_json_form_is_the_line_of_the_command(data: str, options: list[str]) -> None:
-    told = dict(zip(options[::2], options[1::2], strict=False))
-    lines = [json.loads(one) for one in invoke("decode", data, "--format", "jsonl", *options).out.splitlines()]
+    texts = dict(zip(options[::2], options[1::2], strict=False))
+    lines = [json.loads(line) for line in invoke("decode", data, "--format", "jsonl", *options).out.splitlines()]
     packets = mqttscope.decode(
         bytes.fromhex(data),
-        version=told.get("--mqtt-version"),
-        sender=told.get("--from"),
+        version=texts.get("--mqtt-version"),
+        sender=texts.get("--from"),
         show_secrets="--show-secrets" in options,
     )
 
-    assert [one.to_dict() for one in packets] == lines
-    assert [one.kind for one in packets] == [one["event"] for one in lines]
-    assert {(one.frame, one.connection, one.timestamp_ns, one.time) for one in packets} == {(None,) * 4}
+    assert [packet.to_dict() for packet in packets] == lines
+    assert [packet.kind for packet in packets] == [line["event"] for line in lines]
+    assert {(packet.frame, packet.connection, packet.timestamp_ns, packet.time) for packet in packets} == {(None,) * 4}
 
 
 def test_fields_are_those_of_packets_in_captures() -> None:
@@ -52,7 +52,7 @@ def test_fields_are_those_of_packets_in_captures() -> None:
 
 
 def test_secrets_are_hidden_unless_they_are_asked_for() -> None:
-    (hidden,), (shown,) = (mqttscope.decode(bytes.fromhex(CONNECT), show_secrets=one) for one in (False, True))
+    (hidden,), (shown,) = (mqttscope.decode(bytes.fromhex(CONNECT), show_secrets=number) for number in (False, True))
 
     assert b"pwd" not in hidden.raw
     assert "pwd" not in repr(hidden)

@@ -20,7 +20,7 @@ def test_what_passed_is_found() -> None:
     first = traffic.expect("publish", topic="plant/+/temperature", payload="21.1", client_identifier="logger")
     assert (first.payload, first.direction) == (b"21.1", "server_to_client")
     assert traffic.expect("publish", payload=b"21.0", direction="client_to_server", count=1).topic is not None
-    assert len(traffic.packets("publish", where=lambda one: getattr(one.packet, "qos", 0) == 2)) == 2
+    assert len(traffic.packets("publish", where=lambda each: getattr(each.packet, "qos", 0) == 2)) == 2
     traffic.absent("publish", topic="plant/+/alarm")
     traffic.never("PUB", "CON101", "keepalive-exceeded", "OPS105")
     traffic.assert_conformant()
@@ -31,13 +31,13 @@ def test_a_failure_says_what_passed_instead() -> None:
     traffic = mqttscope.Traffic(QOS)
     begun = time.monotonic()
     with pytest.raises(AssertionError) as caught:
-        traffic.expect("publish", topic="a/b", payload="x", where=lambda one: True)
+        traffic.expect("publish", topic="a/b", payload="x", where=lambda each: True)
     assert time.monotonic() - begun < 3, "a capture is not waited for"
-    said = str(caught.value)
-    assert said.startswith("no packet passed with type 'publish', topic 'a/b', payload 'x', what where asks for\n")
-    assert "passed: 6 publish, " in said
-    assert "  4 more before\n" in said
-    assert "'sensor-1' -> PUBLISH 'plant/line1/temperature'\n" in said
+    text = str(caught.value)
+    assert text.startswith("no packet passed with type 'publish', topic 'a/b', payload 'x', the predicate where\n")
+    assert "passed: 6 publish, " in text
+    assert "  4 more before\n" in text
+    assert "'sensor-1' -> PUBLISH 'plant/line1/temperature'\n" in text
 
     with pytest.raises(AssertionError, match=r"^6 packets, not 2, passed with type 'publish'\n"):
         traffic.expect("publish", count=2)
@@ -65,7 +65,7 @@ def test_questions_that_make_no_sense_are_errors_of_the_test() -> None:
 
     with pytest.raises(mqttscope.UnknownRuleError):
         traffic.never("PUB1011")
-    with pytest.raises(RuntimeError, match="no place to connect to"):
+    with pytest.raises(RuntimeError, match="no address to connect to"):
         _ = traffic.port
     with pytest.raises(mqttscope.CaptureNotFoundError):
         mqttscope.Traffic("nix.pcap")
@@ -80,7 +80,7 @@ def test_where_nothing_passed_nothing_is_proved() -> None:
             traffic.absent("publish")
         with pytest.raises(AssertionError, match="nothing passed at all"):
             traffic.expect("connect", timeout=0.1)
-        with pytest.raises(mqttscope.ArgumentError, match=r"OPS does not run.*extend_select=\['OPS'\] makes it run"):
+        with pytest.raises(mqttscope.ArgumentError, match=r"OPS does not run.*add extend_select=\['OPS'\]"):
             traffic.never("OPS")
 
 
@@ -91,10 +91,10 @@ def test_a_packet_that_has_not_passed_yet_is_waited_for() -> None:
         replay = mqttscope.Replay(path, broker=traffic.url, pace="causal")
         later = threading.Timer(0.2, replay.run)
         later.start()
-        found = traffic.expect("publish", payload="21.2", direction="client_to_server", timeout=20)
+        result = traffic.expect("publish", payload="21.2", direction="client_to_server", timeout=20)
         later.join()
 
-        assert found.client_identifier == "sensor-1"
+        assert result.client_identifier == "sensor-1"
         traffic.expect("disconnect", count=2, timeout=20)
         traffic.never("PUB")
         traffic.assert_conformant()

@@ -26,8 +26,8 @@ QOS, VIOLATIONS = capture("v5-qos"), capture("planted-violations")
 
 def test_the_lake_is_that_of_the_command(tmp_path: Path) -> None:
     by_command, by_library = tmp_path / "command", tmp_path / "library"
-    said = invoke("pipeline", "ingest", QOS.parent, VIOLATIONS, "--lake", by_command, "--no-config")
-    assert said.code == 0
+    result = invoke("pipeline", "ingest", QOS.parent, VIOLATIONS, "--lake", by_command, "--no-config")
+    assert result.code == 0
 
     done = mqttscope.lake.ingest(QOS.parent, str(VIOLATIONS), lake=by_library)
 
@@ -79,9 +79,9 @@ def test_rules_are_chosen_as_for_lint(tmp_path: Path) -> None:
     mqttscope.lake.ingest(VIOLATIONS, lake=tmp_path / "lake", select=["PUB101", "OWN"], rules=[ThirdPublish])
     wanted = mqttscope.lint(VIOLATIONS, select=["PUB101", "OWN"], rules=[ThirdPublish])
     with mqttscope.lake.open(tmp_path / "lake") as lake:
-        found = sorted((one["rule"], one["frame"]) for one in lake.findings)
-    assert found == sorted((one.rule, one.frame) for one in wanted)
-    assert {rule for rule, _ in found} == {"PUB101", "OWN201"}
+        pairs = sorted((finding["rule"], finding["frame"]) for finding in lake.findings)
+    assert pairs == sorted((finding.rule, finding.frame) for finding in wanted)
+    assert {rule for rule, _ in pairs} == {"PUB101", "OWN201"}
 
     silent = mqttscope.lake.ingest(VIOLATIONS, lake=tmp_path / "silent", ignore="ALL")
     assert silent.findings == {}
@@ -124,15 +124,15 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 def test_what_cannot_be_meant_changes_nothing(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
-    for error, said, names, more in (
+    for error, text, names, more in (
         (mqttscope.CaptureNotFoundError, "nope.pcap does not exist", ["nope.pcap"], {}),
         (mqttscope.CaptureNotFoundError, "nope.pcap does not exist", ["nope.pcap", QOS], {}),
         (mqttscope.CaptureNotFoundError, "without captures", [tmp_path], {}),
         (mqttscope.CaptureNotFoundError, "cannot be opened", ["no-such-store://bucket/a.pcap"], {}),
         (mqttscope.UnknownRuleError, "did you mean PUB101", [QOS], {"select": "PUB1011"}),
-        (mqttscope.lake.LakeError, "is no folder", [QOS], {"lake": QOS}),
+        (mqttscope.lake.LakeError, "is not a folder", [QOS], {"lake": QOS}),
         (TypeError, "at least one capture", [], {}),
     ):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=text):
             mqttscope.lake.ingest(*names, **{"lake": lake, **more})  # type: ignore[arg-type]
-        assert not lake.exists(), said
+        assert not lake.exists(), text

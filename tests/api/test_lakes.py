@@ -31,10 +31,10 @@ FIRST, SECOND, THIRD = capture("v5-qos"), capture("v311-retained"), capture("v5-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("library") / "lake"
-    for one in (FIRST, SECOND):
-        write_lake([one], made, options())
-    return made
+    path = tmp_path_factory.mktemp("library") / "lake"
+    for single_path in (FIRST, SECOND):
+        write_lake([single_path], path, options())
+    return path
 
 
 def test_each_table(folder: Path) -> None:
@@ -81,53 +81,53 @@ def test_each_view(folder: Path) -> None:
             assert relation.columns == list(VIEWS[name].columns)
             assert len(relation) == relation.to_arrow().num_rows
         (held,) = (row for row in lake.retained_messages if row["topic"] == "home/mode")
-        sent = [one for one in mqttscope.open(SECOND) if one.topic == "home/mode"]
-        last = [one for one in sent if one.direction == "client_to_server"][-1]
+        sent = [packet for packet in mqttscope.open(SECOND) if packet.topic == "home/mode"]
+        last = [packet for packet in sent if packet.direction == "client_to_server"][-1]
         assert held["state"] == "held"
         assert (held["frame"], held["payload"], held["since_ns"]) == (last.frame, last.payload, last.timestamp_ns)
-        found = lake.deliveries.to_arrow(["waited_ns", "topic"])
-        assert found.column_names == ["waited_ns", "topic"]
-        assert all(one > 0 for one in found["waited_ns"].to_pylist() if one is not None)
+        result = lake.deliveries.to_arrow(["waited_ns", "topic"])
+        assert result.column_names == ["waited_ns", "topic"]
+        assert all(each > 0 for each in result["waited_ns"].to_pylist() if each is not None)
 
 
 def test_questions_in_sql(folder: Path) -> None:
     with mqttscope.lake.open(folder) as lake:
         answer = lake.sql("select type, count(*) as number from packets group by type order by type")
         assert answer.columns == ["type", "number"]
-        packets = [one for path in (FIRST, SECOND) for one in mqttscope.open(path)]
-        assert {row["type"]: row["number"] for row in answer} == Counter(one.type for one in packets)
+        packets = [packet for path in (FIRST, SECOND) for packet in mqttscope.open(path)]
+        assert {row["type"]: row["number"] for row in answer} == Counter(packet.type for packet in packets)
         # The connection joins with what a program has.
         lake.duckdb.register("mine", pa.table({"topic": ["home/setpoint"]}))
         joined = lake.duckdb.sql("select count(*) from messages join mine using (topic)").fetchall()
-        assert joined == [(sum(one.topic == "home/setpoint" for one in packets),)]
+        assert joined == [(sum(packet.topic == "home/setpoint" for packet in packets),)]
 
 
-@each("query, told", [
-    ("drop table packets", "the statement does more than ask"),
+@each("query, expected", [
+    ("drop table packets", "the statement is not a query"),
     ("select nothing from packets", 'Referenced column "nothing" not found'),
     ("selec 1", 'syntax error at or near "selec"'),
     ("select 1; select 2", "only one statement is answered"),
-    ("select * from '/etc/passwd.csv'", "reads the tables of the lake alone"),
-    ("select * from read_csv('/etc/passwd')", "reads the tables of the lake alone"),
+    ("select * from '/etc/passwd.csv'", "read only the tables of the lake"),
+    ("select * from read_csv('/etc/passwd')", "read only the tables of the lake"),
 ])  # fmt: skip
-def test_wrong_questions(query: str, told: str, folder: Path) -> None:
-    with mqttscope.lake.open(folder) as lake, pytest.raises(mqttscope.ArgumentError, match=told):
+def test_wrong_questions(query: str, expected: str, folder: Path) -> None:
+    with mqttscope.lake.open(folder) as lake, pytest.raises(mqttscope.ArgumentError, match=expected):
         lake.sql(query)
 
 
 def test_wrong_names(folder: Path) -> None:
     with mqttscope.lake.open(folder) as lake:
-        with pytest.raises(mqttscope.ArgumentError, match="there is no table or view 'packet'; there are packets, "):
+        with pytest.raises(mqttscope.ArgumentError, match="table or view 'packet' does not exist; use packets, "):
             _ = lake["packet"]
         for relation in (lake.packets, lake.top_talkers):
-            with pytest.raises(mqttscope.ArgumentError, match="there is no column 'x'; there are "):
+            with pytest.raises(mqttscope.ArgumentError, match="column 'x' does not exist; the columns are "):
                 relation.to_arrow(["x"])
             with pytest.raises(mqttscope.ArgumentError, match=r"columns are a list, as \['frame'\]"):
                 relation.to_arrow("frame")
     with pytest.raises(AttributeError, match=r"'mqttscope\.lake' has no attribute 'opne'"):
         _ = mqttscope.lake.opne  # type: ignore[attr-defined]
-    for path, told in ((folder / "no", "does not exist"), (folder.parent, "holds no lake")):
-        with pytest.raises(mqttscope.lake.LakeError, match=told):
+    for path, text in ((folder / "no", "does not exist"), (folder.parent, "is not a lake")):
+        with pytest.raises(mqttscope.lake.LakeError, match=text):
             mqttscope.lake.open(path)
 
 
@@ -148,11 +148,24 @@ def test_it_is_one_generation_whatever_is_committed(tmp_path: Path) -> None:
         assert len(now.packets) == read_table(tmp_path / "lake", "packets").num_rows > first["packets"]
 
 
+def test_several_lakes(folder: Path, tmp_path: Path) -> None:
+    write_lake([FIRST], tmp_path / "site-b", options())
+    with mqttscope.lake.open(folder) as single, mqttscope.lake.open([folder, tmp_path / "site-b"]) as lakes:
+        assert lakes.packets.columns == ["lake", *single.packets.columns]
+        assert len(lakes.packets) == len(single.packets) + read_table(tmp_path / "site-b", "packets").num_rows
+        counted = {row["lake"] for row in lakes.sql("select lake, count(*) from devices group by lake")}
+        assert counted == {folder.name, "site-b"}
+        assert lakes.path == f"{folder}, {tmp_path / 'site-b'}"
+    for paths, generation in (([], None), ([folder, folder], None), ([folder, tmp_path / "site-b"], 1)):
+        with pytest.raises(mqttscope.ArgumentError):
+            mqttscope.lake.open(paths, generation=generation)
+
+
 def test_earlier_generations(tmp_path: Path) -> None:
     folder = tmp_path / "lake"
     wanted = {}
-    for number, one in enumerate((FIRST, SECOND, THIRD), 1):
-        write_lake([one], folder, options())
+    for number, path in enumerate((FIRST, SECOND, THIRD), 1):
+        write_lake([path], folder, options())
         wanted[number] = {name: read_table(folder, name).to_pylist() for name in TABLES}
     for number, tables in wanted.items():
         with mqttscope.lake.open(folder, generation=number) as lake:
@@ -165,10 +178,10 @@ def test_earlier_generations(tmp_path: Path) -> None:
             mqttscope.lake.open(folder, generation=number)
     table = DeltaTable(str(folder / "topics"))
     table.vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False, full=True)
-    with pytest.raises(mqttscope.lake.LakeError, match="does not keep generation 2 any more"):
+    with pytest.raises(mqttscope.lake.LakeError, match="no longer has generation 2"):
         mqttscope.lake.open(folder, generation=2)
     (folder / "gaps" / "_delta_log" / f"{0:020}.json").unlink()
-    with pytest.raises(mqttscope.lake.LakeError, match="does not keep generation 1 any more"):
+    with pytest.raises(mqttscope.lake.LakeError, match="no longer has generation 1"):
         mqttscope.lake.open(folder, generation=1)
     (folder / "gaps" / "_delta_log" / f"{0:020}.json").write_text("[]")
     with pytest.raises(mqttscope.lake.LakeError, match=r"the log of .*gaps cannot be read: the lake is damaged"):

@@ -37,12 +37,10 @@ def test_findings_are_those_of_the_command() -> None:
     assert findings[:2] == list(findings)[:2]
     certain = findings.at_least("error", "certain")
     assert 0 < len(certain) < len(findings)
-    assert {(one.severity, one.confidence) for one in certain} == {("error", "certain")}
-    with pytest.raises(mqttscope.ArgumentError, match="severity is 'fatal', which is none of error, warning, info"):
+    assert {(finding.severity, finding.confidence) for finding in certain} == {("error", "certain")}
+    with pytest.raises(mqttscope.ArgumentError, match="severity must be one of error, warning, info"):
         findings.at_least("fatal")
-    with pytest.raises(
-        mqttscope.ArgumentError, match="confidence is 'sure', which is none of certain, likely, heuristic"
-    ):
+    with pytest.raises(mqttscope.ArgumentError, match="confidence must be one of certain, likely, heuristic"):
         findings.at_least(confidence="sure")
 
 
@@ -54,12 +52,12 @@ def test_rules_are_selected_as_on_the_command_line() -> None:
     assert mqttscope.lint(VIOLATIONS, profile="aws-iot-core").rules != mqttscope.lint(VIOLATIONS).rules
     with pytest.raises(mqttscope.UnknownRuleError, match="did you mean PUB101"):
         mqttscope.lint(VIOLATIONS, select=["PUB1011"])
-    with pytest.raises(mqttscope.MqttscopeError, match="'aws' is no profile"):
+    with pytest.raises(mqttscope.MqttscopeError, match="'aws' is not a profile"):
         mqttscope.lint(VIOLATIONS, profile="aws")
 
 
 @pytest.mark.parametrize(
-    ("chosen", "told"),
+    ("chosen", "expected"),
     [
         ({"ignore": "ALL"}, "ignore=['ALL']"),
         ({"select": ["PUB101"], "ignore": ["PUB1"]}, None),
@@ -71,19 +69,19 @@ def test_rules_are_selected_as_on_the_command_line() -> None:
         ({"ignore": ["ALL"], "profile": "aws-iot-core"}, None),
     ],
 )
-def test_a_selection_that_leaves_no_rule_is_refused(chosen: dict[str, Any], told: str | None) -> None:
-    if told is None:
+def test_a_selection_that_leaves_no_rule_is_refused(chosen: dict[str, Any], expected: str | None) -> None:
+    if expected is None:
         assert mqttscope.lint(VIOLATIONS, **chosen).rules
         return
-    with pytest.raises(mqttscope.ArgumentError, match=rf"^{re.escape(told)}: no rule is left to check with"):
+    with pytest.raises(mqttscope.ArgumentError, match=rf"^{re.escape(expected)}: no rule is left to check with"):
         mqttscope.lint(VIOLATIONS, **chosen)
 
 
 def test_a_filter_chooses_findings_by_their_packets() -> None:
-    found = mqttscope.lint(VIOLATIONS, filter="type == publish")
+    findings = mqttscope.lint(VIOLATIONS, filter="type == publish")
 
-    assert {one.packet_type for one in found} == {"publish"}
-    assert found.packets < 32
+    assert {finding.packet_type for finding in findings} == {"publish"}
+    assert findings.packets < 32
 
 
 class ShortTopic(Rule):
@@ -142,31 +140,32 @@ def test_a_rule_of_ones_own_may_bring_settings() -> None:
 
 def test_what_a_rule_of_ones_own_lacks_is_said() -> None:
     wrong = {
-        "'rules/ours.py' is no rule": "rules/ours.py",
-        "<class 'int'> is no rule": int,
+        "'rules/ours.py' is not a rule": "rules/ours.py",
+        "<class 'int'> is not a rule": int,
         "PUB101 is the code of another rule": type("Taken", (ShortTopic,), {"code": "PUB101"}),
         "OWN101 is the code of another rule": type("Twice", (ShortTopic,), {}),
         "sender has to be": type("Sent", (ShortTopic,), {"code": "OWN103", "sender": "client"}),
     }
-    for said, rule in wrong.items():
-        with pytest.raises(mqttscope.ArgumentError, match=said):
+    for text, rule in wrong.items():
+        with pytest.raises(mqttscope.ArgumentError, match=text):
             mqttscope.lint(VIOLATIONS, rules=[ShortTopic, rule])  # type: ignore[list-item]
-    with pytest.raises(mqttscope.ArgumentError, match="is no rule"):
+    with pytest.raises(mqttscope.ArgumentError, match="is not a rule"):
         mqttscope.Proxy("mqtt://127.0.0.1:9", rules=["rules/ours.py"])  # type: ignore[list-item]
 
 
 def test_secrets_are_hidden_unless_they_are_asked_for() -> None:
     path = capture("refused-connect")
     packets = mqttscope.open(path, show_secrets=True)
-    secret = next(one.packet.password for one in packets if getattr(one.packet, "password", None))  # type: ignore[union-attr]
+    connect = next(packet.packet for packet in packets if getattr(packet.packet, "password", None))
+    secret = connect.password  # type: ignore[union-attr]
 
     def raws(findings: mqttscope.Findings) -> list[bytes]:
-        return [one.raw for one in findings if one.packet_type == "connect"]
+        return [finding.raw for finding in findings if finding.packet_type == "connect"]
 
     hidden = raws(mqttscope.lint(path, select=["ALL"]))
     assert hidden
-    assert not any(secret in one for one in hidden)
-    assert any(secret in one for one in raws(mqttscope.lint(path, select=["ALL"], show_secrets=True)))
+    assert not any(secret in raw for raw in hidden)
+    assert any(secret in raw for raw in raws(mqttscope.lint(path, select=["ALL"], show_secrets=True)))
 
 
 def test_errors_of_captures_are_values_beside_the_findings(tmp_path: Path) -> None:
@@ -181,8 +180,8 @@ def test_errors_of_captures_are_values_beside_the_findings(tmp_path: Path) -> No
 
 
 def test_servers_are_compared_as_captures_name_them() -> None:
-    (found,) = read_servers(["[fd00:0::1]:01883"])
-    assert found == "[fd00::1]:1883"
+    (text,) = read_servers(["[fd00:0::1]:01883"])
+    assert text == "[fd00::1]:1883"
 
 
 def test_timing_of_a_test_suite(tmp_path: Path) -> None:
@@ -191,5 +190,5 @@ def test_timing_of_a_test_suite(tmp_path: Path) -> None:
 
     assert mqttscope.lint(path).pending == {"ACK515": 1}
     assert "ACK515" in mqttscope.lint(path, timing="test").by_rule
-    with pytest.raises(mqttscope.ArgumentError, match="timing is 'fast', which is none of normal, test"):
+    with pytest.raises(mqttscope.ArgumentError, match="timing must be one of normal, test"):
         mqttscope.lint(path, timing="fast")

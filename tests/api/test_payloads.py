@@ -22,37 +22,37 @@ QOS = capture("v5-qos")
 
 def test_payloads_are_decoded_by_topic(tmp_path: Path) -> None:
     tables = [{"topic": "plant/+/temperature", "format": "json"}]
-    found = [one for one in mqttscope.open(QOS, payloads=tables) if one.type == "publish"]
+    packets = [packet for packet in mqttscope.open(QOS, payloads=tables) if packet.type == "publish"]
 
-    assert found
-    assert found[0].value == 21.0
-    assert found[0].decoded == {"format": "json", "value": 21.0} == found[0].to_dict()["payload"]
-    assert found[0].payload == b"21.0"
-    assert {(one.decoded, one.value) for one in mqttscope.open(QOS)} == {(None, None)}
+    assert packets
+    assert packets[0].value == 21.0
+    assert packets[0].decoded == {"format": "json", "value": 21.0} == packets[0].to_dict()["payload"]
+    assert packets[0].payload == b"21.0"
+    assert {(packet.decoded, packet.value) for packet in mqttscope.open(QOS)} == {(None, None)}
     # The same from a configuration, relative to it, with secrets hidden in what their bytes do not show.
     (tmp_path / "pyproject.toml").write_text('[[tool.mqttscope.payload]]\ntopic = "#"\nformat = "cbor"\n')
-    one = next(iter(mqttscope.open(QOS, filter="publish", payloads=tmp_path / "pyproject.toml")))
-    assert one.decoded is not None
-    assert "value" not in one.decoded
-    assert one.value is None
-    assert one.decoded["format"] == "cbor"
+    packet = next(iter(mqttscope.open(QOS, filter="publish", payloads=tmp_path / "pyproject.toml")))
+    assert packet.decoded is not None
+    assert "value" not in packet.decoded
+    assert packet.value is None
+    assert packet.decoded["format"] == "cbor"
 
 
 @each(
-    "payloads, told",
+    "payloads, expected",
     [
         ([{"topic": "a", "format": "jsn"}], "did you mean json?"),
         ([{"format": "json"}], "has no topic"),
-        (["json"], "payloads is ['json']: it takes the path of a configuration file, or a list of tables such as"),
-        (3, "payloads is 3: it takes"),
-        (0, "payloads is 0: it takes"),
-        (b"a.toml", "payloads is b'a.toml': it takes"),
-        ({"topic": "a", "format": "json"}, "payloads is {'topic': 'a', 'format': 'json'}: it takes"),
+        (["json"], "payloads must be the path of a configuration file, or a list of tables such as"),
+        (3, ", not 3"),
+        (0, ", not 0"),
+        (b"a.toml", ", not b'a.toml'"),
+        ({"topic": "a", "format": "json"}, ", not {'topic': 'a', 'format': 'json'}"),
         ("nowhere.toml", "nowhere.toml: No such file"),
     ],
 )
-def test_decoders_that_cannot_be(payloads: object, told: str) -> None:
-    with pytest.raises(mqttscope.PayloadConfigError, match=re.escape(told)):
+def test_decoders_that_cannot_be(payloads: object, expected: str) -> None:
+    with pytest.raises(mqttscope.PayloadConfigError, match=re.escape(expected)):
         mqttscope.open(QOS, payloads=payloads)  # type: ignore[arg-type]
 
 

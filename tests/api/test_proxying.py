@@ -19,7 +19,7 @@ def test_questions_are_awaited(tmp_path: Path) -> None:
             assert proxy.url == f"mqtt://127.0.0.1:{proxy.port}" == f"mqtt://{proxy.address}"
             await mqttscope.AsyncReplay(QOS, broker=proxy.url, pace="causal").run()
             assert len(await proxy.packets()) == 24
-            assert [one.rule for one in await proxy.findings()] == ["CON108"]
+            assert [finding.rule for finding in await proxy.findings()] == ["CON108"]
             assert "info[CON108]" in await proxy.report()
             assert proxy.notes == []
             await proxy.assert_conformant(require_packets=24)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import mqttscope
-from mqttscope.api.reading import Reading, ReadingError, read_port, read_ports, read_version, select
+from mqttscope.api.reading import CaptureReading, ReadingError, read_port, read_ports, read_version, select
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.errors import ArgumentError
@@ -28,11 +28,11 @@ def test_keys_open_tls(tmp_path: Path) -> None:
     path = write(talk.tape, tmp_path / "a.pcapng")
 
     packets = list(mqttscope.open(path, keys=secure.keylog))
-    assert [one.type for one in packets][:3] == ["connect", "connack", "subscribe"]
+    assert [packet.type for packet in packets][:3] == ["connect", "connack", "subscribe"]
     assert mqttscope.lint(path, keys=secure.keylog).packets == len(packets)
     closed = mqttscope.open(path)
     assert list(closed) == []
-    assert [one.transport for one in closed.connections()] == ["tls"]
+    assert [summary.transport for summary in closed.connections()] == ["tls"]
 
 
 @pytest.mark.tshark
@@ -58,8 +58,8 @@ def test_checksums_that_are_not_verified_are_not_verified_before_tls_is_decrypte
 @pytest.mark.parametrize(
     ("content", "note"),
     [
-        ("", "key log {} has no keys in it: no TLS record was decrypted"),
-        ("# SSL/TLS secrets log file\r\n\n  # another\n", "key log {} has no keys in it: no TLS record was decrypted"),
+        ("", "key log {} contains no keys: no TLS record was decrypted"),
+        ("# SSL/TLS secrets log file\r\n\n  # another\n", "key log {} contains no keys: no TLS record was decrypted"),
         (f"CLIENT_RANDOM {'0' * 64} {'1' * 96}\n", "no TLS record could be decrypted with the keys in {}"),
     ],
 )
@@ -76,7 +76,7 @@ def test_keys_that_open_nothing_are_a_note(content: str, note: str, tmp_path: Pa
 
 def test_keys_that_cannot_be_used_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(ReadingError, match=r"^key log .*: Is a directory$"):
-        Reading([str(capture("tls-13"))], keylog=str(tmp_path))
+        CaptureReading([str(capture("tls-13"))], keylog=str(tmp_path))
 
 
 def test_captures_that_overlap_are_a_note(tmp_path: Path) -> None:
@@ -89,12 +89,12 @@ def test_captures_that_overlap_are_a_note(tmp_path: Path) -> None:
 
 
 @each(
-    "text, found",
+    "text, expected",
     [("1884", (1884, "mqtt")), ("8080:ws", (8080, "ws")), ("8080:websocket", (8080, "ws")), ("1:mqtts", (1, "tls"))],
 )
-def test_ports(text: str, found: tuple[int, str]) -> None:
-    assert read_port(text) == found
-    assert read_ports([text]) == dict([found]) == read_ports(dict([found]))
+def test_ports(text: str, expected: tuple[int, str]) -> None:
+    assert read_port(text) == expected
+    assert read_ports([text]) == dict([expected]) == read_ports(dict([expected]))
 
 
 @each("text", ["", "0", "65536", "x", "1884:http", ":ws", "१"])
@@ -104,7 +104,7 @@ def test_what_is_no_port(text: str) -> None:
 
 
 def test_versions() -> None:
-    assert [read_version(one) for one in (None, "auto", "5.0", "3.1.1")] == [
+    assert [read_version(text) for text in (None, "auto", "5.0", "3.1.1")] == [
         None, None, ProtocolVersion.V5, ProtocolVersion.V3_1_1,
     ]  # fmt: skip
     with pytest.raises(ArgumentError):
@@ -114,4 +114,4 @@ def test_versions() -> None:
 def test_no_more_packets_than_the_limit_come_through() -> None:
     events = dissect(open_capture([str(capture("v5-qos"))]))
 
-    assert sum(type(one).__name__ == "PacketEvent" for one in select(events, None, (), 3)) == 3
+    assert sum(type(event).__name__ == "PacketEvent" for event in select(events, None, (), 3)) == 3

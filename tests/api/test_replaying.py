@@ -33,7 +33,7 @@ def test_what_the_broker_does_otherwise_is_a_difference_without_secrets() -> Non
 
     assert not result.ok
     assert result.differences
-    assert {one["event"] for one in result.differences} == {"difference"}
+    assert {difference["event"] for difference in result.differences} == {"difference"}
     assert result.connections == 2
 
 
@@ -52,7 +52,7 @@ def test_inside_a_loop_the_twin_is_awaited() -> None:
                 mqttscope.Replay(QOS, broker=broker.url).run()
             return await replay.run(), await replay.run()
 
-    assert all(one.ok for one in asyncio.run(main()))
+    assert all(replayed.ok for replayed in asyncio.run(main()))
 
 
 def test_a_run_that_is_cancelled_ends_its_connections() -> None:
@@ -65,7 +65,7 @@ def test_a_run_that_is_cancelled_ends_its_connections() -> None:
                 run.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await run
-                while not all(one.finished for one in broker._serving.drivers):
+                while not all(driver.is_over for driver in broker._serving.drivers):
                     await asyncio.sleep(0.01)
             return await broker.finish(0)
 

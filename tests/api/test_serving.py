@@ -40,7 +40,7 @@ def test_what_a_device_does_otherwise_is_a_difference() -> None:
         assert not broker.wait(0.01)
 
     assert not broker.served.complete
-    assert [one["kind"] for one in broker.served.differences] == ["never-connected"]
+    assert [difference["kind"] for difference in broker.served.differences] == ["never-connected"]
 
 
 def test_inside_a_loop_the_twin_is_awaited() -> None:
@@ -83,7 +83,7 @@ def test_a_stand_in_that_does_not_begin_or_end_in_time_says_so(begins: bool, mon
     if begins:
         broker.start()
     monkeypatch.setattr(serving, "ANSWER_S", 0.05)
-    with pytest.raises(TimeoutError, match=r"has not (begun|ended) after 0\.05 s"):
+    with pytest.raises(TimeoutError, match=r"did not (start|end) within 0\.05 s"):
         broker.close() if begins else broker.start()
     over.set()
     assert broker._thread is not None

@@ -1,4 +1,4 @@
-"""Benchmarks: large captures with their truth, comparison with tshark, time per stage, and live captures under load.
+"""Benchmarks: large captures with their truth, comparison with other programs, and live captures under load.
 
-``python -m tests.bench`` prints the tables that ``docs/performance.md`` holds.
+``python -m tests.bench`` writes the figures of ``docs/performance.md``.
 """

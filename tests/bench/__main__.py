@@ -1,6 +1,7 @@
-"""``python -m tests.bench [NAME]``: one measurement; without a name compare and stages.
+"""``python -m tests.bench [NAME]``: one measurement; without a name compare.
 
-compare, stages, generate: [--frames N]... [--rounds N]; generate: [--wrong SHARE] (of packets that break a rule)
+compare: [--frames N] [--rounds N] [--figures FILE]  (writes docs/performance.md, or only figures into the file)
+generate: [--frames N]... [--traffic clean|unfriendly|short]
 live: [--rate PER_SECOND] [--seconds N] [--lint]
 soak: [--connections N] [--rate PER_SECOND]
 latency: [--rate PER_SECOND] [--seconds N]  (of a proxy)
@@ -23,7 +24,7 @@ from typing import Any
 from tests.bench import printing
 
 NAMES = (
-    "compare", "stages", "generate", "live", "soak", "latency", "replay", "mutate", "pipeline", "quiet", "skew",
+    "compare", "generate", "live", "soak", "latency", "replay", "mutate", "pipeline", "quiet", "skew",
     "growth",
 )  # fmt: skip
 """Modules with a function `measure`, whose parameters are the options of these names."""
@@ -36,7 +37,8 @@ def main() -> int:
     )
     parser.add_argument("what", nargs="?", choices=NAMES)
     parser.add_argument("--frames", type=int, action="append", help="size of a capture; more than once for several")
-    parser.add_argument("--wrong", type=float, help="share of packets that break the specification")
+    parser.add_argument("--traffic", help="kind of the generated capture")
+    parser.add_argument("--figures", help="file of the figures")
     parser.add_argument("--rounds", type=int, help="how often everything is measured")
     parser.add_argument("--rate", type=int, help="messages (live, latency) or connections (soak) per second")
     parser.add_argument("--seconds", type=float, help="how long messages are sent")
@@ -51,7 +53,7 @@ def main() -> int:
     parser.add_argument("--lint", action="store_const", const=True, help="with --lint of sniff")
     options = vars(parser.parse_args())
     what = options.pop("what")
-    verdicts = [measured(name, options) for name in ([what] if what else NAMES[:2])]
+    verdicts = [measured(name, options) for name in ([what] if what else NAMES[:1])]
     return 0 if all(verdicts) else 1
 
 
@@ -59,8 +61,8 @@ def measured(name: str, options: dict[str, Any]) -> bool:
     """Measure with the options that are given; whether everything is as it should be."""
     measure = import_module(f"tests.bench.{name}").measure
     wanted = inspect.signature(measure).parameters
-    given = {option: value for option, value in options.items() if option in wanted and value is not None}
-    return measure(printing.out, **given) is not False
+    document = {option: value for option, value in options.items() if option in wanted and value is not None}
+    return measure(printing.out, **document) is not False
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""mqttscope against tshark on the same captures, in turn, with time, processor time and memory of each process.
+"""mqttscope against tshark, tcpdump and a small C program, on three captures, in turn: processor time and memory.
 
-Standard library only, and no generator in this process: what a child is charged for memory begins with its parent's.
+Standard library only, and no generator in this process: a child starts with the memory of its parent.  The figures go
+to `FIGURES`, from which `mqttscope.dev.performance` makes docs/performance.md.
 """
 
 from __future__ import annotations
@@ -12,35 +13,35 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import median
 from typing import IO, Any
 
-from tests.bench.printing import Out, heading, row, say
+from tests.bench.printing import Out, say
 
-SIZES = (250_000, 1_000_000)
+FRAMES = 200_000
 ROUNDS = 3
-SMALL_ROUNDS = 15
-WRONG = 0.1
-"""Share of packets that break the specification, in the capture of which much is found."""
-FEW_PACKETS = Path(__file__).resolve().parent.parent.parent / "captures" / "v5-session-present" / "capture.pcapng"
-"""Eleven packets in 36 frames."""
+CAPTURES = ("clean", "unfriendly", "short")
+QUIET_LOAD = 0.3
+FOLDER = Path(__file__).resolve().parent
+FIGURES = FOLDER / "figures.json"
+YARDSTICK = "C program"
+LINT = ("lint", "--no-config", "--exit-zero", "--format")
+TSHARK = "tshark -T fields, 8 fields"
+FEW_FIELDS = (
+    "frame.number", "frame.time_epoch", "tcp.stream", "mqtt.msgtype", "mqtt.topic", "mqtt.qos", "mqtt.msgid",
+    "mqtt.msg",
+)  # fmt: skip
 PLAIN_FIELDS = (
     "frame.number", "frame.time_epoch", "ip.src", "ip.dst", "ipv6.src", "ipv6.dst", "tcp.srcport", "tcp.dstport",
     "tcp.stream", "tcp.len",
 )  # fmt: skip
-"""What a line of ours says beside the packet."""
-TYPES = (
-    "", "connect", "connack", "publish", "puback", "pubrec", "pubrel", "pubcomp", "subscribe", "suback",
-    "unsubscribe", "unsuback", "pingreq", "pingresp", "disconnect",
-)  # fmt: skip
-IN_ORDER = "tcp.reassemble_out_of_order:TRUE"
-QUIET_LOAD = 0.3
+"""Fields of a line of mqttscope besides the packet."""
 
 
 @dataclass(slots=True)
@@ -54,16 +55,28 @@ class Usage:
 
 
 @dataclass(slots=True)
-class Contender:
-    """A command and what it took in each round."""
+class Program:
+    """A command, and what it took in each round."""
 
     name: str
     command: list[str]
+    count: Callable[[str], int] | None = None
+    """Number of packets in the output, if the program counts packets."""
+    is_exact: bool = True
+    """Whether the packets must be those that were generated; tshark misses some."""
+    environment: dict[str, str] = field(default_factory=dict)
     usages: list[Usage] = field(default_factory=list)
+    packets: int | None = None
 
-    def median(self, name: str) -> float:
-        """Of all rounds."""
-        return float(median(getattr(usage, name) for usage in self.usages))
+    def figures(self) -> dict[str, Any]:
+        """The figures of all rounds."""
+        return {
+            "name": self.name,
+            "kernel": self.environment.get("MQTTSCOPE_KERNEL", "") != "0" if self.environment else None,
+            "seconds": round(min(usage.user + usage.system for usage in self.usages), 3),
+            "megabytes": round(max(usage.peak_mb for usage in self.usages)),
+            "packets": self.packets,
+        }
 
 
 def usage_of(
@@ -71,13 +84,13 @@ def usage_of(
     *,
     codes: Container[int] = (0,),
     output: IO[bytes] | int = subprocess.DEVNULL,
-    **given: Any,
+    **argument: Any,
 ) -> Usage:
     """Run a command, with its output thrown away unless it is wanted."""
-    # Who has installed a program does not compile its sources each time.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     begun = time.perf_counter()
-    running = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, **{"env": environment} | given)
+    running = subprocess.Popen(
+        command, stdout=output, stderr=subprocess.DEVNULL, **{"env": environment_of({})} | argument
+    )
     _, status, used = os.wait4(running.pid, 0)
     seconds = time.perf_counter() - begun
     running.returncode = os.waitstatus_to_exitcode(status)
@@ -87,50 +100,10 @@ def usage_of(
     return Usage(seconds, used.ru_utime, used.ru_stime, used.ru_maxrss / scale)
 
 
-def measure(out: Out, frames: Sequence[int] = SIZES, rounds: int = ROUNDS) -> None:
-    """Print the whole comparison as Markdown."""
-    load = os.getloadavg()[0]
-    if load > QUIET_LOAD:
-        say(f"the load is {load:.1f}: other programs are running and will disturb the figures")
-    out(machine(load, rounds, frames))
-    peaks: dict[str, list[float]] = {}
-    for size in frames:
-        path, truth = _generated(size)
-        check(path, truth)
-        out(f"\n### {size:,} frames\n\n{_contents(truth, path)}\n")
-        contenders = large(path)
-        run(contenders, rounds)
-        table(out, contenders, size)
-        if shutil.which("tshark"):
-            out(f"\n{_found_by_tshark(path, truth)}")
-        for one in contenders:
-            peaks.setdefault(one.name, []).append(one.median("peak_mb"))
-    if len(frames) > 1:
-        sizes = [f"{size:,}" for size in frames]
-        out(f"\n### Peak memory with {' and '.join(sizes)} frames\n")
-        heading(out, "command", *sizes)
-        for name, values in peaks.items():
-            row(out, name, *(f"{value:,.0f} MB" for value in values))
-    path, truth = _generated(frames[0], WRONG)
-    out(f"\n### {frames[0]:,} frames, one in {round(1 / WRONG)} packets breaks the specification\n")
-    out(f"{_contents(truth, path)}\n")
-    contenders = [one for one in large(path) if "lint" in one.name or one.name.startswith("tshark -Y mqtt -T fields (")]
-    contenders.sort(key=lambda one: "lint" not in one.name)
-    run(contenders, rounds)
-    table(out, contenders, frames[0])
-    out("\n### Start: a capture of eleven packets\n")
-    contenders = small(FEW_PACKETS)
-    run(contenders, SMALL_ROUNDS)
-    table(out, contenders, None)
-
-
-def run(contenders: list[Contender], rounds: int) -> None:
-    """Let all commands run in turn, so that whatever disturbs them disturbs all."""
-    for number in range(rounds):
-        for one in contenders:
-            one.usages.append(usage_of(one.command))
-            if one.usages[-1].seconds > 1:
-                say(f"round {number + 1} of {rounds}: {one.name}: {one.usages[-1].seconds:.1f} s")
+def environment_of(changes: dict[str, str]) -> dict[str, str]:
+    """The environment of a measured program; an installed program does not compile its sources each time."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return inherited | changes
 
 
 def ours(*arguments: str) -> list[str]:
@@ -139,136 +112,181 @@ def ours(*arguments: str) -> list[str]:
     return [str(script), *arguments] if script.exists() else [sys.executable, "-m", "mqttscope", *arguments]
 
 
-def large(path: Path) -> list[Contender]:
-    """What is compared on a large capture; the first one is what the others are measured by."""
-    file = str(path)
-    found = [Contender("mqttscope inspect --format jsonl", ours("inspect", "--format", "jsonl", file))]
+def measure(out: Out, frames: Sequence[int] = (FRAMES,), rounds: int = ROUNDS, figures: str | None = None) -> None:
+    """Measure, and write the page; with ``figures``, write only the figures into this file."""
+    load = os.getloadavg()[0]
+    if load > QUIET_LOAD:
+        say(f"the load is {load:.1f}: other programs are running and will disturb the figures")
+    size = frames[0]
+    with tempfile.TemporaryDirectory() as folder:
+        yardstick, skipped = _compiled(Path(folder))
+        document: dict[str, Any] = {
+            "measured": f"{datetime.now(UTC):%Y-%m-%d}", "frames": size, "rounds": rounds, "load": round(load, 1),
+            "machine": machine(), "skipped": skipped, "captures": {},
+        }  # fmt: skip
+        for name in CAPTURES:
+            path, truth = _generated(size, name)
+            programs = [*_others(path, yardstick, skipped), *_ours(path, Path(folder))]
+            for program in programs:
+                _check(program, truth["total"])
+            for number in range(rounds):
+                for program in programs:
+                    say(f"{name}, round {number + 1} of {rounds}: {program.name}")
+                    program.usages.append(usage_of(program.command, env=environment_of(program.environment)))
+            document["captures"][name] = {
+                "packets": truth["total"], "connections": truth["connections"],
+                "megabytes": round(path.stat().st_size / 1e6, 1),
+                "findings": _counted(ours(*LINT, "json", str(path)), {}, _findings),
+                "programs": [program.figures() for program in programs],
+            }  # fmt: skip
+    target = FIGURES if figures is None else Path(figures)
+    target.write_text(_stored(document), "utf-8")
+    if figures is None:
+        from mqttscope.dev.performance import PAGE, page
+
+        PAGE.write_text(page(), "utf-8")
+        out(f"wrote {PAGE.name}")
+
+
+def _stored(document: dict[str, Any]) -> str:
+    """The figures as JSON, with one line for each program."""
+    text = json.dumps(document, indent=1)
+    return re.sub(r'\{\s+("name"[^}]*?)\s+\}', lambda row: "{" + " ".join(row[1].split()) + "}", text) + "\n"
+
+
+def machine() -> str:
+    """The machine and the versions, in general words."""
+    versions = [f"CPython {platform.python_version()}"]
+    for program in ("tshark", "tcpdump"):
+        if shutil.which(program):
+            shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+            number = re.search(r"\d+(?:\.\d+)+", shown.stdout or shown.stderr)
+            versions.append(f"{program} {number[0] if number else ''}")
+    return f"{os.cpu_count()} processors ({platform.machine()}), {platform.system()}, {', '.join(versions)}"
+
+
+def _others(path: Path, yardstick: Path | None, skipped: dict[str, str]) -> list[Program]:
+    """The programs that mqttscope is compared with; ``skipped`` gets the reasons for missing ones."""
+    programs = []
     if shutil.which("tshark"):
-        chosen = [argument for name in [*PLAIN_FIELDS, *_mqtt_fields()] for argument in ("-e", name)]
-        count = len(chosen) // 2
-        base, fields = ["tshark", "-n", "-r", file], ["-T", "fields", *chosen]
-        found += [
-            Contender(f"tshark -Y mqtt -T fields ({count} fields)", [*base, "-Y", "mqtt", *fields]),
-            Contender(f"tshark -T fields ({count} fields)", [*base, *fields]),
-            Contender("tshark -Y mqtt -T fields, in order", [*base, "-o", IN_ORDER, "-Y", "mqtt", *fields]),
-            Contender("tshark -T ek -J mqtt", [*base, "-T", "ek", "-J", "mqtt"]),
-            Contender("tshark -Y mqtt (one line each)", [*base, "-Y", "mqtt"]),
+        base = ["tshark", "-n", "-r", str(path), "-Y", "mqtt", "-T", "fields"]
+        many = [*PLAIN_FIELDS, *_mqtt_fields()]
+        few = [*base, *(word for name in FEW_FIELDS for word in ("-e", name))]
+        programs += [
+            Program(TSHARK, few, _types, is_exact=False),
+            Program(
+                f"tshark -T fields, {len(many)} fields", [*base, *(word for name in many for word in ("-e", name))]
+            ),
         ]
-    found += [
-        Contender("mqttscope inspect (text)", ours("inspect", file)),
-        Contender("mqttscope stats", ours("stats", file)),
-        # Every rule of the specifications; the capture conforms, so that all of it is rules and no output.
-        Contender("mqttscope lint", ours("lint", "--no-config", "--exit-zero", "--format", "jsonl", file)),
+    else:
+        skipped["tshark"] = "it is not installed"
+    if shutil.which("tcpdump"):
+        programs.append(Program("tcpdump", ["tcpdump", "-n", "-r", str(path)]))
+    else:
+        skipped["tcpdump"] = "it is not installed"
+    if yardstick is not None:
+        programs.append(Program(YARDSTICK, [str(yardstick), str(path)], _last_line))
+    return programs
+
+
+def _ours(path: Path, folder: Path) -> list[Program]:
+    """The commands of mqttscope, without the native kernel and with it."""
+    file, lake = str(path), str(folder / "lake")
+    # A lake contains a capture once, so that each run begins with a new folder.
+    ingest = f"rm -rf {lake}; exec {' '.join(ours('pipeline', 'ingest', file, '--lake', lake, '--format', 'json'))}"
+    rows: list[tuple[str, list[str], Callable[[str], int] | None]] = [
+        ("inspect --format jsonl", ours("inspect", "--format", "jsonl", file), _inspected),
+        ("inspect", ours("inspect", file), None),
+        ("stats", ours("stats", "--format", "json", file), _measured),
+        ("lint", ours(*LINT, "json", file), _linted),
+        ("lint --select ALL", ours(*LINT, "json", "--select", "ALL", file), _linted),
+        ("explain --all", ours("explain", "--all", file), None),
+        ("compare (twice the capture)", ours("compare", "--format", "json", file, file), None),
+        ("redact", ours("redact", file, "--output", str(folder / "redacted.pcapng")), None),
+        ("pipeline ingest", ["sh", "-c", ingest], _ingested),
+    ]  # fmt: skip
+    return [
+        Program(name, command, count, environment={"MQTTSCOPE_KERNEL": kernel})
+        for name, command, count in rows
+        for kernel in ("0", "1")
     ]
-    return found
 
 
-def small(path: Path) -> list[Contender]:
-    """What is compared on a capture of a few packets."""
-    file = str(path)
-    found = [
-        Contender("mqttscope inspect", ours("inspect", file)),
-        Contender("mqttscope --version", ours("--version")),
-        Contender("mqttscope inspect --format jsonl", ours("inspect", "--format", "jsonl", file)),
-    ]
-    if shutil.which("tshark"):
-        found.append(Contender("tshark --version", ["tshark", "--version"]))
-        found.append(Contender("tshark -r", ["tshark", "-n", "-r", file]))
-    return found
+def _last_line(text: str) -> int:
+    return int(text.splitlines()[-1])
 
 
-def table(out: Out, contenders: list[Contender], frames: int | None) -> None:
-    """Print medians; ratios are medians of the ratios within the rounds."""
-    heading(out, "command", "seconds", *(["frames/s"] if frames else []), "user s", "peak MB", "times the first")
-    first = contenders[0].usages
-    for one in contenders:
-        seconds = one.median("seconds")
-        ratio = median(usage.seconds / base.seconds for usage, base in zip(one.usages, first, strict=True))
-        times = [f"{seconds:.2f}", f"{frames / seconds:,.0f}"] if frames else [f"{seconds:.3f}"]
-        user, peak = f"{one.median('user'):.2f}", f"{one.median('peak_mb'):,.0f}"
-        row(out, f"`{one.name}`", *times, user, peak, f"{ratio:.2f}")
+def _inspected(text: str) -> int:
+    return text.count('"event":"packet"')
 
 
-def check(path: Path, truth: dict[str, object]) -> None:
-    """The gate before any time is taken: exactly the packets that were generated come out."""
-    found: Counter[str] = Counter()
-    events: Counter[str] = Counter()
-    with subprocess.Popen(ours("inspect", "--format", "jsonl", str(path)), stdout=subprocess.PIPE) as running:
-        assert running.stdout is not None
-        pattern = re.compile(rb'"event":"(\w+)".*?"type":"(\w+)"|"event":"(\w+)"')
-        for line in running.stdout:
-            event = pattern.search(line)
-            assert event is not None
-            name = (event[1] or event[3]).decode()
-            events[name] += 1
-            if name == "packet":
-                found[event[2].decode()] += 1
-    if found != truth["packets"]:
-        raise SystemExit(f"{path}: {dict(found)} was found, {truth['packets']} was generated")
-    strange = {name: count for name, count in events.items() if name in ("malformed", "unparsed", "gap")}
-    if strange or events["connection_opened"] != truth["connections"]:
-        raise SystemExit(f"{path}: {dict(events)} is not what was generated")
-    say(f"{path.name}: {events['packet']:,} packets, exactly those that were generated")
+def _measured(text: str) -> int:
+    return sum(json.loads(text)["totals"]["packets"].values())
 
 
-def machine(load: float, rounds: int, sizes: Sequence[int]) -> str:
-    """Where and how this was measured."""
-    facts = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*: (.*)", facts.read_text()) if facts.exists() else []
-    tshark = "no tshark"
-    if shutil.which("tshark"):
-        said = subprocess.run(["tshark", "--version"], capture_output=True, text=True, check=True).stdout
-        tshark = said.splitlines()[0].partition(" (Git")[0]
-    again = " ".join(f"--frames {size}" for size in sizes)
-    return (
-        f"{datetime.now(UTC):%Y-%m-%d}: {names[0] if names else platform.processor()}, {os.cpu_count()} cores, "
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {tshark}; load before "
-        f"{load:.1f}; medians of {rounds} rounds.\n"
-        f"Again with `python -m tests.bench compare {again} --rounds {rounds}`."
-    )
+def _linted(text: str) -> int:
+    return int(json.loads(text)["summary"]["packets"])
 
 
-def _contents(truth: dict[str, object], path: Path) -> str:
-    packets = truth["packets"]
-    assert isinstance(packets, dict)
-    return (
-        f"{sum(packets.values()):,} packets of {truth['connections']:,} connections, "
-        f"{path.stat().st_size / 1e6:,.0f} MB; all of them found, and no others."
-    )
+def _ingested(text: str) -> int:
+    document = json.loads(text)
+    return int(document["rows"]["packets"] + document["open_rows"].get("packets", 0))
 
 
-def _found_by_tshark(path: Path, truth: dict[str, object]) -> str:
-    """How many of the packets tshark finds, by their types."""
-    generated = truth["packets"]
-    assert isinstance(generated, dict)
-    said = []
-    for options in ([], ["-o", IN_ORDER]):
-        found: Counter[str] = Counter()
-        command = ["tshark", "-n", "-r", str(path), *options, "-Y", "mqtt", "-T", "fields", "-e", "mqtt.msgtype"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as running:
-            assert running.stdout is not None
-            for line in running.stdout:
-                found.update(line.strip().split(","))
-        right = sum(min(found[str(number)], generated.get(name, 0)) for number, name in enumerate(TYPES))
-        said.append(f"{sum(generated.values()) - right:,} packets and finds {found.total() - right:,} that nobody sent")
-    return f"tshark misses {said[0]}; with `-o {IN_ORDER}` it misses {said[1]}."
+def _types(text: str) -> int:
+    """Number of packets in the output of tshark, with all types of a frame in one column."""
+    column = FEW_FIELDS.index("mqtt.msgtype")
+    return sum(1 + line.split("\t")[column].count(",") for line in text.splitlines())
 
 
-def _generated(frames: int, wrong: float = 0.0) -> tuple[Path, dict[str, object]]:
-    """A capture from another process, and its truth; read once, so that it lies in memory for everybody."""
-    command = [sys.executable, "-m", "tests.bench", "generate", "--frames", str(frames), "--wrong", str(wrong)]
-    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    path = Path(said.split("\n", 1)[0])
+def _check(program: Program, generated: int) -> None:
+    """Count the packets in the output of a program before it is timed; `SystemExit` if there are others."""
+    if program.count is None:
+        return
+    program.packets = _counted(program.command, program.environment, program.count)
+    if program.is_exact and program.packets != generated:
+        raise SystemExit(f"{program.name}: {program.packets:,} packets were found, {generated:,} were generated")
+
+
+def _findings(text: str) -> int:
+    return len(json.loads(text)["findings"])
+
+
+def _counted(command: list[str], environment: dict[str, str], count: Callable[[str], int]) -> int:
+    """What ``count`` returns for the output of a command; in a process of its own, so that this one stays small."""
+    with ProcessPoolExecutor(1) as pool:
+        return pool.submit(_count, command, environment, count).result()
+
+
+def _count(command: list[str], environment: dict[str, str], count: Callable[[str], int]) -> int:
+    done = subprocess.run(command, capture_output=True, env=environment_of(environment), check=True)
+    return count(done.stdout.decode("utf-8", "replace"))
+
+
+def _compiled(folder: Path) -> tuple[Path | None, dict[str, str]]:
+    """The yardstick, or the reason why there is none."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None, {YARDSTICK: "there is no C compiler"}
+    program = folder / "yardstick"
+    subprocess.run([compiler, "-O2", "-o", str(program), str(FOLDER / "yardstick.c")], check=True)
+    return program, {}
+
+
+def _generated(frames: int, traffic: str) -> tuple[Path, dict[str, Any]]:
+    """A capture from another process, and its truth; read once, so that it is in memory for every program."""
+    command = [sys.executable, "-m", "tests.bench", "generate", "--frames", str(frames), "--traffic", traffic]
+    stdout = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    path = Path(stdout.split("\n", 1)[0])
     with path.open("rb") as file:
         while file.read(1 << 20):
             pass
-    truth = json.loads(path.with_suffix(".json").read_text())
-    assert isinstance(truth, dict)
-    return path, truth
+    truth: dict[str, Any] = json.loads(path.with_suffix(".json").read_text())
+    return path, truth | {"total": sum(truth["packets"].values())}
 
 
 def _mqtt_fields() -> list[str]:
-    """Every field that tshark knows of MQTT."""
+    """Every field of MQTT that tshark has."""
     # Line by line: the whole list would make this process, and so the measured memory of its children, larger.
     with subprocess.Popen(["tshark", "-G", "fields"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as running:
         assert running.stdout is not None

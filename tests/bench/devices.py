@@ -9,30 +9,36 @@ from tests.mqtt.octets import block, framed, string, varint
 
 PLACES = ("plant", "building", "vehicle", "field")
 QUANTITIES = ("temperature", "humidity", "pressure", "state", "power/active", "vibration/rms", "gps", "log")
+WORDS = ("valve", "door", "Sensor ", "retry-", "temp=", "Pumpe é", "0x", "state/", "err:", "node_")
 PAYLOADS = 400
 """How many different payloads there are; topics, identifiers and order make the packets differ."""
 PINGREQ, PINGRESP, DISCONNECT = b"\xc0\x00", b"\xd0\x00", b"\xe0\x00"
 
 
+def payload(random: Random, number: int) -> bytes:
+    """A payload as devices send it: a number, JSON, sometimes binary data."""
+    value = random.uniform(-40, 90)
+    kind = number % 8
+    if kind < 2:
+        return f"{value:.2f}".encode()
+    if kind < 6:
+        more = ",".join(f'"{name}":{random.randint(0, 9_999)}' for name in ("seq", "rssi", "up", "heap")[: kind - 1])
+        return f'{{"ts":{1_767_225_600_000 + number * 977},"value":{value:.3f},"unit":"C",{more}}}'.encode()
+    if kind == 6:
+        return random.randbytes(random.randint(12, 260))
+    rows = ",".join(f"[{step},{random.randint(0, 4_095)}]" for step in range(random.randint(10, 45)))
+    return f'{{"samples":[{rows}]}}'.encode()
+
+
+def log_line(random: Random, number: int) -> bytes:
+    """A payload that does not recur: text with words and digits in a new order."""
+    words = " ".join(random.choice(WORDS) + f"{random.getrandbits(20):x}" for _ in range(random.randint(2, 12)))
+    return f'{{"n":{number},"log":"{words}","level":{random.randint(0, 7)}}}'.encode()
+
+
 def payloads(random: Random) -> list[bytes]:
-    """Payloads as devices send them: numbers, JSON, now and then something binary."""
-    made = []
-    for number in range(PAYLOADS):
-        value = random.uniform(-40, 90)
-        kind = number % 8
-        if kind < 2:
-            made.append(f"{value:.2f}".encode())
-        elif kind < 6:
-            more = ",".join(
-                f'"{name}":{random.randint(0, 9_999)}' for name in ("seq", "rssi", "up", "heap")[: kind - 1]
-            )
-            made.append(f'{{"ts":{1_767_225_600_000 + number * 977},"value":{value:.3f},"unit":"C",{more}}}'.encode())
-        elif kind == 6:
-            made.append(random.randbytes(random.randint(12, 260)))
-        else:
-            rows = ",".join(f"[{step},{random.randint(0, 4_095)}]" for step in range(random.randint(10, 45)))
-            made.append(f'{{"samples":[{rows}]}}'.encode())
-    return made
+    """The payloads of traffic in which they recur."""
+    return [payload(random, number) for number in range(PAYLOADS)]
 
 
 def large_payloads(random: Random) -> list[bytes]:

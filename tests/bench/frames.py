@@ -56,7 +56,7 @@ def link(
 ) -> Link:
     """A new connection between two hosts; ``vlan`` 0 is none."""
     macs = [b"\x02\0" + address[-4:] for address in addresses]
-    made = []
+    lines = []
     for here, there in ((0, 1), (1, 0)):
         tag = pack("!HH", 0x8100, vlan) if vlan else b""
         head = macs[there] + macs[here] + tag + (b"\x08\0\x45\0" if version == 4 else b"\x86\xdd\x60\0\0\0")
@@ -64,8 +64,8 @@ def link(
         tail = pair + pack("!HH", ports[here], ports[there])
         of_pair = int.from_bytes(pair, "big") % 65_535
         fixed = 0x4500 + 0x4000 + (64 << 8 | 6) + of_pair
-        made.append(Line(head, tail, fixed, of_pair + 6 + ports[here] + ports[there], version))
-    return Link((made[0], made[1]), list(sequence))
+        lines.append(Line(head, tail, fixed, of_pair + 6 + ports[here] + ports[there], version))
+    return Link((lines[0], lines[1]), list(sequence))
 
 
 @dataclass(slots=True)

@@ -17,18 +17,16 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from random import Random
 
-from tests.bench.devices import DISCONNECT, PINGREQ, PINGRESP, Device, device, large_payloads, payloads
+from tests.bench.devices import DISCONNECT, PINGREQ, PINGRESP, Device, device, large_payloads, log_line, payloads
 from tests.bench.frames import ACK, FIN, MSS, PSH, RST, SYN, Link, Writer, link, writing
 from tests.bench.printing import Out, say
 
 SIZES = (250_000, 1_000_000)
 DEVICES = 1_000
+FRAMES_PER_DEVICE = 50
+"""Small captures have fewer devices, so that not all of their frames are beginnings of connections."""
 STEP_NS = 180_000
 """The longest time from one frame to the next; it is 90 microseconds on average."""
-RETRANSMITTED = 0.018
-"""Share of the segments with data that come twice."""
-SWAPPED = 0.055
-"""Share of the places in a train of segments where two of them are exchanged."""
 ACKNOWLEDGED = 0.7
 """How often a segment is acknowledged at once and not by the next segment with data."""
 LONGEST_EXCHANGE = 64
@@ -42,6 +40,34 @@ _NAMES = {
     0x8: "subscribe", 0x9: "suback", 0xA: "unsubscribe", 0xB: "unsuback", 0xC: "pingreq", 0xD: "pingresp",
     0xE: "disconnect",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficMix:
+    """How the traffic of a capture differs from that of others."""
+
+    giant: float = 0.0
+    """Share of exchanges that belong to the first device, which then never disconnects."""
+    wrong: float = 0.0
+    """Share of packets that break the specification, so that a linter has something to report."""
+    has_fresh_payloads: bool = False
+    """Whether no payload recurs."""
+    ending: float = 0.004
+    """Share of exchanges that end their connection instead."""
+    retransmitted: float = 0.018
+    """Share of the segments with data that come twice."""
+    swapped: float = 0.055
+    """Share of the places in a train of segments where two of them are exchanged."""
+
+
+CLEAN = TrafficMix()
+MIXES = {
+    "clean": CLEAN,
+    "unfriendly": TrafficMix(wrong=0.13, has_fresh_payloads=True),
+    "short": TrafficMix(ending=0.15, retransmitted=0.05, swapped=0.25),
+}
+"""The captures of the benchmark: nothing to report and recurring payloads; a finding in nine frames and no recurring
+payloads; many short connections with retransmissions and reordering."""
 
 
 @dataclass(slots=True)
@@ -85,7 +111,7 @@ class Connection:
 class Traffic:
     """Writes exchanges until there are enough frames."""
 
-    def __init__(self, writer: Writer, seed: int, devices: int, giant: float = 0.0, wrong: float = 0.0) -> None:
+    def __init__(self, writer: Writer, seed: int, devices: int, mix: TrafficMix = CLEAN) -> None:
         self.random = Random(seed)
         self.writer = writer
         self.truth = Truth()
@@ -106,34 +132,31 @@ class Traffic:
             (self.subscriptions, 1),
         )
         self.exchanges = [exchange for exchange, weight in exchanges for _ in range(weight)]
-        self.giant = giant
-        """The share of exchanges that belong to the first device, which then never disconnects."""
+        self.mix = mix
         self.giant_exchanges = self.exchanges + [self.large_publish] * LARGE_IN_GIANT
-        self.wrong = wrong
-        """The share of packets that break the specification."""
         self.mistakes = (self.dup_of_qos_0, self.control_character, self.wildcard, self.ping_answer, self.empty_topic)
 
     def run(self, frames: int) -> Truth:
         """Write that many frames."""
         random, writer = self.random.random, self.writer
-        count, giant, truth = len(self.devices), self.giant, self.truth
+        count, mix, truth = len(self.devices), self.mix, self.truth
         while writer.frames < frames - LONGEST_EXCHANGE:
-            number = 0 if giant and random() < giant else int(random() * count)
+            number = 0 if mix.giant and random() < mix.giant else int(random() * count)
             connection = self.connections[number]
             if connection is None:
                 self.connections[number] = self.connect(number)
-            elif giant and number == 0:
+            elif mix.giant and number == 0:
                 self.giant_exchanges[int(random() * len(self.giant_exchanges))](connection)
-            elif random() < 0.004:
+            elif random() < mix.ending:
                 self.disconnect(connection)
                 self.connections[number] = None
-            elif truth.wrong_packets < self.wrong * truth.total:
+            elif truth.wrong_packets < mix.wrong * truth.total:
                 self.mistakes[truth.wrong_packets % len(self.mistakes)](connection)
                 truth.wrong_packets += 1
             else:
                 self.exchanges[int(random() * len(self.exchanges))](connection)
         while writer.frames < frames:
-            self.acknowledge(next(one for one in self.connections if one is not None), 0)
+            self.acknowledge(next(connection for connection in self.connections if connection is not None), 0)
         self.truth.frames, self.truth.bytes = writer.frames, writer.size
         return self.truth
 
@@ -158,7 +181,7 @@ class Traffic:
         random, sequence = self.random.random, link.sequence[side]
         self.truth.data_segments += 1
         self.writer.data(link, side, payload, int(random() * STEP_NS))
-        if random() < RETRANSMITTED:
+        if random() < self.mix.retransmitted:
             self.truth.retransmissions += 1
             self.truth.data_segments += 1
             self.writer.segment(link, side, sequence, payload, PSH | ACK, int(random() * STEP_NS))
@@ -173,7 +196,7 @@ class Traffic:
             sequence = (sequence + len(part)) & 0xFFFFFFFF
         link.sequence[side] = sequence
         for at in range(len(order) - 1):
-            if random() < SWAPPED:
+            if random() < self.mix.swapped:
                 order[at], order[at + 1] = order[at + 1], order[at]
                 self.truth.reorderings += 1
         for number, part in order:
@@ -196,21 +219,21 @@ class Traffic:
 
     def connect(self, number: int) -> Connection:
         """Handshake, CONNECT, CONNACK and the first subscription."""
-        random, one = self.random, self.devices[number]
-        made = Connection(one, self.link(number))
+        random, single_device = self.random, self.devices[number]
+        connection = Connection(single_device, self.link(number))
         truth = self.truth
         truth.connections += 1
-        truth.versions[str(one.level)] += 1
-        self.bare(made.link, 0, SYN)
-        self.bare(made.link, 1, SYN | ACK)
-        self.acknowledge(made, 0)
+        truth.versions[str(single_device.level)] += 1
+        self.bare(connection.link, 0, SYN)
+        self.bare(connection.link, 1, SYN | ACK)
+        self.acknowledge(connection, 0)
         clean = random.random() < 0.5
-        self.send(made, 0, [one.connect(clean=clean)])
-        self.acknowledge(made, 1)
-        self.send(made, 1, [one.connack(present=not clean)])
-        self.maybe_acknowledge(made, 0)
-        self.subscriptions(made, unsubscribe=False)
-        return made
+        self.send(connection, 0, [single_device.connect(clean=clean)])
+        self.acknowledge(connection, 1)
+        self.send(connection, 1, [single_device.connack(present=not clean)])
+        self.maybe_acknowledge(connection, 0)
+        self.subscriptions(connection, unsubscribe=False)
+        return connection
 
     def link(self, number: int) -> Link:
         """Where the next connection of a device runs."""
@@ -236,7 +259,9 @@ class Traffic:
         self.acknowledge(connection, 0)
 
     def payload(self) -> bytes:
-        """One of the payloads."""
+        """One of the payloads, or a new one."""
+        if self.mix.has_fresh_payloads:
+            return log_line(self.random, self.truth.total)
         return self.payloads[int(self.random.random() * len(self.payloads))]
 
     def published(self, connection: Connection, qos: int = 0, identifier: bytes = b"") -> bytes:
@@ -356,40 +381,32 @@ class Traffic:
             self.maybe_acknowledge(connection, 0)
 
 
-def measure(out: Out, frames: Sequence[int] = SIZES, wrong: float = 0.0) -> None:
+def measure(out: Out, frames: Sequence[int] = SIZES, traffic: str = "clean") -> None:
     """Print the paths of captures, which are made where they are not there."""
     for size in frames:
-        path, truth = capture(size, wrong=wrong)
+        path, truth = capture(size, devices=min(DEVICES, size // FRAMES_PER_DEVICE), mix=MIXES[traffic])
         out(str(path))
         say(f"{truth.frames:,} frames, {truth.total:,} packets")
 
 
-def generate(
-    path: Path, frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0, wrong: float = 0.0
-) -> Truth:
-    """Write a capture of exactly that many frames; returns what is in it.
-
-    ``wrong``: the share of packets that break the specification, so that a linter has something to report.
-    """
+def generate(path: Path, frames: int, *, seed: int = 1, devices: int = DEVICES, mix: TrafficMix = CLEAN) -> Truth:
+    """Write a capture of exactly that many frames; returns what is in it."""
     with writing(path) as writer:
-        return Traffic(writer, seed, devices, giant, wrong).run(frames)
+        return Traffic(writer, seed, devices, mix).run(frames)
 
 
 def capture(
-    frames: int, *, seed: int = 1, devices: int = DEVICES, giant: float = 0.0, wrong: float = 0.0, cache: Path = CACHE
+    frames: int, *, seed: int = 1, devices: int = DEVICES, mix: TrafficMix = CLEAN, cache: Path = CACHE
 ) -> tuple[Path, Truth]:
     """A capture from the cache, made when it is not there, and its truth."""
-    code = hashlib.sha256()
+    code = hashlib.sha256(repr(mix).encode())
     for name in ("frames.py", "devices.py", "generate.py"):
         code.update((Path(__file__).parent / name).read_bytes())
     cache.mkdir(parents=True, exist_ok=True)
-    name = f"{frames}-{seed}-{devices}-" + (f"giant{giant:g}-" if giant else "") + (f"wrong{wrong:g}-" if wrong else "")
-    path = cache / f"{name}{code.hexdigest()[:12]}.pcapng"
+    path = cache / f"{frames}-{seed}-{devices}-{code.hexdigest()[:12]}.pcapng"
     manifest = path.with_suffix(".json")
     if manifest.exists():
         return path, Truth(**json.loads(manifest.read_text()))
-    for outdated in cache.glob(f"{name}????????????.*"):
-        outdated.unlink()
-    truth = generate(path, frames, seed=seed, devices=devices, giant=giant, wrong=wrong)
+    truth = generate(path, frames, seed=seed, devices=devices, mix=mix)
     manifest.write_text(json.dumps({row.name: getattr(truth, row.name) for row in fields(truth)}, indent=1) + "\n")
     return path, truth

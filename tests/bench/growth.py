@@ -97,20 +97,20 @@ def load() -> None:
     for module in ("pyarrow", "pyarrow.parquet", "pyarrow.dataset", "mqttscope.lake.writer", "mqttscope.dissect"):
         import_module(module)
     for package in (mqttscope.cli, mqttscope.cli.pipeline, mqttscope.report, mqttscope.report.findings):
-        for one in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-            import_module(one.name)
+        for iter_module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
+            import_module(iter_module.name)
     all_rules()
 
 
 def run(command: Sequence[str], capture: Path) -> float | None:
     """Processor time of a command on a capture; ``None`` where it took too long."""
     with tempfile.TemporaryDirectory() as folder:
-        said = Path(folder) / "said"
+        path = Path(folder) / "said"
         process = os.fork()
         if not process:
-            _run([word.replace("{out}", str(Path(folder) / "lake")) for word in command], capture, said)
+            _run([word.replace("{out}", str(Path(folder) / "lake")) for word in command], capture, path)
         _, status, used = os.wait4(process, 0)
-        words = said.read_text(errors="replace")
+        words = path.read_text(errors="replace")
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return None
@@ -119,11 +119,11 @@ def run(command: Sequence[str], capture: Path) -> float | None:
     return used.ru_utime + used.ru_stime
 
 
-def _run(words: list[str], capture: Path, said: Path) -> NoReturn:
+def _run(words: list[str], capture: Path, path: Path) -> NoReturn:
     """The command, in a process that ends with it."""
     resource.setrlimit(resource.RLIMIT_CPU, (MOST_SECONDS, MOST_SECONDS + 1))
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-    os.dup2(os.open(said, os.O_WRONLY | os.O_CREAT), 2)
+    os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), 2)
     sys.argv = ["mqttscope", *words, str(capture)]
     code: object = 0
     try:
@@ -140,21 +140,21 @@ def _run(words: list[str], capture: Path, said: Path) -> NoReturn:
 
 def measure(out: Out, kind: Iterable[str] = (), command: Iterable[str] = (), scale: float = 1.0) -> bool:
     """Measure and print a table; returns whether nothing grows too fast."""
-    for name in {*kind} - {one.__name__ for one in KINDS} | {*command} - {*COMMANDS}:
+    for name in {*kind} - {kind.__name__ for kind in KINDS} | {*command} - {*COMMANDS}:
         raise SystemExit(f"there is no {name}")
-    chosen = [one for one in KINDS if not kind or one.__name__ in kind]
+    chosen = [other_kind for other_kind in KINDS if not kind or other_kind.__name__ in kind]
     asked = {name: words for name, words in COMMANDS.items() if not command or name in command}
     rows: list[list[Growth]] = []
     load()
     with tempfile.TemporaryDirectory() as folder:
         heading(out, "kind", "sizes", *asked, texts=2)
-        for one in chosen:
-            counts = tuple(max(4, round(KINDS[one] * scale)) * FACTOR**step for step in range(SIZES))
+        for each in chosen:
+            counts = tuple(max(4, round(KINDS[each] * scale)) * FACTOR**step for step in range(SIZES))
             captures = [Path(folder) / f"{count}.pcapng" for count in counts]
             for count, capture in zip(counts, captures, strict=True):
-                generate(one, count, capture)
-            rows.append([_grown(one, name, words, counts, captures) for name, words in asked.items()])
-            row(out, one.__name__, f"{counts[0]:,} to {counts[-1]:,}", *map(_cell, rows[-1]))
+                generate(each, count, capture)
+            rows.append([_grown(each, name, words, counts, captures) for name, words in asked.items()])
+            row(out, each.__name__, f"{counts[0]:,} to {counts[-1]:,}", *map(_cell, rows[-1]))
             for capture in captures:
                 capture.unlink()
     figures = [figure for some in rows for figure in some]
@@ -168,25 +168,25 @@ def measure(out: Out, kind: Iterable[str] = (), command: Iterable[str] = (), sca
 
 
 def _grown(kind: Kind, name: str, words: Sequence[str], counts: tuple[int, ...], captures: Sequence[Path]) -> Growth:
-    made = Growth(kind.__name__, name, counts)
+    growth = Growth(kind.__name__, name, counts)
     for capture in captures:
-        taken = run(words, capture)
-        if taken is None:
-            return made
-        made.seconds.append(taken)
+        seconds = run(words, capture)
+        if seconds is None:
+            return growth
+        growth.seconds.append(seconds)
     for _ in range(ATTEMPTS - 1):
-        if not made.fails:
+        if not growth.fails:
             break
         for place, capture in enumerate(captures):
             again = run(words, capture)
-            made.seconds[place] = min(made.seconds[place], MOST_SECONDS if again is None else again)
-    return made
+            growth.seconds[place] = min(growth.seconds[place], MOST_SECONDS if again is None else again)
+    return growth
 
 
-def _cell(one: Growth) -> str:
+def _cell(growth: Growth) -> str:
     """``1.03 (2.1 s)``: the exponent, and the time of the largest size."""
-    if len(one.seconds) < SIZES:
+    if len(growth.seconds) < SIZES:
         return f"**more than {MOST_SECONDS} s**"
-    exponent = one.exponent
-    told = "–" if exponent is None else f"{exponent:.2f}"
-    return f"{'**' * one.fails}{told} ({one.seconds[-1]:.1f} s){'**' * one.fails}"
+    exponent = growth.exponent
+    text = "–" if exponent is None else f"{exponent:.2f}"
+    return f"{'**' * growth.fails}{text} ({growth.seconds[-1]:.1f} s){'**' * growth.fails}"

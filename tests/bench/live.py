@@ -52,13 +52,13 @@ def measure(out: Out, rate: int = RATE, seconds: float = SECONDS, *, lint: bool 
         f" {sniffer.dropped:,} frames dropped; exit code {code}."
     )
     if sniffer.late:
-        median, late, latest = spread([one / 1e6 for one in sniffer.late])
+        median, late, latest = spread([number / 1e6 for number in sniffer.late])
         out(
             f"From the time of the frame to the line: median {median:.1f} ms, 99 % {late:.1f} ms,"
             f" at most {latest:.1f} ms."
         )
-    for told in sniffer.told:
-        out(f"> {told}")
+    for text in sniffer.messages:
+        out(f"> {text}")
     return shown == sent + came and not code
 
 

@@ -24,12 +24,12 @@ import orjson
 
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, longest_s
-from mqttscope.broker_test.fit import Numbered, Numbering, capture_hash, fitted, flow_of
+from mqttscope.broker_test.fit import CaseNumbering, NumberedCase, capture_hash, fit_script, flow_of
 from mqttscope.broker_test.verdict import Observation
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Malformed, PacketType
-from mqttscope.mutate import Action, Case, Demand, Reaction, RecordedFlow, cases
+from mqttscope.mutate import Action, Demand, MutationCase, Reaction, RecordedFlow, cases
 from mqttscope.mutate.flow import CLIENT
 from mqttscope.replay.script import Script, read_scripts
 from mqttscope.report.broker_test.outcome import CASE
@@ -47,7 +47,7 @@ SEEDS = 3
 CAPTURE = "v5-qos"
 CAPTURES = ("v31-qos", "v311-qos", "v5-qos")
 RANDOM = "random"
-STRUCTURED = ",".join([*(one.name.lower() for one in PacketType), "flow"])
+STRUCTURED = ",".join([*(each.name.lower() for each in PacketType), "flow"])
 """All mutations but the random ones."""
 SHORTEST_S = 0.001
 """Cases with any pause are left out: how long they take says nothing about the program."""
@@ -82,11 +82,11 @@ def missing() -> list[tuple[str, str]]:
     """Programs that are not there, or are another program of that name, with their packages."""
     absent = []
     for name, package in PROGRAMS.items():
-        found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
-        if found is not None and name == "nc":
-            told = subprocess.run([found, "-h"], capture_output=True, text=True, check=False)
-            found = found if "OpenBSD" in told.stdout + told.stderr else None
-        if found is None:
+        text = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+        if text is not None and name == "nc":
+            process = subprocess.run([text, "-h"], capture_output=True, text=True, check=False)
+            text = text if "OpenBSD" in process.stdout + process.stderr else None
+        if text is None:
             absent.append((name, package))
     return absent
 
@@ -117,10 +117,10 @@ def speed(out: Out, folder: Path, port: int, number: int, rounds: int) -> bool:
     path = capture(CAPTURE)
     chosen = asyncio.run(first_cases(port, path, number))
     lines = folder / "cases.hex"
-    lines.write_text("".join(f"{typed(one.case).hex()}\n" for one in chosen), "ascii")
-    known = {one.number: CASE.view(one.case) for one in chosen}
+    lines.write_text("".join(f"{typed(numbered_case.case).hex()}\n" for numbered_case in chosen), "ascii")
+    known = {numbered_case.number: CASE.view(numbered_case.case) for numbered_case in chosen}
     played = mutate(port, path, "*", number)[1]
-    same = known.keys() == played.keys() and all(agrees(known[one], played[one]) for one in known)
+    same = known.keys() == played.keys() and all(agrees(known[number], played[number]) for number in known)
     runs: dict[str, Callable[[], Took]] = {
         "`mqttscope mutate`": lambda: mutate(port, path, "*", number)[0],
         f"`xxd -r -p \\| nc {USUAL} \\| xxd -p`": lambda: loop(port, lines, USUAL, len(chosen)),
@@ -133,26 +133,26 @@ def speed(out: Out, folder: Path, port: int, number: int, rounds: int) -> bool:
             rows[name].append(run())
     heading(out, f"{len(chosen):,} cases, {rounds} rounds", "cases/s", "processor ms per case", "times the first")
     first = next(iter(rows.values()))
-    for name, found in rows.items():
-        ratio = statistics.median(one.rate / own.rate for one, own in zip(found, first, strict=True))
-        rate, cpu = (statistics.median(getattr(one, figure) for one in found) for figure in ("rate", "cpu_ms"))
+    for name, tooks in rows.items():
+        ratio = statistics.median(took.rate / own.rate for took, own in zip(tooks, first, strict=True))
+        rate, cpu = (statistics.median(getattr(took, figure) for took in tooks) for figure in ("rate", "cpu_ms"))
         row(out, name, f"{rate:.1f}", f"{cpu:.1f}", f"{ratio:.2f}")
     if not same:
         out("\nNot the same cases: `mutate` played others than nc got.")
     return same
 
 
-async def first_cases(port: int, path: Path, number: int) -> list[Numbered]:
+async def first_cases(port: int, path: Path, number: int) -> list[NumberedCase]:
     """The cases that ``mutate`` plays with seed 1 and ``--cases``, without those that pause."""
     scripts = recorded(path)
     async with trial_at(port) as test:
-        own = [await fit(test, one) for one in scripts]
-    flows = [flow_of(one, capture_hash(scripts), one.connection.number) for one in own]
-    every = Numbering(flows, 1, CLIENT).cases("*", range(len(flows)), MANY)
-    return [one for one in islice(every, number) if not longest_s(one.case)]
+        own = [await fit(test, script) for script in scripts]
+    flows = [flow_of(script, capture_hash(scripts), script.connection.number) for script in own]
+    every = CaseNumbering(flows, 1, CLIENT).cases("*", range(len(flows)), MANY)
+    return [numbered_case for numbered_case in islice(every, number) if not longest_s(numbered_case.case)]
 
 
-def typed(case: Case) -> bytes:
+def typed(case: MutationCase) -> bytes:
     """What a user would pipe into nc for a case: CONNECT, and the bytes of the mutation."""
     steps = [step for step in case.flow.steps if step.action is Action.SEND]
     connect = next((step.data for step in steps if step.data[:1] == b"\x10" and not step.mutated), b"")
@@ -171,8 +171,8 @@ def mutate(port: int, path: Path, pattern: str, number: int) -> tuple[Took, dict
     with tempfile.TemporaryFile() as output:
         usage = usage_of([*words, *options], codes=(0, 1), output=output, env=environment())
         output.seek(0)
-        rows = [one for one in map(orjson.loads, output) if one["event"] == "case"]
-    return Took(len(rows), usage), {one["number"]: one["case"] for one in rows if one["number"] is not None}
+        rows = [row for row in map(orjson.loads, output) if row["event"] == "case"]
+    return Took(len(rows), usage), {row["number"]: row["case"] for row in rows if row["number"] is not None}
 
 
 def loop(port: int, lines: Path, options: str, number: int) -> Took:
@@ -191,34 +191,34 @@ async def variety(out: Out, port: int, number: int, seeds: int) -> None:
     out("")
     heading(out, f"distinct reactions in {number:,} cases", *columns)
     for seed in range(1, seeds + 1):
-        found = [await reactions(port, pattern, number, seed) for pattern in (STRUCTURED, RANDOM)]
-        counts = [len(one) for one in found]
-        only = len(found[0] - found[1]), len(found[1] - found[0])
+        pairses = [await reactions(port, pattern, number, seed) for pattern in (STRUCTURED, RANDOM)]
+        counts = [len(pairs) for pairs in pairses]
+        only = len(pairses[0] - pairses[1]), len(pairses[1] - pairses[0])
         row(out, f"seed {seed}", *map(str, counts), f"{counts[0] / counts[1]:.2f}", *map(str, only))
 
 
 async def reactions(port: int, pattern: str, number: int, seed: int) -> set[Seen]:
     """The distinct reactions to so many cases, which are as many for each connection of the captures."""
-    found: set[Seen] = set()
-    scripts = [(one, capture_hash(group)) for group in map(recorded, map(capture, CAPTURES)) for one in group]
+    result: set[Seen] = set()
+    scripts = [(script, capture_hash(group)) for group in map(recorded, map(capture, CAPTURES)) for script in group]
     async with trial_at(port) as test:
-        for index, (script, told) in enumerate(scripts):
+        for index, (script, text) in enumerate(scripts):
             own = await fit(test, script)
             share = number // len(scripts) + (index < number % len(scripts))
-            for one in without_pauses(flow_of(own, told, own.connection.number), pattern, share, seed):
-                played = (await test.once(own, watched_alike(one))).played
+            for without_pause in without_pauses(flow_of(own, text, own.connection.number), pattern, share, seed):
+                played = (await test.play_once(own, watched_alike(without_pause))).played
                 if played is not None:
-                    found.add(reaction(played.seen))
-    return found
+                    result.add(reaction(played.seen))
+    return result
 
 
-def without_pauses(flow: RecordedFlow, pattern: str, number: int, seed: int) -> Iterator[Case]:
+def without_pauses(flow: RecordedFlow, pattern: str, number: int, seed: int) -> Iterator[MutationCase]:
     """So many cases of a connection that do not pause; after the last mutation it begins again with other choices."""
     every = cases(flow, seed, pattern, turns=MANY)
-    return islice((one for one in every if not longest_s(one)), number)
+    return islice((case for case in every if not longest_s(case)), number)
 
 
-def watched_alike(case: Case) -> Case:
+def watched_alike(case: MutationCase) -> MutationCase:
     """The case as though nothing were demanded.
 
     The player waits longer where a statement demands something, which random bytes never break for certain.  So all
@@ -237,12 +237,14 @@ def reaction(seen: Observation) -> Seen:
     which is RST where it had not read everything.
     """
     packets = set()
-    for one in seen.answers:
-        if isinstance(one, Malformed):
+    for answer in seen.answers:
+        if isinstance(answer, Malformed):
             packets.add("malformed")
             continue
-        codes = getattr(one, "reason_codes", None) or (getattr(one, "reason_code", None),)
-        packets |= {one.packet_type.name if code is None else f"{one.packet_type.name} 0x{code:02x}" for code in codes}
+        codes = getattr(answer, "reason_codes", None) or (getattr(answer, "reason_code", None),)
+        packets |= {
+            answer.packet_type.name if code is None else f"{answer.packet_type.name} 0x{code:02x}" for code in codes
+        }
     return frozenset(packets), bool(seen.ended)
 
 
@@ -251,12 +253,16 @@ def reaction(seen: Observation) -> Seen:
 
 def recorded(path: Path) -> list[Script]:
     """The connections of a capture, from their CONNECT on."""
-    return [one for one in read_scripts(dissect(open_capture([str(path)]))) if one.begins and one.connect is not None]
+    return [
+        read_script
+        for read_script in read_scripts(dissect(open_capture([str(path)])))
+        if read_script.begins and read_script.connect is not None
+    ]
 
 
 async def fit(test: BrokerTest, script: Script) -> Script:
     """A connection as it is played to this broker."""
-    return fitted(script, await test.connack(script))
+    return fit_script(script, await test.connack(script))
 
 
 @asynccontextmanager

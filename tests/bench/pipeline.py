@@ -53,8 +53,8 @@ class Tree:
 
     def look(self, root: int) -> None:
         """Take a sample."""
-        found = _descendants(root)
-        for pid in found:
+        numbers = _descendants(root)
+        for pid in numbers:
             with suppress(OSError, ValueError, KeyError):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
                 self.processor_seconds[pid] = (int(fields[11]) + int(fields[12])) / _TICKS
@@ -74,15 +74,15 @@ class Run:
 
 def _descendants(root: int) -> list[int]:
     children: dict[int, list[int]] = {}
-    for one in Path("/proc").iterdir():
-        if one.name.isdigit():
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
             with suppress(OSError):
-                parent = int((one / "stat").read_text().rpartition(")")[2].split()[1])
-                children.setdefault(parent, []).append(int(one.name))
-    found = [root]
-    for pid in found:
-        found += children.get(pid, ())
-    return found
+                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                children.setdefault(parent, []).append(int(path.name))
+    numbers = [root]
+    for pid in numbers:
+        numbers += children.get(pid, ())
+    return numbers
 
 
 def size_mb(folder: str) -> float:
@@ -160,17 +160,17 @@ def break_even(small: tuple[int, float, float], large: tuple[int, float, float])
 
 def _table(out: Out, what: str, frames: int, names: Iterable[str], giant: float = 0.0) -> dict[str, float]:
     """Print a table; returns the seconds of each way."""
-    capture, _ = generate.capture(frames, giant=giant)
+    capture, _ = generate.capture(frames, mix=generate.TrafficMix(giant=giant))
     size = capture.stat().st_size
     out(f"\n### {frames:,} frames, {size / 1e6:,.0f} MB, {what}\n")
     memory = "command MB", "Java MB", "worker MB", "scratch MB", "lake MB"
     heading(out, "engine", "seconds", "frames/s", "processor s", *memory)
-    found = {}
+    seconds = {}
     for name in names:
         run = ingest(capture, *{**WAYS, **_NARROWLY}[name])
         peak = run.tree.peak_mb
         peaks = [f"{peak[kind]:,.0f}" if kind in peak else "-" for kind in ("python", "java", "worker")]
         times = f"{run.seconds:.1f}", f"{frames / run.seconds:,.0f}", f"{run.tree.processor:.1f}"
         row(out, name, *times, *peaks, f"{run.tree.scratch_mb:,.0f}", f"{run.lake_mb:,.0f}")
-        found[name] = run.seconds
-    return found
+        seconds[name] = run.seconds
+    return seconds

@@ -23,7 +23,7 @@ from mqttscope.mqtt import (
     Subscription,
     encode,
 )
-from mqttscope.transport.wire import Endpoint, Made, Wire
+from mqttscope.transport.wire import Endpoint, FramedSegment, SyntheticConnection
 from tests.bench.frames import START_NS
 
 V3_1_1 = ProtocolVersion.V3_1_1
@@ -40,24 +40,24 @@ Said = tuple[int, bool, ControlPacket | None]
 def write(path: Path, conversations: Iterable[Iterator[Said]]) -> None:
     """Conversations as a capture, in the order of time."""
     numbers = itertools.count(1).__next__
-    wires: dict[int, Wire] = {}
+    wires: dict[int, SyntheticConnection] = {}
     with PcapngWriter(path) as writer:
         for index, (now, from_client, packet) in heapq.merge(
-            *(zip(itertools.repeat(index), said) for index, said in enumerate(conversations)),
+            *(zip(itertools.repeat(index), conversation) for index, conversation in enumerate(conversations)),
             key=lambda row: row[1][0],
         ):
-            made: list[Made] = []
+            segments: list[FramedSegment] = []
             if index not in wires:
                 client = Endpoint.of((f"198.51.{100 + index // 250}.{1 + index % 250}", 40_000 + index % 20_000))
-                wires[index] = Wire(client, BROKER, "bench", numbers, 1_000, 2_000)
-                made += wires[index].open(now - MS)
+                wires[index] = SyntheticConnection(client, BROKER, "bench", numbers, 1_000, 2_000)
+                segments += wires[index].open(now - MS)
             wire = wires[index]
             if packet is None:
-                made += [*wire.close(True, now), *wire.close(False, now + MS)]
+                segments += [*wire.close(True, now), *wire.close(False, now + MS)]
             else:
-                made += wire.data(from_client, encode(packet, V3_1_1), now, wire.sent(not from_client))
-            for one in made:
-                writer.write(one.frame)
+                segments += wire.data(from_client, encode(packet, V3_1_1), now, wire.sent(not from_client))
+            for segment in segments:
+                writer.write(segment.frame)
 
 
 def publisher(messages: int, qos: int, topic: str) -> Iterator[Said]:

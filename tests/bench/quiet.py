@@ -64,14 +64,21 @@ class Crowd:
         self._file.flush()
 
     def _open(self, number: int, body: bytes) -> None:
-        one = device(number, self._random)
+        other_device = device(number, self._random)
         client = bytes((10, 1 + number // 65_536, number >> 8 & 255, number & 255))
-        made = link(4, (client, b"\x0a\xfa\0\x01"), (20_000 + number % 40_000, 1883), 0, (number * 977, number * 1_013))
-        self._writer.handshake(made, _STEP_NS)
-        self._links.append(made)
-        opening = one.connect(clean=True), one.connack(present=False), *one.subscribe(), one.publish(0, b"", body, 0.9)
+        new_link = link(
+            4, (client, b"\x0a\xfa\0\x01"), (20_000 + number % 40_000, 1883), 0, (number * 977, number * 1_013)
+        )
+        self._writer.handshake(new_link, _STEP_NS)
+        self._links.append(new_link)
+        opening = (
+            other_device.connect(clean=True),
+            other_device.connack(present=False),
+            *other_device.subscribe(),
+            other_device.publish(0, b"", body, 0.9),
+        )
         for number, packet in enumerate(opening):
-            self._writer.data(made, number % 2, packet, _STEP_NS)
+            self._writer.data(new_link, number % 2, packet, _STEP_NS)
 
 
 @dataclass(slots=True)
@@ -92,14 +99,14 @@ def measure(out: Out, connections: int = 0, batches: int = BATCHES) -> None:
     spark = spark_session(configuration={"spark.master": "local[2]", "spark.driver.memory": "1g"})
     heading(out, "open connections", "rules", "batch", "seconds", "processor s", "KB written", texts=3)
     everything = RowOptions().lake()
-    within = replace(everything, rules=tuple(one for one in everything.rules if one.scope is not Scope.BROKER))
+    within = replace(everything, rules=tuple(rule for rule in everything.rules if rule.scope is not Scope.BROKER))
     for count in (connections,) if connections else CONNECTIONS:
         for rules, options in (("without those of servers", within), ("all", everything)):
             costs = follow(spark, count, batches, options)
             # The second batch takes those that speak out of the files of all others.
             rows = [("first", 0, 1), ("second", 1, 2), ("third and later, median", 2, len(costs.seconds))]
             for name, begin, end in rows:
-                values = [statistics.median(one[begin:end]) for one in (costs.seconds, costs.processor, costs.written)]
+                values = [statistics.median(row[begin:end]) for row in (costs.seconds, costs.processor, costs.written)]
                 figures = f"{values[0]:.1f}", f"{values[1]:.1f}", f"{values[2] / 1_000:,.0f}"
                 row(out, f"{count:,}", rules, name, *figures)
     spark.stop()
@@ -109,7 +116,7 @@ def follow(spark: SparkSession, connections: int, batches: int, options: LakeOpt
     """Watch a capture grow, batch by batch."""
     from mqttscope.spark.watch import watch
 
-    costs, taken, over = Costs(), threading.Semaphore(0), threading.Event()
+    costs, semaphore, over = Costs(), threading.Semaphore(0), threading.Event()
     with tempfile.TemporaryDirectory(prefix="mqttscope-watch-") as folder:
         captures, lake = Path(folder, "captures"), Path(folder, "lake")
         captures.mkdir()
@@ -117,7 +124,7 @@ def follow(spark: SparkSession, connections: int, batches: int, options: LakeOpt
             crowd = Crowd(file, connections)
             run = threading.Thread(
                 target=watch, args=(spark, [str(captures)], lake, options),
-                kwargs={"interval_s": 0.1, "tell": lambda _: taken.release(), "over": over, "max_bytes": None},
+                kwargs={"interval_s": 0.1, "tell": lambda _: semaphore.release(), "over": over, "max_bytes": None},
             )  # fmt: skip
             tree, sizes = Tree(), dict[str, int]()
             tree.look(os.getpid())
@@ -127,7 +134,7 @@ def follow(spark: SparkSession, connections: int, batches: int, options: LakeOpt
                     crowd.ping()
                 else:
                     run.start()
-                while not taken.acquire(timeout=0.2):
+                while not semaphore.acquire(timeout=0.2):
                     if not run.is_alive():
                         return costs
                 costs.seconds.append(time.monotonic() - began)
@@ -143,9 +150,9 @@ def follow(spark: SparkSession, connections: int, batches: int, options: LakeOpt
 
 def sizes_in(folder: Path) -> dict[str, int]:
     """Bytes of each file; what is replaced counts as new."""
-    found = {}
+    counts = {}
     for path in folder.rglob("*"):
         if path.is_file():
             status = path.stat()
-            found[f"{path}:{status.st_ino}"] = status.st_size
-    return found
+            counts[f"{path}:{status.st_ino}"] = status.st_size
+    return counts

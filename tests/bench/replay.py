@@ -18,7 +18,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.mqtt import Publish, encode
-from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay
+from mqttscope.replay.drivers.run import BrokerTarget, Pace, ReplayRunner
 from mqttscope.replay.script import read_scripts
 from mqttscope.system import allow_descriptors
 from mqttscope.transport.target import parse_broker
@@ -58,7 +58,7 @@ def throughput(out: Out, folder: Path, messages: int, rounds: int) -> bool:
                 words = command("replay", capture, "--broker", f"mqtt://127.0.0.1:{broker.port}", "--pace", "asap")
                 ours.append(rate(broker.port, messages, words))
                 theirs.append(rate(broker.port, messages, None, qos))
-            ratio = statistics.median(one / other for one, other in zip(ours, theirs, strict=True))
+            ratio = statistics.median(our / other for our, other in zip(ours, theirs, strict=True))
             met = met and ratio >= 1
             medians = [f"{statistics.median(rates):,.0f}" for rates in (ours, theirs)]
             row(out, str(qos), f"{messages:,}", *medians, f"{ratio:.2f}")
@@ -93,8 +93,8 @@ def publish_with_paho(port: int, messages: int, qos: int) -> None:
     client.connect("127.0.0.1", port)
     client.loop_start()
     sent = [client.publish(TOPIC, played.PAYLOAD, qos) for _ in range(messages)]
-    for one in sent:
-        one.wait_for_publish()
+    for info in sent:
+        info.wait_for_publish()
     client.disconnect()
     client.loop_stop()
 
@@ -104,8 +104,8 @@ def crowd(out: Out, folder: Path, connections: int = CROWD) -> bool:
     capture = folder / "crowd.pcapng"
     played.write(capture, [played.member(number, connections) for number in range(connections)])
     replay, memory = _replayed(capture, Pace(None), folder)
-    failed = sum(bool(one.failure) for one in replay.drivers)
-    answered = sum(len(one.player.live.script.entries) for one in replay.drivers)
+    failed = sum(bool(driver.failure) for driver in replay.drivers)
+    answered = sum(len(driver.player.live.script.entries) for driver in replay.drivers)
     out(f"\n{connections:,} connections at once: {answered:,} packets in {replay.seconds:.1f} s, {failed} failed, ")
     out(f"waited in vain {replay.context.gates.missed} times; {memory:.0f} MB at most.")
     return not failed and answered == 10 * connections and not replay.context.gates.missed
@@ -131,10 +131,10 @@ def punctuality(out: Out, folder: Path, speed: float = SPEED) -> bool:
     return last < 50
 
 
-def _replayed(capture: Path, pace: Pace, folder: Path) -> tuple[Replay, float]:
+def _replayed(capture: Path, pace: Pace, folder: Path) -> tuple[ReplayRunner, float]:
     scripts = read_scripts(dissect(open_capture([str(capture)])))
     allow_descriptors(len(scripts) + 64)
     with mosquitto(folder, traffic.BROKER, verbose=False) as broker:
-        replay = Replay(scripts, BrokerTarget(parse_broker(f"mqtt://127.0.0.1:{broker.port}")), pace)
+        replay = ReplayRunner(scripts, BrokerTarget(parse_broker(f"mqtt://127.0.0.1:{broker.port}")), pace)
         asyncio.run(replay.run())
     return replay, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -22,7 +22,7 @@ from mqttscope.lint.context import WIDE
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import Rule
 from tests.bench.frames import Link, link, writing
-from tests.bench.generate import Traffic
+from tests.bench.generate import Traffic, TrafficMix
 from tests.bench.printing import Out, heading, row
 from tests.lake.parts import frames_of
 
@@ -56,15 +56,15 @@ class SkewedTraffic(Traffic):
 def generate(path: Path, frames: int, devices: int = 1_000) -> None:
     """Write a capture of that many frames."""
     with writing(path) as writer:
-        SkewedTraffic(writer, 1, devices, CLIENT).run(frames)
+        SkewedTraffic(writer, 1, devices, TrafficMix(giant=CLIENT)).run(frames)
 
 
 def shares(path: Path) -> tuple[float, float]:
     """The shares of the first server and of the first client in the frames of a capture."""
     server, client = IPv4Address(10 << 24 | 2).packed, IPv4Address((10 << 24) + 256).packed
-    frames = [one.data[26:34] for one in frames_of(path)]
-    found = [sum(one in (pair[:4], pair[4:]) for pair in frames) / len(frames) for one in (server, client)]
-    return found[0], found[1]
+    frames = [frame.data[26:34] for frame in frames_of(path)]
+    durations = [sum(raw in (pair[:4], pair[4:]) for pair in frames) / len(frames) for raw in (server, client)]
+    return durations[0], durations[1]
 
 
 @dataclass(slots=True)
@@ -78,16 +78,16 @@ class Stage:
 
 def stages(log: Path) -> list[Stage]:
     """The stages of a log of events that take long enough, in their order."""
-    found: defaultdict[int, Stage] = defaultdict(Stage)
+    actual_stages: defaultdict[int, Stage] = defaultdict(Stage)
     for line in log.read_text().splitlines():
         event = json.loads(line)
         if event["Event"] == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
-            found[event["Stage ID"]].milliseconds.append(event["Task Metrics"]["Executor Run Time"])
+            actual_stages[event["Stage ID"]].milliseconds.append(event["Task Metrics"]["Executor Run Time"])
         elif event["Event"] == "SparkListenerStageCompleted":
             info = event["Stage Info"]
-            parts = {json.loads(one["Scope"])["name"] for one in info["RDD Info"] if "Scope" in one}
-            found[info["Stage ID"]].name = ", ".join(sorted(one for one in parts if _TELLING.fullmatch(one)))
-    return [one for _, one in sorted(found.items()) if sum(one.milliseconds) >= _SHORT_MS]
+            parts = {json.loads(row["Scope"])["name"] for row in info["RDD Info"] if "Scope" in row}
+            actual_stages[info["Stage ID"]].name = ", ".join(sorted(part for part in parts if _TELLING.fullmatch(part)))
+    return [stage for _, stage in sorted(actual_stages.items()) if sum(stage.milliseconds) >= _SHORT_MS]
 
 
 def ingest(capture: Path, folder: Path, rules: Iterable[Rule]) -> list[Stage]:
@@ -121,11 +121,11 @@ def measure(out: Out, frames: Sequence[int] = (FRAMES,)) -> None:
     rules = [rule() for rule in select().values()]
     ways = {
         "all rules": rules,
-        "no rules of broker scope": [one for one in rules if one.scope is not Scope.BROKER],
-        "no wide rules": [one for one in rules if one.scope not in WIDE],
+        "no rules of broker scope": [rule for rule in rules if rule.scope is not Scope.BROKER],
+        "no wide rules": [rule for rule in rules if rule.scope not in WIDE],
     }
-    with tempfile.TemporaryDirectory(prefix="mqttscope-skew-") as made:
-        capture = Path(made) / "skewed.pcapng"
+    with tempfile.TemporaryDirectory(prefix="mqttscope-skew-") as text:
+        capture = Path(text) / "skewed.pcapng"
         generate(capture, frames[0])
         server, client = shares(capture)
         out(
@@ -135,7 +135,7 @@ def measure(out: Out, frames: Sequence[int] = (FRAMES,)) -> None:
         for name, chosen in ways.items():
             out("")
             heading(out, name, "tasks", "longest s", "all s", "longest/all")
-            for stage in ingest(capture, Path(made) / name.replace(" ", "-"), chosen):
+            for stage in ingest(capture, Path(text) / name.replace(" ", "-"), chosen):
                 longest, total = max(stage.milliseconds) / 1e3, sum(stage.milliseconds) / 1e3
                 figures = f"{longest:.1f}", f"{total:.1f}", f"{longest / total:.0%}"
                 row(out, stage.name, str(len(stage.milliseconds)), *figures)

@@ -52,7 +52,7 @@ class Sniffer:
         self.frame = 0
         """Of the latest packet shown."""
         self.dropped = 0
-        self.told: list[str] = []
+        self.messages: list[str] = []
         """Standard error."""
         self._ready = threading.Event()
         self.running = subprocess.Popen(
@@ -60,14 +60,14 @@ class Sniffer:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        self._threads = [threading.Thread(target=one, daemon=True) for one in (self._read, self._hear)]
-        for one in self._threads:
-            one.start()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._read, self._hear)]
+        for thread in self._threads:
+            thread.start()
         # Its line about the capture, or the end of its standard error.
         self._ready.wait()
         if self.running.poll() is not None:
             self.end()
-            raise SystemExit("sniff did not start: " + " ".join(self.told))
+            raise SystemExit("sniff did not start: " + " ".join(self.messages))
         self.dumpcap = _children(self.running.pid)[0]
 
     def sample(self) -> Sample:
@@ -93,8 +93,8 @@ class Sniffer:
             self.running.wait(END_SECONDS)
         finally:
             self.running.kill()
-        for one in self._threads:
-            one.join(END_SECONDS)
+        for thread in self._threads:
+            thread.join(END_SECONDS)
         for pipe in (self.running.stdout, self.running.stderr):
             if pipe is not None:
                 pipe.close()
@@ -122,8 +122,8 @@ class Sniffer:
     def _hear(self) -> None:
         assert self.running.stderr is not None
         for line in self.running.stderr:
-            self.told.append(line.decode("utf-8", "replace").strip())
-            if "capturing on" in self.told[-1]:
+            self.messages.append(line.decode("utf-8", "replace").strip())
+            if "capturing on" in self.messages[-1]:
                 self._ready.set()
         self._ready.set()
 
@@ -131,12 +131,12 @@ class Sniffer:
 @contextmanager
 def sniffing(port: int, *arguments: str) -> Iterator[Sniffer]:
     """A sniffer that ends with the body, if it did not before."""
-    made = Sniffer(port, *arguments)
+    sniffer = Sniffer(port, *arguments)
     try:
-        yield made
+        yield sniffer
     finally:
-        if made.running.poll() is None:
-            made.end()
+        if sniffer.running.poll() is None:
+            sniffer.end()
 
 
 def _children(pid: int) -> list[int]:

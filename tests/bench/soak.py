@@ -55,16 +55,16 @@ def measure(out: Out, connections: int = CONNECTIONS, rate: float = RATE) -> boo
         for kind in sorted({*crowd.sent, *sniffer.packets})
         if crowd.sent[kind] != sniffer.packets[kind]
     ]
-    found = ", ".join(f"{rule} {number:,} times" for rule, number in sniffer.findings.most_common()) or "none"
+    text = ", ".join(f"{rule} {number:,} times" for rule, number in sniffer.findings.most_common()) or "none"
     out(
         f"\n{crowd.over:,} connections, {crowd.sent.total():,} packets sent, {sniffer.packets.total():,} shown;"
         f" {sniffer.dropped:,} frames dropped; at most {most} files at a time, {len(files)} read at the end.\n"
-        f"Findings: {found}."
+        f"Findings: {text}."
     )
-    for told in sniffer.told:
-        out(f"> {told}")
-    for one in wrong:
-        out(f"**{one}**")
+    for reported_text in sniffer.messages:
+        out(f"> {reported_text}")
+    for single_text in wrong:
+        out(f"**{single_text}**")
     return not wrong
 
 
@@ -104,20 +104,20 @@ def unreadable(path: Path, port: int) -> list[str]:
             wrong.append(f"{path.name}: {item.message}")
     if not frames:
         wrong.append(f"{path.name}: no frames")
-    code, _, told = _run(ours("inspect", "--no-color", "--format", "jsonl", "--port", str(port), str(path)))
-    if code or told:
-        wrong.append(f"{path.name}: inspect ended with {code}: {' '.join(told)}")
+    code, _, texts = _run(ours("inspect", "--no-color", "--format", "jsonl", "--port", str(port), str(path)))
+    if code or texts:
+        wrong.append(f"{path.name}: inspect ended with {code}: {' '.join(texts)}")
     tshark = shutil.which("tshark")
     if tshark is not None:
-        code, lines, told = _run([tshark, "-n", "-r", str(path), "-T", "fields", "-e", "frame.number"])
-        told = [line for line in told if not line.startswith("Running as user")]
-        if code or told or lines != frames:
-            wrong.append(f"{path.name}: tshark ended with {code}, {lines} of {frames} frames: {' '.join(told)}")
+        code, lines, texts = _run([tshark, "-n", "-r", str(path), "-T", "fields", "-e", "frame.number"])
+        texts = [line for line in texts if not line.startswith("Running as user")]
+        if code or texts or lines != frames:
+            wrong.append(f"{path.name}: tshark ended with {code}, {lines} of {frames} frames: {' '.join(texts)}")
     return wrong
 
 
 def _run(command: Sequence[str]) -> tuple[int, int, list[str]]:
     """Exit code, lines on standard output, and standard error of a program."""
     done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, check=False)
-    told = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
-    return done.returncode, done.stdout.count(b"\n"), told
+    texts = [line for line in done.stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    return done.returncode, done.stdout.count(b"\n"), texts

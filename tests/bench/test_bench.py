@@ -17,7 +17,7 @@ from mqttscope.mqtt import Connect, Publish
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment, reverse_key
-from tests.bench.generate import Truth, capture, generate
+from tests.bench.generate import TrafficMix, Truth, capture, generate
 
 FRAMES = 20_000
 
@@ -30,7 +30,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
 
 def test_what_dissecting_finds_is_the_generators_truth(generated: tuple[Path, Truth]) -> None:
     path, truth = generated
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     qos: Counter[str] = Counter()
     versions: Counter[str] = Counter()
     others: Counter[str] = Counter()
@@ -38,7 +38,7 @@ def test_what_dissecting_finds_is_the_generators_truth(generated: tuple[Path, Tr
     opened = 0
     for event in dissect(open_capture([path]), dissector=dissector):
         if isinstance(event, PacketEvent):
-            found[event.type] += 1
+            counts[event.type] += 1
             if isinstance(event.packet, Publish):
                 qos[str(event.packet.qos)] += 1
                 assert event.topic
@@ -50,7 +50,7 @@ def test_what_dissecting_finds_is_the_generators_truth(generated: tuple[Path, Tr
         else:
             others[type(event).__name__] += 1
 
-    assert found == truth.packets
+    assert counts == truth.packets
     assert qos == truth.qos
     assert versions == truth.versions
     assert opened == truth.connections
@@ -88,17 +88,17 @@ def test_frames_are_whole_in_order_of_time_and_have_right_checksums(generated: t
             ip = ethernet.data
             segment = ip.data
             if sum(kinds.values()) % 10 == 0:
-                told, segment.sum = segment.sum, 0
+                result, segment.sum = segment.sum, 0
                 ip_told = getattr(ip, "sum", None)
                 if ip_told is not None:
                     ip.sum = 0
                 bytes(ip)  # works the checksums out
-                assert {told, segment.sum} <= {0, 0xFFFF} or told == segment.sum
+                assert {result, segment.sum} <= {0, 0xFFFF} or result == segment.sum
                 assert ip_told is None or ip.sum == ip_told
 
     assert sum(kinds.values()) == truth.frames
     assert size == truth.bytes
-    assert all(kinds[one] > FRAMES // 50 for one in ("IP", "IP6", "IP+VLAN"))
+    assert all(kinds[text] > FRAMES // 50 for text in ("IP", "IP6", "IP+VLAN"))
 
 
 def test_the_same_seed_gives_the_same_capture_and_the_cache_gives_it_back(tmp_path: Path) -> None:
@@ -116,10 +116,10 @@ def test_the_same_seed_gives_the_same_capture_and_the_cache_gives_it_back(tmp_pa
 
 def test_one_in_so_many_packets_breaks_the_specification(tmp_path: Path) -> None:
     path = tmp_path / "wrong.pcapng"
-    truth = generate(path, FRAMES // 2, seed=7, devices=120, wrong=0.1)
+    truth = generate(path, FRAMES // 2, seed=7, devices=120, mix=TrafficMix(wrong=0.1))
     linter = Linter([usual_rule(rule) for rule in select().values()], strict=True)
-    found = Counter(one.rule for event in dissect(open_capture([path])) for one in linter.feed(event))
-    mistakes = [found[code] for code in ("PUB102", "ENC103", "PUB103", "KAL206", "PUB104")]
+    counts = Counter(finding.rule for event in dissect(open_capture([path])) for finding in linter.feed(event))
+    mistakes = [counts[code] for code in ("PUB102", "ENC103", "PUB103", "KAL206", "PUB104")]
 
     assert 0.09 < truth.wrong_packets / truth.total < 0.11
     assert sum(mistakes) == truth.wrong_packets
@@ -128,13 +128,13 @@ def test_one_in_so_many_packets_breaks_the_specification(tmp_path: Path) -> None
 
 def test_a_giant_connection_has_its_share(tmp_path: Path) -> None:
     path = tmp_path / "giant.pcapng"
-    truth = generate(path, FRAMES, seed=7, devices=120, giant=0.95)
+    truth = generate(path, FRAMES, seed=7, devices=120, mix=TrafficMix(giant=0.95))
     sizes: Counter[bytes] = Counter()
     for frame in open_capture([path]):
         assert isinstance(frame, Frame)
-        found = segment(frame)
-        assert isinstance(found, Segment)
-        sizes[min(found.key, reverse_key(found.key))] += len(found.payload)
+        actual_segment = segment(frame)
+        assert isinstance(actual_segment, Segment)
+        sizes[min(actual_segment.key, reverse_key(actual_segment.key))] += len(actual_segment.payload)
 
     assert truth.frames == FRAMES
     assert sizes.most_common(1)[0][1] > 0.95 * sizes.total()

@@ -23,11 +23,11 @@ WITHOUT_MQTT = ("half_open",)
 
 def linted(path: Path) -> tuple[int, list[Finding]]:
     linter = Linter([rule() for rule in all_rules().values()], strict=True)
-    packets, found = 0, []
+    packets, findings = 0, []
     for event in dissect(open_capture([path])):
         packets += isinstance(event, PacketEvent | MalformedEvent)
-        found += linter.feed(event)
-    return packets, found
+        findings += linter.feed(event)
+    return packets, findings
 
 
 @pytest.mark.parametrize("kind", some(KINDS), ids=lambda kind: kind.__name__)
@@ -50,12 +50,12 @@ def test_findings_of_a_packet_do_not_grow_with_it(kind: Kind, tmp_path: Path) ->
     path = tmp_path / "capture"
     generate(kind, 500, path)
     counts: dict[tuple[str, int, int], int] = {}
-    for one in linted(path)[1]:
-        if one.packet is not None:
-            key = one.rule, one.connection, one.packet
+    for finding in linted(path)[1]:
+        if finding.packet is not None:
+            key = finding.rule, finding.connection, finding.packet
             counts[key] = counts.get(key, 0) + 1
-        assert len(one.places) <= MAX_PLACES
-        assert (one.count > 1) == bool(one.places)
+        assert len(finding.places) <= MAX_PLACES
+        assert (finding.count > 1) == bool(finding.places)
 
     assert max(counts.values(), default=0) <= 4
 
@@ -72,8 +72,8 @@ def test_findings_of_a_packet_do_not_grow_with_it(kind: Kind, tmp_path: Path) ->
     ],
 )
 def test_what_grows_too_fast_fails(seconds: list[float], exponent: float | None, fails: bool) -> None:
-    made = Growth("kind", "command", (1_000, 4_000, 16_000), seconds)
+    growth = Growth("kind", "command", (1_000, 4_000, 16_000), seconds)
 
-    assert made.exponent == (exponent if exponent is None else pytest.approx(exponent))
-    assert made.fails is fails
-    assert made.allowed == pytest.approx(1.11 + 0.25, abs=0.01)
+    assert growth.exponent == (exponent if exponent is None else pytest.approx(exponent))
+    assert growth.fails is fails
+    assert growth.allowed == pytest.approx(1.11 + 0.25, abs=0.01)

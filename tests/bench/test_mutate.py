@@ -40,10 +40,10 @@ def test_a_reaction_is_types_codes_and_the_end() -> None:
 
 
 def test_order_and_number_make_no_other_reaction() -> None:
-    one, two = Publish(topic_name="a"), Puback(1, reason_code=0x10)
+    publish, two = Publish(topic_name="a"), Puback(1, reason_code=0x10)
 
-    assert seen(one, two, two) == seen(two, one)
-    assert seen(one, ended="fin") == seen(one, ended="reset") != seen(one)
+    assert seen(publish, two, two) == seen(two, publish)
+    assert seen(publish, ended="fin") == seen(publish, ended="reset") != seen(publish)
     assert seen(Puback(1, reason_code=0x10)) != seen(Puback(1, reason_code=0x97))
 
 
@@ -59,17 +59,17 @@ def test_what_is_typed_is_connect_and_the_mutation() -> None:
 
 
 def test_structured_and_random_are_the_whole_catalogue() -> None:
-    for one in catalogue():
-        assert matches(one.name, mutate.STRUCTURED) != matches(one.name, mutate.RANDOM), one.name
+    for mutation in catalogue():
+        assert matches(mutation.name, mutate.STRUCTURED) != matches(mutation.name, mutate.RANDOM), mutation.name
 
 
 def test_as_many_of_each_kind_and_none_that_pauses() -> None:
     for pattern in (mutate.RANDOM, "flow"):
-        found = list(mutate.without_pauses(good(V5), pattern, 60, 1))
+        cases = list(mutate.without_pauses(good(V5), pattern, 60, 1))
 
-        assert len(found) == 60
-        assert not [one for one in found if longest_s(one)]
-        assert len({one.number for one in found}) == 60
+        assert len(cases) == 60
+        assert not [case for case in cases if longest_s(case)]
+        assert len({case.number for case in cases}) == 60
 
 
 def test_all_are_watched_alike() -> None:
@@ -80,17 +80,17 @@ def test_all_are_watched_alike() -> None:
 
 
 def test_the_captures_have_every_version() -> None:
-    versions = {one.version for name in mutate.CAPTURES for one in mutate.recorded(capture(name))}
+    versions = {script.version for name in mutate.CAPTURES for script in mutate.recorded(capture(name))}
 
     assert versions == set(ProtocolVersion)
 
 
 def test_what_is_missing_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
+    texts: list[str] = []
     monkeypatch.setattr(mutate, "PROGRAMS", {"mosquitto-of-another-name": "mosquitto"})
 
-    assert not mutate.measure(told.append)
-    assert told == ["Not measured: mosquitto-of-another-name (package mosquitto) is missing."]
+    assert not mutate.measure(texts.append)
+    assert texts == ["Not measured: mosquitto-of-another-name (package mosquitto) is missing."]
 
 
 @pytest.mark.slow
@@ -99,8 +99,8 @@ def test_what_is_missing_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_all_of_it_runs() -> None:
     if absent := mutate.missing():
         tools.missing(f"{' and '.join(name for name, _ in absent)} is not installed")
-    told: list[str] = []
+    texts: list[str] = []
 
-    assert mutate.measure(told.append, 3, 1, 4, 1)
-    assert sum(line.startswith("| `") for line in told) == 4
-    assert told[-1].startswith("| seed 1 |")
+    assert mutate.measure(texts.append, 3, 1, 4, 1)
+    assert sum(line.startswith("| `") for line in texts) == 4
+    assert texts[-1].startswith("| seed 1 |")

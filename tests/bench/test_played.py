@@ -13,7 +13,7 @@ from tests.corpus.reading import read
 
 
 @pytest.mark.parametrize(
-    ("said", "packets", "connections"),
+    ("expected", "packets", "connections"),
     [
         ([played.publisher(50, 0, "a")], 53, 1),
         ([played.publisher(50, 1, "a")], 103, 1),
@@ -22,15 +22,15 @@ from tests.corpus.reading import read
     ],
     ids=["QoS 0", "QoS 1", "crowd", "day"],
 )
-def test_what_is_in_them(said: list[Iterator[played.Said]], packets: int, connections: int, tmp_path: Path) -> None:
+def test_what_is_in_them(expected: list[Iterator[played.Said]], packets: int, connections: int, tmp_path: Path) -> None:
     path = tmp_path / "played.pcapng"
-    played.write(path, said)
-    found = read(path)
+    played.write(path, expected)
+    result = read(path)
 
-    assert len(found.packets) == packets
-    assert len(found.connections) == connections
-    assert not found.malformed
-    assert not found.gaps
-    assert not found.unparsed
+    assert len(result.packets) == packets
+    assert len(result.connections) == connections
+    assert not result.malformed
+    assert not result.gaps
+    assert not result.unparsed
     done = invoke("lint", path, "--no-config")
     assert done.code == 0, done.text

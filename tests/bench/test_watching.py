@@ -41,8 +41,8 @@ def test_what_many_clients_sent_is_shown() -> None:
     assert soak.measure(lines.append, 30, 300.0), lines
 
     # Each third one goes with DISCONNECT.
-    told = "30 connections, 220 packets sent, 220 shown; 0 frames dropped; at most 1 files at a time, 1 read at the end"
-    assert any(told in line for line in lines)
+    text = "30 connections, 220 packets sent, 220 shown; 0 frames dropped; at most 1 files at a time, 1 read at the end"
+    assert any(text in line for line in lines)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
@@ -52,4 +52,4 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     wrong = soak.unreadable(path, 1883)
 
     assert len(wrong) > 1
-    assert all(one.startswith("ring_00001.pcapng: ") for one in wrong)
+    assert all(text.startswith("ring_00001.pcapng: ") for text in wrong)

@@ -66,9 +66,9 @@ def publish(port: int, rate: int, seconds: float) -> tuple[int, int]:
     for _ in steadily(count, rate):
         publisher.sendall(message)
     listening.join()
-    for one in (publisher, subscriber):
-        one.sendall(_DISCONNECT)
-        one.close()
+    for single_socket in (publisher, subscriber):
+        single_socket.sendall(_DISCONNECT)
+        single_socket.close()
     return count, came // len(message)
 
 
@@ -119,12 +119,12 @@ class Crowd:
             back = encode(Publish(**message), V3_1_1)  # type: ignore[arg-type]
             subscribe = encode(Subscribe(1, subscriptions=[Subscription(topic, 0)]), V3_1_1)
             connect = encode(Connect(client_identifier=name, keep_alive=60), V3_1_1)
-            for packets, said, answer in (
+            for packets, raw, answer in (
                 (("connect", "connack"), connect, (_CONNACK,)),
                 (("subscribe", "suback"), subscribe, (_SUBACK,)),
                 (("publish", "puback", "publish"), own, (_PUBACK, back)),
             ):
-                writer.write(said)
+                writer.write(raw)
                 await _answered(reader, answer)
                 self.sent.update(packets)
             if number % 3 == 0:
@@ -147,18 +147,18 @@ async def _answered(reader: asyncio.StreamReader, expected: tuple[bytes, ...]) -
 
 def subscribed(port: int, topic: str) -> socket.socket:
     """A client that has subscribed to a topic."""
-    made = _client(port, "to")
-    made.sendall(encode(Subscribe(1, subscriptions=[Subscription(topic, 0)]), V3_1_1))
-    _expect(made, _SUBACK)
-    return made
+    new_socket = _client(port, "to")
+    new_socket.sendall(encode(Subscribe(1, subscriptions=[Subscription(topic, 0)]), V3_1_1))
+    _expect(new_socket, _SUBACK)
+    return new_socket
 
 
 def _client(port: int, name: str) -> socket.socket:
-    made = socket.create_connection(("127.0.0.1", port))
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    made.sendall(encode(Connect(client_identifier=name), V3_1_1))
-    _expect(made, _CONNACK)
-    return made
+    new_socket = socket.create_connection(("127.0.0.1", port))
+    new_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    new_socket.sendall(encode(Connect(client_identifier=name), V3_1_1))
+    _expect(new_socket, _CONNACK)
+    return new_socket
 
 
 def _expect(receiver: socket.socket, expected: bytes) -> None:

@@ -152,6 +152,9 @@ class Broker:
     async def end(self) -> None:
         """Stop, and wait until every connection is gone."""
         self.stop()
+        # A connection that has just been accepted is made two turns of the event loop later.
+        for _ in range(3):
+            await asyncio.sleep(0)
         while self.clients:
             await asyncio.sleep(0.001)
 
@@ -215,8 +218,11 @@ class Client(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
-        full = sum(one.connected for one in self.broker.clients) >= MOST
+        full = sum(client.connected for client in self.broker.clients) >= MOST
         self.broker.clients.add(self)
+        if self.broker.stopped:
+            transport.abort()
+            return
         if full and self.broker.fault is Fault.FULL:
             self.mute = True
             transport.close()
@@ -280,11 +286,13 @@ class Client(asyncio.Protocol):
         elif isinstance(packet, Pubrel):
             self.send(Pubcomp(packet_identifier=packet.packet_identifier))
         elif isinstance(packet, Subscribe) and self.broker.fault is not Fault.SILENT_SUBSCRIBE:
-            codes = [one.maximum_qos for one in packet.subscriptions]
+            codes = [subscription.maximum_qos for subscription in packet.subscriptions]
             if self.broker.fault is Fault.NO_SUBSCRIBE:
                 codes = [0x87 if self.version == V5 else 0x80] * len(codes)
             else:
-                self.filters.update((one.topic_filter, one.maximum_qos) for one in packet.subscriptions)
+                self.filters.update(
+                    (subscription.topic_filter, subscription.maximum_qos) for subscription in packet.subscriptions
+                )
             self.send(Suback(packet_identifier=packet.packet_identifier, properties=block, reason_codes=codes))
         elif isinstance(packet, Unsubscribe):
             done = [0] * len(packet.topic_filters) if self.version == V5 else None
@@ -301,8 +309,8 @@ class Client(asyncio.Protocol):
         if self.method is not None:
             limits["authentication_method"] = self.method
         self.connected, self.challenged = True, False
-        told = Properties(**limits) if self.version == V5 else None
-        self.send(Connack(session_present=False, properties=told))
+        properties = Properties(**limits) if self.version == V5 else None
+        self.send(Connack(session_present=False, properties=properties))
 
     def challenge(self) -> None:
         if self.method != METHOD:
@@ -345,7 +353,7 @@ class Client(asyncio.Protocol):
             self.dismiss(0x9B)
             return
         for client in () if self.broker.deaf else list(self.broker.clients):
-            if client.connected and any(matches(one, packet.topic_name) for one in client.filters):
+            if client.connected and any(matches(text, packet.topic_name) for text in client.filters):
                 block = Properties() if client.version == V5 else None
                 client.send(Publish(topic_name=packet.topic_name, payload=packet.payload, properties=block))
         if packet.qos and self.broker.fault is not Fault.NO_ACKNOWLEDGEMENT:
@@ -357,12 +365,12 @@ class Client(asyncio.Protocol):
 @asynccontextmanager
 async def broken(fault: Fault) -> AsyncIterator[Broker]:
     """A broker in this event loop."""
-    made = Broker(fault)
-    await made.start()
+    broker = Broker(fault)
+    await broker.start()
     try:
-        yield made
+        yield broker
     finally:
-        await made.end()
+        await broker.end()
 
 
 def broken_command(port: int, fault: str) -> str:
@@ -371,8 +379,8 @@ def broken_command(port: int, fault: str) -> str:
 
 
 async def _main(port: int, fault: Fault) -> None:
-    made = Broker(fault, exits=True)
-    await made.start(port)
+    broker = Broker(fault, exits=True)
+    await broker.start(port)
     await asyncio.Event().wait()
 
 

@@ -11,14 +11,14 @@ from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
 from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult
-from mqttscope.broker_test.fit import Numbered, Numbering, fitted, flow_of
+from mqttscope.broker_test.fit import CaseNumbering, NumberedCase, fit_script, flow_of
 from mqttscope.broker_test.verdict import Ruling
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.mutate import Case, Chance, apply, mutation
+from mqttscope.mutate import Chance, MutationCase, apply, mutation
 from mqttscope.replay.script import Script
-from mqttscope.transport.target import Target, parse_broker
+from mqttscope.transport.target import BrokerUrl, parse_broker
 from tests.broker_test.broken import METHOD, Fault, broken, broken_command
 from tests.proxy.rig import free_port
 from tests.replay.talk import whole
@@ -71,18 +71,18 @@ def authenticated(method: str = METHOD) -> Script:
     )
 
 
-def make_case(name: str, one: Script, seed: str = "test") -> Case:
+def make_case(name: str, single_script: Script, seed: str = "test") -> MutationCase:
     """A mutation of a connection."""
-    flow = flow_of(one, HASH, 0)
-    return Case(0, 1, HASH, 0, mutation(name), apply(mutation(name), flow, Chance(seed, name)))
+    flow = flow_of(single_script, HASH, 0)
+    return MutationCase(0, 1, HASH, 0, mutation(name), apply(mutation(name), flow, Chance(seed, name)))
 
 
-def catalogued(pattern: str, one: Script, seed: int = 1) -> list[Numbered]:
+def catalogued(pattern: str, single_script: Script, seed: int = 1) -> list[NumberedCase]:
     """The cases of a pattern that a run plays of a connection."""
-    return list(Numbering([flow_of(one, HASH, 0)], seed, "client").cases(pattern, [0]))
+    return list(CaseNumbering([flow_of(single_script, HASH, 0)], seed, "client").cases(pattern, [0]))
 
 
-def target(port: int) -> Target:
+def target(port: int) -> BrokerUrl:
     """A broker on loopback."""
     return parse_broker(f"mqtt://127.0.0.1:{port}")
 
@@ -101,8 +101,8 @@ def spawned(fault: str, *, patience_s: float = PATIENCE_S) -> BrokerTest:
 @asynccontextmanager
 async def begun(test: BrokerTest) -> AsyncIterator[BrokerTest]:
     """A trial from its beginning to its end."""
-    await test.begin()
     try:
+        await test.begin()
         yield test
     finally:
         await test.end()
@@ -119,26 +119,26 @@ async def trial(
 
 async def fit(test: BrokerTest, own: Script) -> Script:
     """A connection made to fit the broker of a trial."""
-    return fitted(own, await test.connack(own))
+    return fit_script(own, await test.connack(own))
 
 
 async def tried(name: str, fault: Fault, version: ProtocolVersion = V5) -> CaseResult:
     """One case against a broker with a fault."""
     async with trial(fault) as test:
         own = await fit(test, script(version))
-        return await test.one(own, make_case(name, own))
+        return await test.play_case(own, make_case(name, own))
 
 
-def ruled(found: CaseResult) -> Ruling:
+def ruled(result: CaseResult) -> Ruling:
     """What a case came to."""
-    assert found.ruling is not None, found.not_played
-    return found.ruling
+    assert result.ruling is not None, result.not_played
+    return result.ruling
 
 
-def played(found: CaseResult) -> Conversation:
+def played(result: CaseResult) -> Conversation:
     """What was said in a case."""
-    assert found.played is not None
-    return found.played.conversation
+    assert result.played is not None
+    return result.played.conversation
 
 
 def at_once(steps: Generator[None, None, T]) -> T:
@@ -150,9 +150,9 @@ def at_once(steps: Generator[None, None, T]) -> T:
             return done.value  # type: ignore[no-any-return]
 
 
-def confirm(ruling: Ruling, case: Case, conversation: Conversation) -> Ruling:
+def confirm(ruling: Ruling, case: MutationCase, conversation: Conversation) -> Ruling:
     """What becomes of a ruling if the linter is asked."""
-    return at_once(oracle.confirming(ruling, case, conversation))
+    return at_once(oracle.confirm_ruling(ruling, case, conversation))
 
 
 def findings(conversation: Conversation) -> tuple[list[Finding], list[Finding]]:

@@ -11,7 +11,7 @@ import pytest
 from mqttscope.broker_test.export import case_frames, client_of, shell_line
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, MalformedEvent, PacketEvent
-from mqttscope.mutate import Action, MutatedFlow, Step
+from mqttscope.mutate import Action, FlowStep, MutatedFlow
 from mqttscope.net.frame import Frame
 from mqttscope.transport.target import parse_broker
 from tests import tools
@@ -21,31 +21,31 @@ from tests.each import each
 
 def frames_of(name: str, start_ns: int = 1_000) -> list[Frame]:
     """The frames of a mutation of a connection."""
-    return [made.frame for made in case_frames(make_case(name, script()), 0, start_ns, count(1).__next__)]
+    return [case_frame.frame for case_frame in case_frames(make_case(name, script()), 0, start_ns, count(1).__next__)]
 
 
 def test_a_flow_is_a_whole_connection() -> None:
     frames = frames_of("publish:qos-3")
     events = list(dissect(frames))
 
-    assert [one.number for one in frames] == list(range(1, len(frames) + 1))
-    assert sum(isinstance(one, MalformedEvent) for one in events) == 1
-    assert sum(isinstance(one, ConnectionClosed) for one in events) == 1
-    assert [one for one in events if isinstance(one, PacketEvent) and one.direction == "server_to_client"]
+    assert [frame.number for frame in frames] == list(range(1, len(frames) + 1))
+    assert sum(isinstance(event, MalformedEvent) for event in events) == 1
+    assert sum(isinstance(event, ConnectionClosed) for event in events) == 1
+    assert [event for event in events if isinstance(event, PacketEvent) and event.direction == "server_to_client"]
 
 
 def test_what_is_new_is_answered() -> None:
     events = dissect(frames_of("flow:every-packet-type"))
-    types = {one.packet.packet_type.name for one in events if isinstance(one, PacketEvent)}
+    types = {event.packet.packet_type.name for event in events if isinstance(event, PacketEvent)}
 
     assert {"PUBACK", "PUBREC", "PUBCOMP", "SUBACK", "UNSUBACK", "PINGRESP"} <= types
 
 
 def test_pauses_and_endings_are_kept() -> None:
-    times = [one.timestamp_ns for one in frames_of("flow:nothing-after-connect", 0)]
+    times = [frame.timestamp_ns for frame in frames_of("flow:nothing-after-connect", 0)]
     assert times == sorted(times)
 
-    (closed,) = [one for one in dissect(frames_of("flow:reset", 0)) if isinstance(one, ConnectionClosed)]
+    (closed,) = [event for event in dissect(frames_of("flow:reset", 0)) if isinstance(event, ConnectionClosed)]
     assert closed.connection.closed_how == "reset"
 
 
@@ -53,13 +53,13 @@ def test_every_connection_has_an_endpoint_of_its_own() -> None:
     assert len({client_of(index) for index in range(0, 40_000, 8)}) == 5_000
 
 
-def line_of(*steps: Step, fenced: bool = False, port: int = 1883) -> str:
+def line_of(*steps: FlowStep, with_ping: bool = False, port: int = 1883) -> str:
     """The line for a shell that takes these steps."""
-    return shell_line(MutatedFlow("x", "client", V5, list(steps)), target(port), fenced=fenced)
+    return shell_line(MutatedFlow("x", "client", V5, list(steps)), target(port), with_ping=with_ping)
 
 
-def pause(seconds: float) -> Step:
-    return Step(Action.PAUSE, nanoseconds=int(seconds * 1e9))
+def pause(seconds: float) -> FlowStep:
+    return FlowStep(Action.PAUSE, nanoseconds=int(seconds * 1e9))
 
 
 def sent_by(line: str) -> bytes:
@@ -68,12 +68,12 @@ def sent_by(line: str) -> bytes:
     return subprocess.run(["sh", "-c", quick], capture_output=True, check=True).stdout
 
 
-SEND, WAIT = Step(Action.SEND, b"\x10"), Step(Action.AWAIT)
+SEND, WAIT = FlowStep(Action.SEND, b"\x10"), FlowStep(Action.AWAIT)
 
 
 def test_every_byte_arrives() -> None:
     data = bytes(range(256))
-    line = line_of(Step(Action.SEND, data), WAIT, Step(Action.SEND, b"%s\\'"))
+    line = line_of(FlowStep(Action.SEND, data), WAIT, FlowStep(Action.SEND, b"%s\\'"))
 
     assert sent_by(line) == data + b"%s\\'"
     assert line.endswith("| nc -w 2 127.0.0.1 1883 | xxd")
@@ -81,7 +81,7 @@ def test_every_byte_arrives() -> None:
 
 
 def test_a_ping_comes_last_where_it_is_to_show_that_the_connection_goes_on() -> None:
-    assert sent_by(line_of(SEND, fenced=True)) == b"\x10\xc0\x00"
+    assert sent_by(line_of(SEND, with_ping=True)) == b"\x10\xc0\x00"
 
 
 def test_nc_speaks_no_tls_and_no_websocket() -> None:
@@ -97,7 +97,7 @@ def test_pauses_are_kept() -> None:
     "line, seconds",
     [
         (line_of(SEND, WAIT, SEND), 2),
-        (line_of(SEND, pause(6), WAIT, pause(2), SEND, fenced=True), 10),
+        (line_of(SEND, pause(6), WAIT, pause(2), SEND, with_ping=True), 10),
         (line_of(SEND, *[WAIT] * 20, SEND), 7),
         (line_of(SEND, pause(3), SEND, pause(3), SEND), 4),
         (line_of(SEND, pause(3)), 5),
@@ -108,10 +108,10 @@ def test_nc_is_more_patient_than_the_longest_silence(line: str, seconds: int) ->
 
 
 def test_what_nc_can_do_of_ends() -> None:
-    assert line_of(SEND, Step(Action.RESET)) == ""
-    assert line_of(SEND, Step(Action.STOP_READING), SEND) == ""
-    assert line_of(SEND, Step(Action.HALF_CLOSE), SEND) == ""
-    half = line_of(SEND, Step(Action.HALF_CLOSE), pause(4))
+    assert line_of(SEND, FlowStep(Action.RESET)) == ""
+    assert line_of(SEND, FlowStep(Action.STOP_READING), SEND) == ""
+    assert line_of(SEND, FlowStep(Action.HALF_CLOSE), SEND) == ""
+    half = line_of(SEND, FlowStep(Action.HALF_CLOSE), pause(4))
     assert half == "{ printf '\\020'; } | nc -N -w 5 127.0.0.1 1883 | xxd"
 
 
@@ -119,7 +119,7 @@ def test_what_nc_can_do_of_ends() -> None:
 def test_the_line_of_a_long_silence_shows_the_answer() -> None:
     """A broker that answers PINGREQ after a silence of three seconds."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        line = line_of(SEND, pause(3), fenced=True, port=listener.getsockname()[1])
+        line = line_of(SEND, pause(3), with_ping=True, port=listener.getsockname()[1])
         tools.program("nc")
         tools.program("xxd")
         with subprocess.Popen(["sh", "-c", line], stdout=subprocess.PIPE, text=True) as process:

@@ -9,8 +9,9 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from mqttscope.browse.app import Browser, Opened
-from mqttscope.browse.building import Filling
+from mqttscope.browse.app import Browser
+from mqttscope.browse.building import IndexFiller
+from mqttscope.browse.settings import BrowserSettings
 from mqttscope.report.base import View
 from tests.browse.made import builder
 
@@ -86,19 +87,21 @@ Steps = Callable[[Driver], Awaitable[Any]]
 
 def drive(
     steps: Steps, *paths: Path, size: tuple[int, int] = SIZE, lint: bool = False, view: View | None = None,
-    filling: Filling | None = None, **more: Any,
+    filling: IndexFiller | None = None, **more: Any,
 ) -> Browser:  # fmt: skip
     """Browse captures, or what ``filling`` fills, take some steps, and leave."""
 
     async def run() -> Browser:
-        made = filling or builder(*paths, lint=lint)
-        opened = Opened(paths[0].parent.name if paths else "", made, view or View(colour=True, time="relative"), **more)
+        filler = filling or builder(*paths, lint=lint)
+        opened = BrowserSettings(
+            paths[0].parent.name if paths else "", filler, view or View(colour=True, time="relative"), **more
+        )
         browser = Browser(opened)
         async with browser.run_test(size=size) as pilot:
             driver = Driver(browser, pilot)
             await driver.settle()
             await steps(driver)
-        made.stop()
+        filler.stop()
         return browser
 
     return asyncio.run(run())

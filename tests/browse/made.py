@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from mqttscope.browse.building import Builder, CaptureFiles, Item, TemporarySpool
+from mqttscope.browse.building import Builder, CaptureFiles, Item, PassFrames, TemporarySpool
 from mqttscope.browse.index import Index
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, FastPath, segments
 from mqttscope.dissect.acknowledgments import Acknowledgments
+from mqttscope.explain import Explainer
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from tests.conftest import ROOT
@@ -37,8 +38,11 @@ class Source:
     def __init__(self, *paths: Path) -> None:
         self.paths = paths
 
-    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
-        return segments(open_capture(self.paths, direct=fast_path), skipped)
+    def segments(
+        self, skipped: Counter[str], fast_path: FastPath | None, frames: PassFrames | None = None
+    ) -> Iterator[Item]:
+        read = open_capture(self.paths, direct=fast_path)
+        return segments(read if frames is None else frames(read), skipped)
 
     def stop(self) -> None:
         pass
@@ -59,13 +63,16 @@ def builder(
     opened.append((spool, files))
     index = Index(spool, files, kept_blocks=kept_blocks)
     linter = Linter([usual_rule(rule) for rule in select().values()]) if lint else None
-    return Builder(index, files, Source(*paths), Dissector(), linter=linter, acknowledgments=acknowledgments)
+    explainer = Explainer() if lint else None
+    return Builder(
+        index, files, Source(*paths), Dissector(), linter=linter, acknowledgments=acknowledgments, explainer=explainer
+    )
 
 
 def built(*paths: Path, lint: bool = False, kept_blocks: int | None = None) -> Index:
     """An index of all that captures hold."""
-    made = builder(*paths, lint=lint, kept_blocks=kept_blocks)
-    made.start()
-    assert made.wait(SECONDS)
-    assert made.failure == ""
-    return made.index
+    new_builder = builder(*paths, lint=lint, kept_blocks=kept_blocks)
+    new_builder.start()
+    assert new_builder.wait(SECONDS)
+    assert new_builder.failure == ""
+    return new_builder.index

@@ -29,7 +29,6 @@ def test_looking_around() -> None:
         assert "0 closed" in at.line("logger")
         assert "CONNECT" in at.screen[7]
         assert "? help" in at.status
-        await at.press("down")
         assert "packet 0, frame 4" in at.status
         assert "packet_type = 1" in at.text
         await at.press("end")
@@ -70,7 +69,7 @@ def test_views_of_a_packet() -> None:
             await at.press(key)
             assert at.browser.mode == mode
             assert f"{key} {mode.upper()}" in at.text
-        assert "no finding about this packet" in at.text
+        assert "no finding for this packet" in at.text
         await at.press("3")
         assert "├─" in at.text
         assert at.browser.bytes_pane.has_class("gone")
@@ -96,7 +95,7 @@ def test_views_of_a_packet() -> None:
         await at.type(":")
         await at.type("999")
         await at.press("enter")
-        assert "there is no packet 999" in at.status
+        assert "packet 999 does not exist" in at.status
 
     drive(steps, QOS)
 
@@ -129,8 +128,10 @@ def test_choosing_packets() -> None:
         assert '["[bold]k[/]"]' in at.text
         browser.filter_by("type == publish and qos == 2")
         await at.settle()
-        # The other packets of its exchange are not among those; then all are shown.
+        # The other packets of its exchange are not among those, which is said.
         await at.press("p")
+        assert "of this exchange is not shown; Esc shows all" in at.text
+        await at.press("escape", "p")
         assert browser.wanted is None
         assert len(browser.selection) == count
         assert "PUBREC" in at.text
@@ -194,7 +195,7 @@ def test_searching_and_findings() -> None:
         await at.press("slash")
         await at.type("not there")
         await at.press("enter")
-        assert "is in no topic and no payload" in at.status
+        assert "not found in topics and payloads" in at.status
         await at.press("home", "right_square_bracket")
         assert browser.mode == "found"
         assert "error[PUB101]" in at.text
@@ -203,7 +204,9 @@ def test_searching_and_findings() -> None:
         await at.press("right_square_bracket", "left_square_bracket")
         assert browser.row == row
         await at.press("x")
-        assert {browser.index.rows[one].severity > 0 for one in map(browser.selection.__getitem__, range(5))} == {True}
+        assert {browser.index.rows[number].severity > 0 for number in map(browser.selection.__getitem__, range(5))} == {
+            True
+        }
         await at.press("x", "end", "right_square_bracket", "right_square_bracket", "right_square_bracket")
         assert "no further finding" in at.status
         assert "E29" in at.screen[0]
@@ -250,11 +253,11 @@ def test_help_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         await at.press("down", "enter")
         box = at.browser.screen.query_one("#file")
         assert box.value == "packets.jsonl"  # type: ignore[attr-defined]
-        for name, said in (("", "is empty"), ("nowhere/a", "is not a directory"), (str(tmp_path), "is a directory"),
-                           (str(QOS), "is a capture that is looked at")):  # fmt: skip
+        for name, expected in (("", "is empty"), ("nowhere/a", "is not a directory"), (str(tmp_path), "is a directory"),
+                           (str(QOS), "is an input capture")):  # fmt: skip
             box.value = name  # type: ignore[attr-defined]
             await at.press("enter")
-            assert said in at.text
+            assert expected in at.text
         target = tmp_path / "a.jsonl"
         target.write_text("before")
         box.value = str(target)  # type: ignore[attr-defined]
@@ -262,7 +265,7 @@ def test_help_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert "Enter again replaces it" in at.text
         await at.press("enter")
         assert "2 rows written" in at.status
-        assert [json.loads(line)["packet"] for line in target.read_text().splitlines()] == [0, 1]
+        assert [json.loads(line)["packet"] for line in target.read_text().splitlines()] == [1, 2]
         await at.press("w", "enter")
         at.browser.screen.query_one("#file").value = str(tmp_path / "a.pcapng")  # type: ignore[attr-defined]
         await at.press("enter")
@@ -271,7 +274,7 @@ def test_help_and_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert at.browser.screen is at.browser.screen_stack[0]
 
     drive(steps, QOS, write_frames=frames)
-    assert written == [([0, 1], str(tmp_path / "a.pcapng"))]
+    assert written == [([1, 2], str(tmp_path / "a.pcapng"))]
 
 
 def test_the_documentation_shows_this_screen_and_all_keys() -> None:
@@ -285,8 +288,8 @@ def test_the_documentation_shows_this_screen_and_all_keys() -> None:
     drive(steps, capture("planted-violations"), lint=True)
     assert text.partition("```text\n")[2].partition("\n```")[0].splitlines() == screen
     for title, rows in KEYS:
-        for keys, told in rows:
-            assert f"| {title} | `{keys}` | {told} |" in text
+        for keys, reported_text in rows:
+            assert f"| {title} | `{keys}` | {reported_text} |" in text
 
 
 def test_sizes_and_no_colour(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +316,7 @@ def test_sentences_are_wrapped_in_a_narrow_pane() -> None:
     async def steps(at: Driver) -> None:
         await at.press("4")
         lines = [line[:40].strip() for line in at.screen]
-        start = next(number for number, line in enumerate(lines) if "no finding about" in line)
+        start = next(number for number, line in enumerate(lines) if "no finding for" in line)
         assert " ".join(lines[start : start + 2]) == NOTHING_FOUND
 
     drive(steps, QOS, size=(80, 24))
@@ -327,6 +330,6 @@ def test_what_cannot_be_read_is_said() -> None:
         await at.type("gap")
         await at.press("enter")
         await at.press("P")
-        assert "nothing is live" in at.status
+        assert "only a live capture can be paused" in at.status
 
     drive(steps, Path("nowhere/capture.pcapng"))

@@ -19,6 +19,7 @@ from mqttscope.browse.building import (
     Builder,
     CaptureFiles,
     Item,
+    PassFrames,
     TemporarySpool,
 )
 from mqttscope.browse.rows import SPOOLED
@@ -61,7 +62,7 @@ def test_captures_are_read_at_an_offset(size: int, tmp_path: Path, monkeypatch: 
         packed.write_bytes(gzip.compress(b"a" * 100))
 
         assert files.can_read(str(path))
-        assert [files.can_read(str(one)) for one in (packed, tmp_path, tmp_path / "none")] == [False] * 3
+        assert [files.can_read(str(path)) for path in (packed, tmp_path, tmp_path / "none")] == [False] * 3
         assert not files.can_read("-")
         assert files.read(str(path), 300, 4) == bytes((44, 45, 46, 47))
         assert files.read(str(path), 302, 2) == bytes((46, 47))
@@ -82,8 +83,8 @@ def test_compressed_captures_are_put_aside(tmp_path: Path) -> None:
 
     assert len(plain.rows) == len(packed.rows)
     for number in range(len(plain.rows)):
-        one, other = plain.rows[number], packed.rows[number]
-        assert plain.raw(one) == packed.raw(other)
+        row, other = plain.rows[number], packed.rows[number]
+        assert plain.raw(row) == packed.raw(other)
         assert bool(other.place & SPOOLED) is bool(packed.raw(other))
 
 
@@ -107,10 +108,12 @@ class Slow(Source):
     def __init__(self) -> None:
         super().__init__(*CAPTURES)
 
-    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
-        for one in super().segments(skipped, None):
+    def segments(
+        self, skipped: Counter[str], fast_path: FastPath | None, frames: PassFrames | None = None
+    ) -> Iterator[Item]:
+        for segment in super().segments(skipped, None):
             time.sleep(0.0005)
-            yield one
+            yield segment
 
 
 def wait_for(is_so: Callable[[], bool]) -> None:
@@ -128,24 +131,26 @@ class Failing(Source):
         super().__init__(QOS)
         self.error = error
 
-    def segments(self, skipped: Counter[str], fast_path: FastPath | None) -> Iterator[Item]:
+    def segments(
+        self, skipped: Counter[str], fast_path: FastPath | None, frames: PassFrames | None = None
+    ) -> Iterator[Item]:
         yield from super().segments(skipped, fast_path)
         raise self.error
 
 
 def with_source(source: Source) -> Builder:
-    made = builder(QOS)
-    return Builder(made.index, made._files, source, made.dissector)
+    new_builder = builder(QOS)
+    return Builder(new_builder.index, new_builder._files, source, new_builder.dissector)
 
 
 def test_it_ends_when_it_is_asked_to() -> None:
-    made = with_source(Slow())
-    made.start()
-    wait_for(lambda: made.index.packets >= 100)
-    made.stop()
+    new_builder = with_source(Slow())
+    new_builder.start()
+    wait_for(lambda: new_builder.index.packets >= 100)
+    new_builder.stop()
 
-    assert made.wait(0)
-    assert made.failure == ""
+    assert new_builder.wait(0)
+    assert new_builder.failure == ""
     assert threading.active_count() < 20
 
 
@@ -167,47 +172,47 @@ class Clock:
 def test_it_gives_way_to_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr(building, "time", clock)
-    made = with_source(Slow())
-    made.start()
-    wait_for(lambda: made.index.packets >= 100)
+    new_builder = with_source(Slow())
+    new_builder.start()
+    wait_for(lambda: new_builder.index.packets >= 100)
     assert clock.sleeps == 0
-    made.give_way()
+    new_builder.give_way()
     wait_for(lambda: clock.sleeps > 0)
-    before = made.index.packets
+    before = new_builder.index.packets
     # It stands still until so long after the last key, and then continues.
     clock.now += building.GIVE_WAY_SECONDS / 2
-    made.give_way()
+    new_builder.give_way()
     clock.now += building.GIVE_WAY_SECONDS - 1e-6
     sleeps = clock.sleeps
     wait_for(lambda: clock.sleeps > sleeps + 20)
-    assert made.index.packets == before
+    assert new_builder.index.packets == before
     clock.now += 2e-6
-    wait_for(lambda: made.index.packets > before)
-    made.stop()
+    wait_for(lambda: new_builder.index.packets > before)
+    new_builder.stop()
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [
         (MqttscopeError("no keys"), "no keys"),
         (OSError(5, "Input/output error"), "Input/output error"),
         (KeyError("a"), "internal error: KeyError"),
     ],
 )
-def test_what_ends_it_early_is_told(error: Exception, told: str) -> None:
-    made = with_source(Failing(error))
-    made.start()
+def test_what_ends_it_early_is_told(error: Exception, expected: str) -> None:
+    new_builder = with_source(Failing(error))
+    new_builder.start()
 
-    assert made.wait(20)
-    assert told in made.failure
-    assert made.index.packets == built(QOS).packets
+    assert new_builder.wait(20)
+    assert expected in new_builder.failure
+    assert new_builder.index.packets == built(QOS).packets
 
 
 def test_how_far_it_has_come() -> None:
-    made = builder(QOS, capture("v311-qos"))
-    assert made.position == 0
-    made.start()
-    assert made.wait(20)
+    new_builder = builder(QOS, capture("v311-qos"))
+    assert new_builder.position == 0
+    new_builder.start()
+    assert new_builder.wait(20)
 
-    assert made.frame > 0
-    assert made.errors == 0
+    assert new_builder.frame > 0
+    assert new_builder.errors == 0

@@ -17,7 +17,7 @@ from mqttscope.browse.details import detail, payload_lines
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import RowLines
 from mqttscope.payloads.decoders import Decoders, PayloadTable
-from mqttscope.payloads.sparkplug import read_topic
+from mqttscope.payloads.sparkplug_topics import read_topic
 from mqttscope.report.base import View
 from mqttscope.report.public import decoded_of
 from tests.browse.made import built
@@ -46,9 +46,13 @@ def row_of(index: Index, topic: str) -> int:
 
 def test_the_last_birth_of_the_edge_node_counts(index: Index) -> None:
     births = births_before(index, row_of(index, NDATA_TOPIC), NDATA_TOPIC)
-    assert births.of(read_topic(NDATA_TOPIC)) == {7: ("Temperature", 10), 8: ("Level", 3), 20: ("Speed", 3)}
-    assert not births_before(index, row_of(index, "c"), "c").of(read_topic(NDATA_TOPIC))
-    assert not births_before(index, 2, NDATA_TOPIC).of(read_topic(NDATA_TOPIC))
+    assert births.metrics_of(read_topic(NDATA_TOPIC)).aliases == {
+        7: ("Temperature", 10),
+        8: ("Level", 3),
+        20: ("Speed", 3),
+    }
+    assert not births_before(index, row_of(index, "c"), "c").metrics_of(read_topic(NDATA_TOPIC))
+    assert not births_before(index, 2, NDATA_TOPIC).metrics_of(read_topic(NDATA_TOPIC))
 
 
 def test_views_of_formats_need_no_configuration(index: Index) -> None:
@@ -66,9 +70,9 @@ def test_views_of_formats_need_no_configuration(index: Index) -> None:
 def test_tables_decode_rows_and_hide_secrets(index: Index) -> None:
     view = View(width=100, payloads=Decoders((PayloadTable("c", "cbor"),)))
     row = row_of(index, "c")
-    made = detail(index, row, view)
-    assert made.raw.endswith(b"*" * len(SECRET))
-    assert '  "password": "*******"' in [line.text for line in payload_lines(made.event, view)]
+    packet_details = detail(index, row, view)
+    assert packet_details.raw.endswith(b"*" * len(SECRET))
+    assert '  "password": "*******"' in [line.text for line in payload_lines(packet_details.event, view)]
     assert 'cbor: {"password":"*******"}' in RowLines(index, view).line(row)
     view.show_secrets = True
     assert '  "password": "hunter2"' in [line.text for line in payload_lines(detail(index, row, view).event, view)]

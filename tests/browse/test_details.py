@@ -7,14 +7,14 @@ import json
 
 import pytest
 
-from mqttscope.api.reading import Reading
+from mqttscope.api.reading import CaptureReading
 from mqttscope.browse.details import PAYLOADS, detail, finding_lines, ladder_lines, payload_lines
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import RowKind
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import ConnectionClosed, PacketEvent
-from mqttscope.report.base import Collected, View
+from mqttscope.report.base import LineCollector, View
 from mqttscope.report.ladder import Ladder
 from tests.browse.made import CAPTURES, builder, built, capture
 from tests.each import each
@@ -26,14 +26,14 @@ VIEW = View(width=100)
 def test_every_row_can_be_shown(path: object) -> None:
     index = built(path)  # type: ignore[arg-type]
     for row in range(len(index.rows)):
-        made = detail(index, row, VIEW)
-        assert made.lines
-        for line in made.lines:
-            assert -1 <= line.start <= line.end <= len(made.raw)
+        packet_details = detail(index, row, VIEW)
+        assert packet_details.lines
+        for line in packet_details.lines:
+            assert -1 <= line.start <= line.end <= len(packet_details.raw)
         if index.rows[row].kind <= RowKind.ODD_PACKET:
             # Every byte belongs to a field.
-            covered = {at for line in made.lines if line.start >= 0 for at in range(line.start, line.end)}
-            assert covered == set(range(len(made.raw)))
+            covered = {at for line in packet_details.lines if line.start >= 0 for at in range(line.start, line.end)}
+            assert covered == set(range(len(packet_details.raw)))
 
 
 def publish(index: Index) -> int:
@@ -56,7 +56,7 @@ def test_payload_views() -> None:
     event.packet.payload = gzip.compress(payload)  # type: ignore[attr-defined]
     assert payload_lines(event, VIEW)[0].text.endswith("as gzip, json")
     other = detail(index, 1, VIEW).event
-    assert "no PUBLISH" in payload_lines(other, VIEW)[0].text
+    assert "not a PUBLISH" in payload_lines(other, VIEW)[0].text
 
 
 @pytest.mark.parametrize("name", ["v5-qos", "v311-qos", "joined-v5"])
@@ -64,7 +64,7 @@ def test_the_ladder_is_that_of_inspect(name: str) -> None:
     path, view = capture(name), View(width=100, time="iso")
     index = built(path)
     for number in range(len(index.connections)):
-        sink = Collected()
+        sink = LineCollector()
         ladder = Ladder(sink, view)
         for event in dissect(open_capture([path])):
             connection = getattr(event, "connection", None)
@@ -72,10 +72,10 @@ def test_the_ladder_is_that_of_inspect(name: str) -> None:
                 ladder.feed(event)
         rungs = ladder_lines(index, number, int(index.connections.first_rows[number]), view)
         # But for what nobody has answered.
-        assert [one.text.split(" · unanswered")[0] for one in rungs] == [
-            one.split(" · unanswered")[0] for one in sink.lines
+        assert [rung.text.split(" · unanswered")[0] for rung in rungs] == [
+            line.split(" · unanswered")[0] for line in sink.lines
         ]
-        assert {index.rows[one.row].connection for one in rungs} == {number}
+        assert {index.rows[rung.row].connection for rung in rungs} == {number}
 
 
 def test_a_ladder_around_the_last_row_has_those_before_it() -> None:
@@ -101,19 +101,19 @@ def test_findings_are_explained() -> None:
 def test_secrets_are_hidden() -> None:
     index = built(capture("v5-enhanced-auth"))
     for row in range(len(index.rows)):
-        made, whole = detail(index, row, VIEW), detail(index, row, View(width=100, show_secrets=True))
-        for start, end in made.hidden:
-            assert set(made.raw[start:end]) == {ord("*")}
-            assert whole.raw[start:end] != made.raw[start:end]
-            assert any("hidden" in line.text for line in made.lines)
+        packet_details, whole = detail(index, row, VIEW), detail(index, row, View(width=100, show_secrets=True))
+        for start, end in packet_details.hidden:
+            assert set(packet_details.raw[start:end]) == {ord("*")}
+            assert whole.raw[start:end] != packet_details.raw[start:end]
+            assert any("hidden" in line.text for line in packet_details.lines)
 
 
 def test_whether_tcp_acknowledged_a_packet() -> None:
     path = capture("half-open")
-    made = builder(path, acknowledgments=Reading([str(path)]).acknowledgments())
-    made.start()
-    assert made.wait(60)
-    index = made.index
+    new_builder = builder(path, acknowledgments=CaptureReading([str(path)]).acknowledgments())
+    new_builder.start()
+    assert new_builder.wait(60)
+    index = new_builder.index
     shown = [line.text.strip() for row in range(len(index.rows)) for line in detail(index, row, VIEW).lines]
     assert shown.count("TCP: acknowledged") == 11
     assert shown.count("TCP: never acknowledged") == 1

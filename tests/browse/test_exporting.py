@@ -39,7 +39,7 @@ def test_every_form_has_an_ending() -> None:
 
 def test_json_lines_are_those_of_inspect() -> None:
     index = built(capture("v5-qos"))
-    lines = [json.loads(one) for one in exported(index, packets(index), "jsonl", VIEW)]
+    lines = [json.loads(text) for text in exported(index, packets(index), "jsonl", VIEW)]
 
     assert lines == inspected(capture("v5-qos")).packets
 
@@ -79,7 +79,7 @@ def shell(script: str, tmp_path: Path) -> list[list[str]]:
         env={"PATH": f"{folder}:/usr/bin:/bin:/usr/local/bin"},
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
-    return [one.split("\0") for one in log.read_text().split("\0\n\0")[:-1]]
+    return [word.split("\0") for word in log.read_text().split("\0\n\0")[:-1]]
 
 
 def test_commands_that_publish_again(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_commands_that_publish_again(tmp_path: Path) -> None:
     rows = [at for at in packets(index) if index.rows[at].header >> 4 == 3][:3]
     script = "\n".join(exported(index, rows, "mosquitto_pub", VIEW)) + "\n"
 
-    for row, line in zip(rows, [one for one in script.splitlines() if one.startswith("echo")], strict=True):
+    for row, line in zip(rows, [text for text in script.splitlines() if text.startswith("echo")], strict=True):
         event = index.event(row)
         packet = event.packet  # type: ignore[union-attr]
         assert isinstance(packet, Publish)
@@ -130,9 +130,9 @@ def test_bytes_are_sent_as_they_are(tmp_path: Path) -> None:
     rows = packets(index)[:2]
     sent = shell("\n".join(exported(index, rows, "nc", VIEW)) + "\n", tmp_path)
 
-    assert [one[:5] for one in sent] == [["nc", "-w", "2", "127.0.0.1", "1883"]] * 2
-    for row, one in zip(rows, sent, strict=True):
-        raw = bytes.fromhex(one[5])
+    assert [texts[:5] for texts in sent] == [["nc", "-w", "2", "127.0.0.1", "1883"]] * 2
+    for row, texts in zip(rows, sent, strict=True):
+        raw = bytes.fromhex(texts[5])
         assert raw == index.raw(index.rows[row])
         assert not hasattr(decode(raw, ProtocolVersion.V3_1_1), "reason")
 

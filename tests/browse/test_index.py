@@ -67,17 +67,17 @@ def test_every_packet_of_every_capture_comes_back(path: Path) -> None:
     assert next(left, None) is None
 
 
-def _compare(one: Event, other: PacketEvent | MalformedEvent) -> None:
-    assert type(one) is type(other)
-    assert isinstance(one, PacketEvent | MalformedEvent)
+def _compare(event: Event, other: PacketEvent | MalformedEvent) -> None:
+    assert type(event) is type(other)
+    assert isinstance(event, PacketEvent | MalformedEvent)
     for name in ("number", "frame", "timestamp_ns", "direction", "topic", "capture"):
-        assert getattr(one, name) == getattr(other, name)
-    assert one.connection.number == other.connection.number
-    if isinstance(one, PacketEvent) and isinstance(other, PacketEvent):
-        assert one.packet == other.packet
-        assert one.packet.raw == other.packet.raw
-    elif isinstance(one, MalformedEvent) and isinstance(other, MalformedEvent):
-        assert one.malformed == other.malformed
+        assert getattr(event, name) == getattr(other, name)
+    assert event.connection.number == other.connection.number
+    if isinstance(event, PacketEvent) and isinstance(other, PacketEvent):
+        assert event.packet == other.packet
+        assert event.packet.raw == other.packet.raw
+    elif isinstance(event, MalformedEvent) and isinstance(other, MalformedEvent):
+        assert event.malformed == other.malformed
 
 
 def test_packets_stay_in_the_capture_where_they_are_in_one_piece() -> None:
@@ -97,12 +97,12 @@ def test_other_events_come_back_as_well(name: str) -> None:
     index = built(path)
     kinds = GapEvent | UnparsedEvent | ConnectionOpened
     had = [event for event in events(path) if isinstance(event, kinds)]
-    got = [one for one in map(index.event, range(len(index.rows))) if isinstance(one, kinds)]
+    got = [other_event for other_event in map(index.event, range(len(index.rows))) if isinstance(other_event, kinds)]
 
-    assert [type(one) for one in got] == [type(one) for one in had]
-    for one, other in zip(got, had, strict=True):
-        for told in ("frame", "timestamp_ns", "capture", "length", "reason", "unparsed"):
-            assert getattr(one, told, None) == getattr(other, told, None)
+    assert [type(event) for event in got] == [type(event) for event in had]
+    for other_event, other in zip(got, had, strict=True):
+        for text in ("frame", "timestamp_ns", "capture", "length", "reason", "unparsed"):
+            assert getattr(other_event, text, None) == getattr(other, text, None)
 
 
 def test_exchanges_have_roots() -> None:
@@ -126,17 +126,17 @@ def test_a_connection_that_is_over_is_known() -> None:
     assert names == {"logger", "sensor-1"}
     assert not any(index.connections.is_open(number) for number in range(len(index.connections)))
     closing = [index.event(row) for row in range(len(index.rows)) if index.rows[row].kind in (8, 9)]
-    assert [type(one).__name__ for one in closing] == ["ConnectionEnding", "ConnectionEnding"]
-    assert not any(isinstance(one, ConnectionClosed) for one in closing)
+    assert [type(event).__name__ for event in closing] == ["ConnectionEnding", "ConnectionEnding"]
+    assert not any(isinstance(event, ConnectionClosed) for event in closing)
 
 
 def test_findings_stand_at_their_rows() -> None:
     index = built(capture("planted-violations"), lint=True)
-    found = [index.findings[at] for at in range(len(index.findings))]
+    findings = [index.findings[at] for at in range(len(index.findings))]
 
-    assert len(found) == 30
+    assert len(findings) == 30
     assert sum(map(sum, index.connections.findings)) == 30
-    for at, finding in zip(index.findings.rows, found, strict=True):
+    for at, finding in zip(index.findings.rows, findings, strict=True):
         row = index.rows[at]
         assert row.severity >= finding.severity.rank + 1
         if finding.packet is not None:
@@ -151,7 +151,7 @@ def test_a_capture_that_has_changed_is_said_to_be(tmp_path: Path) -> None:
     path.write_bytes(b"\0" * 100)
 
     got = [index.event(row) for row in of_packets(index)]
-    assert all(isinstance(one, LostEvent) for one in got)
+    assert all(isinstance(event, LostEvent) for event in got)
     lines = RowLines(index, VIEW)
     assert "the capture has changed" in lines.line(of_packets(index)[0])
 

@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from mqttscope.browse.rows import Row
+from mqttscope.browse.rows import IndexRow
 from tests import tools
 
 tools.package("duckdb")
 
 from mqttscope.analysis.local import LocalEngine
 from mqttscope.browse.building import CaptureFiles, TemporarySpool
-from mqttscope.browse.following import Following, partner
+from mqttscope.browse.following import MessageSearch, partner
 from mqttscope.browse.index import Index
 from mqttscope.browse.lakes import LakeBuilder, LakeIndex
 from mqttscope.browse.originals import Originals
 from mqttscope.browse.rows import PACKETS, RowKind
 from mqttscope.capture import PcapngWriter, open_capture
-from mqttscope.cli.browsing import LakeTables, Original
+from mqttscope.cli.browsing import LakeTables, SourceCapture
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lake.manifest import open_lake
@@ -45,15 +45,15 @@ RULES = tuple(usual_rule(rule) for rule in select().values())
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake with payloads and one without, and copies of their captures."""
-    made = tmp_path_factory.mktemp("lakes")
+    path = tmp_path_factory.mktemp("lakes")
     for name in NAMES:
-        shutil.copy(capture(name), made / f"{name}.pcapng")
-    cut = made / "truncated-file.pcapng"
+        shutil.copy(capture(name), path / f"{name}.pcapng")
+    cut = path / "truncated-file.pcapng"
     cut.write_bytes(capture("late-connect").read_bytes()[:-10])
-    paths = [*(str(made / f"{name}.pcapng") for name in NAMES), str(cut)]
-    write_lake(paths, str(made / "full"), LakeOptions(payload_limit=65_536, rules=RULES))
-    write_lake(paths[:2], str(made / "bare"), LakeOptions(rules=RULES))
-    return made
+    paths = [*(str(path / f"{name}.pcapng") for name in NAMES), str(cut)]
+    write_lake(paths, str(path / "full"), LakeOptions(payload_limit=65_536, rules=RULES))
+    write_lake(paths[:2], str(path / "bare"), LakeOptions(rules=RULES))
+    return path
 
 
 @pytest.fixture
@@ -67,14 +67,14 @@ def opened() -> Iterator[Any]:
             left.callback(files.close)
             manifest = open_lake(path)
             originals = Originals(
-                manifest.captures, lambda name, digests: Original(name, digests, FileOptions(), ProtocolOptions())
+                manifest.captures, lambda name, digests: SourceCapture(name, digests, FileOptions(), ProtocolOptions())
             )
             left.callback(originals.stop)
             engines = [left.enter_context(LocalEngine(path, manifest, memory=128 << 20)) for _ in range(2)]
             index = LakeIndex(spool, files, LakeTables(engines[0]), originals)
-            made = LakeBuilder(index, LakeTables(engines[1]), 0)
-            left.callback(made.stop)
-            return made
+            builder = LakeBuilder(index, LakeTables(engines[1]), 0)
+            left.callback(builder.stop)
+            return builder
 
         yield open_one
 
@@ -105,10 +105,10 @@ def told(index: Index) -> list[tuple[Any, ...]]:
                 None if root is None else (index.rows[root].timestamp_ns, index.rows[root].frame),
             )
         )  # fmt: skip
-    return sorted(out, key=lambda one: one[:4])
+    return sorted(out, key=lambda row: row[:4])
 
 
-def packets_of(index: Index) -> list[tuple[int, Row]]:
+def packets_of(index: Index) -> list[tuple[int, IndexRow]]:
     """The rows of packets that are no malformed ones, with their numbers."""
     return [(number, row) for number, row in enumerate(index.rows.run(0, len(index.rows))) if row.kind in PACKETS]
 
@@ -130,7 +130,9 @@ def test_a_lake_has_the_rows_of_its_capture(name: str, tmp_path: Path, opened: A
 
     assert told(index) == told(wanted)
     assert len(index.findings) == len(wanted.findings)
-    assert [list(one) for one in index.connections.findings] == [list(one) for one in wanted.connections.findings]
+    assert [list(finding) for finding in index.connections.findings] == [
+        list(finding) for finding in wanted.connections.findings
+    ]
     for number in range(len(wanted.connections)):
         mine, its = index.connections[number], wanted.connections[number]
         for field in ("client", "server", "client_identifier", "version", "closed_how", "phase", "keep_alive"):
@@ -146,21 +148,21 @@ def test_captures_with_the_same_endpoints_at_the_same_time(tmp_path: Path, opene
     several = [built(Path(path), lint=True) for path in paths]
 
     assert len(index.connections) == written.rows["connections"] == len(paths)
-    assert told(index) == sorted((row for one in several for row in told(one)), key=lambda row: row[:4])
+    assert told(index) == sorted((row for index in several for row in told(index)), key=lambda row: row[:4])
     assert len({row.connection for row in index.rows.run(0, len(index.rows))}) == len(paths)
     for row in index.rows.run(0, len(index.rows)):
         assert index.captures[row.capture] == index.connections[row.connection].capture
     # Findings stand at the packets of their captures.
-    assert sum(len(one.findings) for one in several) == len(index.findings) > 0
+    assert sum(len(index.findings) for index in several) == len(index.findings) > 0
     for number in map(int, index.findings.rows):
-        for one in index.findings.of_row(number):
-            assert one.capture == index.captures[index.rows[number].capture]
+        for finding in index.findings.of_row(number):
+            assert finding.capture == index.captures[index.rows[number].capture]
 
 
 def test_parts_of_captures_with_the_same_endpoints(tmp_path: Path, opened: Any) -> None:
     paths = []
     for name in ("example-a-b-v5", "example-leading-slash"):
-        frames = [one for one in open_capture([capture(name)]) if isinstance(one, Frame)]
+        frames = [frame for frame in open_capture([capture(name)]) if isinstance(frame, Frame)]
         for part, some in enumerate((frames[:9], frames[9:])):
             paths.append(str(tmp_path / f"{name}-{part}.pcapng"))
             with open(paths[-1], "wb") as file, PcapngWriter(file) as writer:
@@ -187,11 +189,11 @@ def test_exchanges_and_messages_are_found(folder: Path, opened: Any) -> None:
         assert isinstance(event, PacketEvent)
         assert event.type == "pubrec"
         # Payloads are compared by their digests where there are none.
-        following = Following(index, publish)
+        following = MessageSearch(index, publish)
         while not following.is_over:
             following.advance(100)
-        assert following.found.deliveries == 1
-        assert len(following.found.rows) >= 4
+        assert following.message.deliveries == 1
+        assert len(following.message.rows) >= 4
 
 
 def test_bytes_come_from_the_capture(folder: Path, opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,9 +202,9 @@ def test_bytes_come_from_the_capture(folder: Path, opened: Any, monkeypatch: pyt
     open_original: Any = index.originals._open_capture
     waiting: list[Any] = []
 
-    def open_and_wait(*given: Any) -> Any:
+    def open_and_wait(*arguments: Any) -> Any:
         """Read the capture later: a short one may have been read before anybody looks."""
-        reads: Any = open_original(*given)
+        reads: Any = open_original(*arguments)
         waiting.append(reads.builder.start)
         reads.builder.start = lambda: None
         return reads
@@ -215,14 +217,14 @@ def test_bytes_come_from_the_capture(folder: Path, opened: Any, monkeypatch: pyt
     for name, original in wanted.items():
         mine = [number for number in rows if name in index.captures[index.rows[number].capture]]
         read_original(index, folder / f"{name}.pcapng")
-        found = []
+        pairs = []
         for number in mine:
             event = index.exact(number)
             assert isinstance(event, PacketEvent)
             assert index.remark(number) == ""
-            found.append((event.frame, event.packet.raw))
-        assert sorted(found) == sorted((row.frame, original.raw(row)) for _, row in packets_of(original))
-        assert not any(one.packet.missing for one in map(index.exact, mine) if isinstance(one, PacketEvent))
+            pairs.append((event.frame, event.packet.raw))
+        assert sorted(pairs) == sorted((row.frame, original.raw(row)) for _, row in packets_of(original))
+        assert not any(event.packet.missing for event in map(index.exact, mine) if isinstance(event, PacketEvent))
 
 
 def test_captures_that_are_gone_or_changed(folder: Path, tmp_path: Path, opened: Any) -> None:
@@ -235,7 +237,7 @@ def test_captures_that_are_gone_or_changed(folder: Path, tmp_path: Path, opened:
     with paths[1].open("ab") as file:
         file.write(b"\0" * 8)
 
-    reasons = ("gone.pcapng is not there any more", "changed.pcapng has changed since it was")
+    reasons = ("gone.pcapng no longer exists", "changed.pcapng has changed since it was")
     for path, why in zip(paths, reasons, strict=True):
         read_original(index, path)
         number = next(
@@ -283,7 +285,7 @@ def test_a_lake_in_use(folder: Path, opened: Any) -> None:
         assert browser.row is not None
         assert browser.index.rows[browser.row].severity
         await at.press("x")
-        assert all(browser.index.rows[browser.selection[one]].severity for one in range(len(browser.selection)))
+        assert all(browser.index.rows[browser.selection[number]].severity for number in range(len(browser.selection)))
         await at.press("escape", "3")
         assert "3 LADDER" in at.text
         await at.press("1", "end")
@@ -307,7 +309,7 @@ def test_what_a_lake_does_not_keep(folder: Path, tmp_path: Path, opened: Any) ->
         await at.press("enter", "g")
         assert "none kept" in at.text
         await at.press("2")
-        assert "made of the columns of the lake" in at.text
+        assert "rebuilt from the columns of the lake" in at.text
         assert re.search(r"\d+ bytes, none kept: the lake keeps no payloads \(ingest --payload-limit\)", at.text)
         assert "0 bytes" not in at.text
         await at.press("/")
@@ -358,8 +360,8 @@ def test_a_lake_that_is_damaged_meanwhile(folder: Path, tmp_path: Path, opened: 
     copied = tmp_path / "lake"
     shutil.copytree(folder / "full", copied)
     builder = opened(copied)
-    for one in (copied / "packets").glob("*.parquet"):
-        os.truncate(one, 100)
+    for path in (copied / "packets").glob("*.parquet"):
+        os.truncate(path, 100)
     builder.start()
     assert builder.wait(SECONDS)
     assert "cannot be read" in builder.failure

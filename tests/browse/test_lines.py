@@ -18,10 +18,10 @@ def test_no_line_is_longer_than_the_screen() -> None:
     for width in (24, 60, 80, 139, 200):
         lines = RowLines(index, View(width=width))
         packets = [at for at in range(len(index.rows)) if index.rows[at].kind in PACKETS]
-        made = [lines.line(at, at - 1 if at else None) for at in packets]
+        texts = [lines.line(at, at - 1 if at else None) for at in packets]
         connections = ConnectionLines(index, View(width=width))
-        made += [connections.line(at) for at in range(len(index.connections))]
-        assert max(map(cells, made)) <= width
+        texts += [connections.line(at) for at in range(len(index.connections))]
+        assert max(map(cells, texts)) <= width
 
 
 @pytest.mark.parametrize("time", TIMES)
@@ -32,10 +32,10 @@ def test_times(time: str) -> None:
     rows = [index.rows[at].timestamp_ns for at in range(len(index.rows))]
 
     if time == "relative":
-        assert shown == [f"{(one - rows[0]) // 1000 / 1e6:.6f}" for one in rows]
+        assert shown == [f"{(row - rows[0]) // 1000 / 1e6:.6f}" for row in rows]
     elif time == "delta":
-        assert [float(one) for one in shown[1:]] == pytest.approx(
-            [(one - before) / 1e9 for before, one in pairwise(rows)], abs=1e-6
+        assert [float(text) for text in shown[1:]] == pytest.approx(
+            [(number - before) / 1e9 for before, number in pairwise(rows)], abs=1e-6
         )
     elif time == "epoch":
         assert shown[0].startswith("1795")

@@ -12,10 +12,10 @@ from tests import tools
 tools.package("textual")
 
 from mqttscope.browse.index import FROM_SERVER, Index
-from mqttscope.browse.originals import Originals, Wanted
+from mqttscope.browse.originals import Originals, WantedPacket
 from mqttscope.browse.rows import PACKETS
 from mqttscope.capture.fingerprint import fingerprint_at
-from mqttscope.cli.browsing import Original
+from mqttscope.cli.browsing import SourceCapture
 from mqttscope.cli.options import FileOptions, ProtocolOptions
 from tests.browse.made import SECONDS, built, capture
 from tests.each import each
@@ -23,8 +23,8 @@ from tests.each import each
 NAMES = ("v5-qos", "many-in-one-segment", "coalesced", "ws-fragmented", "pcap-in-gzip", "lost-segment")
 
 
-def opened(path: str, digests: Collection[str]) -> Original:
-    return Original(path, digests, FileOptions(), ProtocolOptions())
+def opened(path: str, digests: Collection[str]) -> SourceCapture:
+    return SourceCapture(path, digests, FileOptions(), ProtocolOptions())
 
 
 def ready(originals: Originals, path: Path) -> str:
@@ -36,9 +36,9 @@ def ready(originals: Originals, path: Path) -> str:
     return originals.state(str(path))
 
 
-def wanted(index: Index) -> list[tuple[Wanted, bytes]]:
+def wanted(index: Index) -> list[tuple[WantedPacket, bytes]]:
     """How each packet is found, and its bytes."""
-    out: list[tuple[Wanted, bytes]] = []
+    out: list[tuple[WantedPacket, bytes]] = []
     for row in index.rows.run(0, len(index.rows)):
         raw = index.raw(row)
         if row.kind in PACKETS:
@@ -49,22 +49,22 @@ def wanted(index: Index) -> list[tuple[Wanted, bytes]]:
                 len(raw),
                 index.connections[row.connection].client,
             )
-            out.append(((*what, sum(one[:5] == what for one, _ in out)), raw))
+            out.append(((*what, sum(row[:5] == what for row, _ in out)), raw))
     return out
 
 
-@each("name", [one for one in NAMES if capture(one).exists()])
+@each("name", [text for text in NAMES if capture(text).exists()])
 def test_packets_are_found_by_their_frames(name: str) -> None:
     path = capture(name)
     originals = Originals({fingerprint_at(path).digest: str(path)}, opened)
     try:
         assert ready(originals, path) == ""
         for what, raw in wanted(built(path)):
-            found = originals.packet(str(path), what)
-            if found is None or found.packet.missing:
+            event = originals.packet(str(path), what)
+            if event is None or event.packet.missing:
                 assert name == "lost-segment"
             else:
-                assert found.packet.raw == raw
+                assert event.packet.raw == raw
         assert originals.packet(str(path), (1, False, 0x10, 3, "nobody", 0)) is None
     finally:
         originals.stop()
@@ -75,10 +75,10 @@ def test_why_there_are_no_bytes(tmp_path: Path) -> None:
     shutil.copy(capture("v5-qos"), path)
     digest = fingerprint_at(path).digest
     originals = Originals({digest: str(path), "0" * 64: str(other)}, opened)
-    nothing: Wanted = (1, False, 0x10, 3, "nobody", 0)
+    nothing: WantedPacket = (1, False, 0x10, 3, "nobody", 0)
     try:
-        assert ready(originals, other) == "b.pcapng is not there any more"
-        assert ready(originals, tmp_path / "c.pcapng") == "c.pcapng is not known to the lake under this name"
+        assert ready(originals, other) == "b.pcapng no longer exists"
+        assert ready(originals, tmp_path / "c.pcapng") == "c.pcapng has a name that the lake does not list"
         shutil.copy(path, other)
         originals.stop()
         assert ready(originals, other) == "b.pcapng has changed since it was ingested"
@@ -96,18 +96,18 @@ def test_few_captures_stay_open(tmp_path: Path) -> None:
     for path in paths:
         shutil.copy(capture("v5-qos"), path)
     digest = fingerprint_at(paths[0]).digest
-    made: list[Original] = []
+    captures: list[SourceCapture] = []
 
-    def counted(path: str, digests: Collection[str]) -> Original:
-        made.append(opened(path, [digest]))
-        return made[-1]
+    def counted(path: str, digests: Collection[str]) -> SourceCapture:
+        captures.append(opened(path, [digest]))
+        return captures[-1]
 
     originals = Originals({f"{number}": str(path) for number, path in enumerate(paths)}, counted)
     for path in paths:
         assert ready(originals, path) == ""
     assert len(originals._opened) == 3
-    assert len(made) == 5
+    assert len(captures) == 5
     # Looked at again, one that was closed is read again.
     assert ready(originals, paths[0]) == ""
-    assert len(made) == 6
+    assert len(captures) == 6
     originals.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mqttscope.browse.rows import BLOCK_ROWS, MAX_COUNT, ROW_BYTES, Row, RowKind, RowStore
+from mqttscope.browse.rows import BLOCK_ROWS, MAX_COUNT, ROW_BYTES, IndexRow, RowKind, RowStore
 
 COUNT = 3 * BLOCK_ROWS + 17
 
@@ -26,27 +26,27 @@ class Memory:
         self.data[offset : offset + len(data)] = data
 
 
-def row(number: int) -> Row:
+def row(number: int) -> IndexRow:
     """Every fifth is no packet, and has the number of the next one."""
     kind = RowKind.GAP if number % 5 == 4 else RowKind.PACKET
     packet = number - number // 5 - (1 if number % 5 == 4 else 0) + (1 if number % 5 == 4 else 0)
-    return Row(number << 20, number * 1_000, 7, number + 1, number % 3, MAX_COUNT, packet, kind, 33, 0x30, 0, 2)
+    return IndexRow(number << 20, number * 1_000, 7, number + 1, number % 3, MAX_COUNT, packet, kind, 33, 0x30, 0, 2)
 
 
-def filled(kept: int) -> tuple[RowStore, Memory]:
+def filled(left_number: int) -> tuple[RowStore, Memory]:
     spool = Memory()
-    store = RowStore(spool, kept_blocks=kept)
+    store = RowStore(spool, kept_blocks=left_number)
     for number in range(COUNT):
         assert store.append(row(number)) == number
     return store, spool
 
 
-@pytest.mark.parametrize("kept", [1, 2, 100])
-def test_rows_are_the_same_wherever_they_are(kept: int) -> None:
-    store, spool = filled(kept)
+@pytest.mark.parametrize("expected", [1, 2, 100])
+def test_rows_are_the_same_wherever_they_are(expected: int) -> None:
+    store, spool = filled(expected)
 
     assert len(store) == COUNT
-    assert len(spool.data) == max(0, 4 - kept) * BLOCK_ROWS * ROW_BYTES
+    assert len(spool.data) == max(0, 4 - expected) * BLOCK_ROWS * ROW_BYTES
     assert list(store.run(0, COUNT + 10)) == [row(number) for number in range(COUNT)]
     some = (0, 1, BLOCK_ROWS - 1, BLOCK_ROWS, COUNT - 1)
     assert [store[number] for number in some] == [row(number) for number in some]
@@ -55,15 +55,15 @@ def test_rows_are_the_same_wherever_they_are(kept: int) -> None:
     ]
 
 
-@pytest.mark.parametrize("kept", [1, 100])
-def test_the_worst_finding_of_a_row_counts(kept: int) -> None:
-    store, _ = filled(kept)
+@pytest.mark.parametrize("expected", [1, 100])
+def test_the_worst_finding_of_a_row_counts(expected: int) -> None:
+    store, _ = filled(expected)
     for number in (3, COUNT - 1):
         for severity in (2, 3, 1):
             store.note(number, severity)
 
         assert store[number] == row(number)._replace(severity=3)
-    assert sum(one.severity for one in store.run(0, COUNT)) == 6
+    assert sum(index_row.severity for index_row in store.run(0, COUNT)) == 6
 
 
 def test_a_packet_is_found_by_its_number() -> None:

@@ -11,7 +11,7 @@ from mqttscope import filter as filters
 from mqttscope.browse.index import Index
 from mqttscope.browse.lines import RowLines
 from mqttscope.browse.rows import PACKETS
-from mqttscope.browse.selection import Search, Selection, searched
+from mqttscope.browse.selection import Search, ShownRows, searched
 from mqttscope.events import PacketEvent
 from mqttscope.report.base import View
 from tests.browse.made import built, capture
@@ -24,7 +24,7 @@ def index() -> Index:
     return built(capture("v5-qos"))
 
 
-def rows(selection: Selection, step: int = 7) -> list[int]:
+def rows(selection: ShownRows, step: int = 7) -> list[int]:
     """All rows of a selection, looked for in small steps."""
     while not selection.is_complete:
         selection.advance(step)
@@ -32,7 +32,7 @@ def rows(selection: Selection, step: int = 7) -> list[int]:
 
 
 def test_everything_is_there_at_once(index: Index) -> None:
-    selection = Selection(index)
+    selection = ShownRows(index)
 
     assert selection.everything
     assert selection.is_complete
@@ -51,45 +51,45 @@ def test_a_filter_selects_what_inspect_shows(expression: str) -> None:
     wanted = filters.compile(expression)
     wanted.start_ns = index.first_ns
     had = inspected(capture("v5-qos"), "--filter", expression).packets
-    found = [index.rows[row] for row in rows(Selection(index, wanted=wanted))]
+    index_rows = [index.rows[row] for row in rows(ShownRows(index, wanted=wanted))]
 
-    assert [row.number for row in found if row.kind in PACKETS] == [line["packet"] for line in had]
+    assert [row.number for row in index_rows if row.kind in PACKETS] == [line["packet"] for line in had]
 
 
 def test_a_connection_alone(index: Index) -> None:
     for number in range(len(index.connections)):
-        selection = Selection(index, connection=number)
-        found = rows(selection)
-        assert {index.rows[row].connection for row in found} == {number}
-        assert len(found) == index.connections.rows[number]
-    assert rows(Selection(index, connection=9)) == []
+        selection = ShownRows(index, connection=number)
+        numbers = rows(selection)
+        assert {index.rows[row].connection for row in numbers} == {number}
+        assert len(numbers) == index.connections.rows[number]
+    assert rows(ShownRows(index, connection=9)) == []
 
 
 def test_marked_rows_and_rows_with_findings() -> None:
     index = built(capture("planted-violations"), lint=True)
-    marked = Selection(index, rows={7, 3})
+    marked = ShownRows(index, rows={7, 3})
 
     assert rows(marked) == [3, 7]
     assert [marked.place(row) for row in (0, 3, 4, 7, 8)] == [0, 0, 1, 1, 2]
     assert [marked.has(row) for row in (3, 4)] == [True, False]
-    assert rows(Selection(index, found=True)) == sorted(set(index.findings.rows))
+    assert rows(ShownRows(index, with_findings=True)) == sorted(set(index.findings.rows))
 
 
 def found(index: Index, text: str, *, start: int = -1, back: bool = False, secrets: bool = False) -> list[int]:
     """The rows in which a text is found one after the other, until it is found again."""
-    selection, places = Selection(index), list[int]()
+    selection, places = ShownRows(index), list[int]()
     while True:
         search = Search(selection, text, start, back=back, show_secrets=secrets)
         while not search.is_over:
             search.advance(lambda: True)
-        if search.found is None or search.found in places:
+        if search.match is None or search.match in places:
             return places
-        places.append(search.found)
-        start = search.found
+        places.append(search.match)
+        start = search.match
 
 
 def test_text_is_found_in_topics_and_payloads(index: Index) -> None:
-    there = [at for at in range(len(index.rows)) if any(b"temperature" in one for one in texts(index, at))]
+    there = [at for at in range(len(index.rows)) if any(b"temperature" in text for text in texts(index, at))]
 
     assert len(there) > 5
     assert found(index, "temperature") == there
@@ -98,7 +98,7 @@ def test_text_is_found_in_topics_and_payloads(index: Index) -> None:
     assert found(index, "nowhere at all") == []
     payloads = found(index, "21.1")
     assert payloads
-    assert all(any(b"21.1" in one for one in texts(index, at)) for at in payloads)
+    assert all(any(b"21.1" in text for text in texts(index, at)) for at in payloads)
 
 
 def texts(index: Index, at: int) -> list[bytes]:
@@ -107,11 +107,11 @@ def texts(index: Index, at: int) -> list[bytes]:
 
 def test_the_search_goes_round_once(index: Index) -> None:
     first, *_, last = found(index, "temperature")
-    search = Search(Selection(index), "temperature", last, back=False, show_secrets=False)
+    search = Search(ShownRows(index), "temperature", last, back=False, show_secrets=False)
     while not search.is_over:
         search.advance(lambda: False)
 
-    assert (search.found, search.wrapped) == (first, True)
+    assert (search.match, search.wrapped) == (first, True)
 
 
 def test_what_is_hidden_is_not_found(tmp_path: Path) -> None:
@@ -132,10 +132,10 @@ def test_what_is_hidden_is_not_found(tmp_path: Path) -> None:
 
 def test_compressed_payloads_are_searched(index: Index) -> None:
     event = next(
-        one
-        for one in map(index.event, range(len(index.rows)))
-        if isinstance(one, PacketEvent) and one.type == "publish"
+        other_event
+        for other_event in map(index.event, range(len(index.rows)))
+        if isinstance(other_event, PacketEvent) and other_event.type == "publish"
     )
     event.packet.payload = gzip.compress(b"inside " * 20)  # type: ignore[attr-defined]
 
-    assert any(b"inside inside" in one for one in searched(event))
+    assert any(b"inside inside" in raw for raw in searched(event))

@@ -37,16 +37,16 @@ def two_taps(
     frames: Iterable[Frame], *, loss: float = 0, shift_ns: int = SHIFT_NS, tag: bytes = TAG, seed: int = 1
 ) -> tuple[list[Frame], list[Frame]]:
     """What two taps have of frames; each lacks a part of ``loss``, and no frame is lacking in both."""
-    one: list[Frame] = []
+    other_frames: list[Frame] = []
     other: list[Frame] = []
     random = Random(seed)
     for frame in frames:
         drawn = random.random()
         if drawn >= loss:
-            one.append(frame)
+            other_frames.append(frame)
         if not loss <= drawn < 2 * loss:
             other.append(moved(frame, shift_ns, tag))
-    return one, other
+    return other_frames, other
 
 
 def in_one(*taps: list[Frame]) -> list[Frame]:

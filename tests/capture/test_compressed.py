@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import sys
 from collections.abc import Callable
 
 import lz4.frame
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.capture.compressed import LZ4_BLOCK_LIMIT, ByteSource
+from mqttscope.installation import package_command
 from mqttscope.net.frame import CaptureError, Frame
 from tests.capture.test_pcap import RECORDS, expected, pcap_file, read
 from tests.conftest import THOROUGH
@@ -132,9 +134,9 @@ def test_truncated_data_are_read_nearly_to_the_end(compress: Compress, most_lost
     content = compress(MIXED)
 
     for chunk_size in (1 << 18, 3000):
-        found, fault = uncompress(content[:-20], chunk_size)
-        assert MIXED.startswith(found)
-        assert len(MIXED) - len(found) <= most_lost
+        raw, fault = uncompress(content[:-20], chunk_size)
+        assert MIXED.startswith(raw)
+        assert len(MIXED) - len(raw) <= most_lost
         assert fault is not None
         assert fault.startswith("is truncated: ")
 
@@ -144,9 +146,9 @@ def test_wrong_checksum_costs_no_data(compress: Compress) -> None:
     content = bytearray(compress(MIXED))
     content[-5 if compress is _gzip else -1] ^= 1
 
-    found, fault = uncompress(bytes(content))
+    raw, fault = uncompress(bytes(content))
 
-    assert found == MIXED
+    assert raw == MIXED
     assert fault is not None
     assert fault.startswith("is damaged: the ")
 
@@ -160,10 +162,10 @@ def test_damage_inside_gzip_costs_nothing_before_it() -> None:
     header = next(at for at in range(start, len(content)) if content[at : at + 1] == b"\0" and stored(content, at))
     content[header + 1] ^= 0xFF
 
-    found, fault = uncompress(bytes(content))
+    raw, fault = uncompress(bytes(content))
 
-    assert found == noise[: len(found)]
-    assert len(found) >= header - 100 > middle - 100
+    assert raw == noise[: len(raw)]
+    assert len(raw) >= header - 100 > middle - 100
     assert fault == "is damaged: the gzip data do not uncompress (invalid stored block lengths)"
 
 
@@ -243,10 +245,25 @@ def test_damage_never_raises(compress: Compress, flips: list[tuple[int, int]], c
         content[position % len(content)] ^= bits
     content = content[: max(0, len(content) - cut)]
 
-    found = read(bytes(content), chunk_size=chunk_size)
+    actual_frames = read(bytes(content), chunk_size=chunk_size)
 
-    frames = [item for item in found if isinstance(item, Frame)]
-    assert not any(isinstance(item, CaptureError) for item in found[:-1])
+    frames = [item for item in actual_frames if isinstance(item, Frame)]
+    assert not any(isinstance(item, CaptureError) for item in actual_frames[:-1])
     if not flips:
         assert frames == expected()[: len(frames)]
-        assert isinstance(found[-1], CaptureError) or len(frames) == len(RECORDS)
+        assert isinstance(actual_frames[-1], CaptureError) or len(frames) == len(RECORDS)
+
+
+@pytest.mark.parametrize(
+    ("compress", "module", "package"), [(_zstd, "zstandard", "zstandard"), (_lz4, "lz4.frame", "lz4")]
+)
+def test_a_package_that_is_missing_is_named(
+    compress: Callable[[bytes], bytes], module: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a browser, where these have no packages."""
+    monkeypatch.setitem(sys.modules, module, None)
+    content, fault = uncompress(compress(MIXED))
+
+    assert content == b""
+    assert fault is not None
+    assert fault.endswith(f", and {package} is not installed ({package_command(package)})")

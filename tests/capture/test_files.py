@@ -29,9 +29,9 @@ def capture_at(seconds: int, data: bytes = b"frame") -> bytes:
 
 def names(sources: Sequence[str | os.PathLike[str]]) -> list[str]:
     """The captures in the order they are read, each of two frames."""
-    found = list(open_capture(sources))
-    assert [item.number for item in found if isinstance(item, Frame)] == [1, 2] * (len(found) // 2)
-    return [item.capture for item in found[::2]]
+    frames = list(open_capture(sources))
+    assert [item.number for item in frames if isinstance(item, Frame)] == [1, 2] * (len(frames) // 2)
+    return [item.capture for item in frames[::2]]
 
 
 @pytest.fixture
@@ -106,19 +106,22 @@ def test_directories_give_their_captures_by_content(here: Path) -> None:
     (here / "set" / "capture").write_bytes(gzip.compress(capture_at(20)))
     (here / "set" / "capture.ng").write_bytes(section() + interface() + enhanced(b"", 10) + enhanced(b"", 11))
 
-    assert names(["set"]) == ["set/capture.ng", "set/capture", "set/capture.txt"]
-    assert names([here / "set"])[0] == str(here / "set" / "capture.ng")
+    assert names([here / "set"])[1] == str(here / "set" / "capture.ng")
+    frames = list(open_capture(["set"]))
+    assert [frame.capture for frame in frames[1::2]] == ["set/capture.ng", "set/capture", "set/capture.txt"]
+    # Compressed data that broke off may be a capture.
+    assert frames[0] == CaptureError("set/broken.gz", "is truncated: the gzip data end early", 0)
 
 
 def test_errors_come_first_and_do_not_keep_the_rest_from_being_read(here: Path) -> None:
     (here / "a").write_bytes(capture_at(10))
     (here / "empty").write_bytes(pcap_file([]))
 
-    found = list(open_capture(["a", "missing", "empty", "nothing*"]))
+    frames = list(open_capture(["a", "missing", "empty", "nothing*"]))
 
-    assert [type(item) for item in found] == [CaptureError, CaptureError, Frame, Frame]
-    assert found[0] == CaptureError("missing", "does not exist")
-    assert found[1] == CaptureError("nothing*", "matches no file")
+    assert [type(item) for item in frames] == [CaptureError, CaptureError, Frame, Frame]
+    assert frames[0] == CaptureError("missing", "does not exist")
+    assert frames[1] == CaptureError("nothing*", "matches no file")
 
 
 def test_what_cannot_be_opened_says_why(here: Path) -> None:
@@ -186,10 +189,10 @@ def test_a_capture_cut_short_keeps_its_frames_and_the_next_is_read(here: Path) -
     (here / "a").write_bytes(capture_at(10)[:-1])
     (here / "b").write_bytes(capture_at(20))
 
-    found = list(open_capture(["b", "a"]))
+    frames = list(open_capture(["b", "a"]))
 
-    assert [item.capture for item in found] == ["a", "a", "b", "b"]
-    assert found[1] == CaptureError("a", "ends inside a frame record (20 of 21 bytes are there)", 45, 1)
+    assert [item.capture for item in frames] == ["a", "a", "b", "b"]
+    assert frames[1] == CaptureError("a", "ends inside a frame record (20 of 21 bytes are there)", 45, 1)
 
 
 def test_nothing_is_opened_before_the_first_item_is_asked_for(here: Path) -> None:
@@ -218,11 +221,11 @@ def test_standard_input_takes_its_turn_among_files(here: Path) -> None:
     secrets = struct.pack("<IIII4sI", 10, 24, 1, 4, b"line", 24)
     content = section() + secrets + interface() + enhanced(b"", 20_000_000)
 
-    found = list(open_capture(["a", "-", "b", "-"], stdin=io.BytesIO(content)))
+    frames = list(open_capture(["a", "-", "b", "-"], stdin=io.BytesIO(content)))
 
-    assert [item.capture for item in found] == ["-", "b", "b", "-", "-", "a", "a"]
-    assert found[0] == CaptureError("-", "is standard input and was named before")
-    assert found[3] == CaptureSecrets("-", 1, b"line")
+    assert [item.capture for item in frames] == ["-", "b", "b", "-", "-", "a", "a"]
+    assert frames[0] == CaptureError("-", "is standard input and was named before")
+    assert frames[3] == CaptureSecrets("-", 1, b"line")
 
 
 def test_the_standard_input_of_the_process_is_the_default(here: Path) -> None:
@@ -236,10 +239,10 @@ def test_the_standard_input_of_the_process_is_the_default(here: Path) -> None:
 
 
 def read_as(name: str, content: bytes) -> list[Item]:
-    found = read(content)
-    for item in found:
+    frames = read(content)
+    for item in frames:
         item.capture = name
-    return found
+    return frames
 
 
 def test_named_pipes_are_read_once(here: Path) -> None:
@@ -286,7 +289,7 @@ def test_what_is_called_a_capture_and_is_none_is_said_of_directories_too(here: P
     error, *frames = open_capture(["set"])
 
     assert error == CaptureError(f"set/{name}", "is empty", 0, 0)
-    assert {one.capture for one in frames} == {"set/capture"}
+    assert {frame.capture for frame in frames} == {"set/capture"}
 
 
 @pytest.mark.parametrize("name", ["pcap", "a.pcapx", "a.pcap.txt", "a.pcap.part", "a.gz", "a.pcap" + "1" * 200 + "x"])
@@ -302,24 +305,24 @@ def test_pipes_sockets_and_links_that_lead_nowhere_are_named_and_never_waited_fo
         (here / "set" / f"round{suffix}").symlink_to(f"round{suffix}")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind("set/s.pcap")
-    said = {
-        "gone": "is a link to what does not exist",
-        "pipe": "is no regular file",
+    texts = {
+        "gone": "is a link to a file that does not exist",
+        "pipe": "is not a regular file",
         "round": "cannot be opened: Too many levels of symbolic links",
     }
     irregular = [("pipe", "pipe.pcap"), ("gone", "gone.pcap"), ("round", "round.pcap")]
 
-    found = expand("set")
+    result = expand("set")
     matched = expand("set/*")
 
-    socket_error = CaptureError("set/s.pcap", "is no regular file")
-    named = [CaptureError(f"set/{name}", said[kind]) for kind, name in irregular]
-    assert found is not None
-    assert sorted(map(repr, found)) == sorted(map(repr, [*named, socket_error]))
+    socket_error = CaptureError("set/s.pcap", "is not a regular file")
+    named = [CaptureError(f"set/{name}", texts[kind]) for kind, name in irregular]
+    assert result is not None
+    assert sorted(map(repr, result)) == sorted(map(repr, [*named, socket_error]))
     assert matched is not None
-    unnamed = [CaptureError(f"set/{kind}", said[kind]) for kind, _ in irregular]
+    unnamed = [CaptureError(f"set/{kind}", texts[kind]) for kind, _ in irregular]
     assert sorted(map(repr, matched)) == sorted(map(repr, [*named, *unnamed, socket_error]))
-    assert list(open_capture(["set", "set/*"])) == [*found, *(one for one in matched if one in unnamed)]
+    assert list(open_capture(["set", "set/*"])) == [*result, *(each for each in matched if each in unnamed)]
 
 
 def test_what_is_named_itself_is_not_looked_at(here: Path) -> None:
@@ -350,6 +353,6 @@ def test_files_are_the_same_under_any_name(here: Path) -> None:
     assert identity("a") == identity("./link") == identity(str(here / "hard"))
     assert len({identity(name) for name in ("a", "b", "gone", "missing", "other", "nul\0")}) == 6
     assert [fault(name) for name in ("a", "link", "gone", "missing", ".")] == [
-        None, None, "is a link to what does not exist", "does not exist", "is no regular file"
+        None, None, "is a link to a file that does not exist", "does not exist", "is not a regular file"
     ]  # fmt: skip
     assert str(fault("nul\0")).startswith("cannot be opened: ")

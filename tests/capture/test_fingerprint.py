@@ -33,24 +33,26 @@ def digest(content: bytes) -> str:
 
 
 def test_content_is_known_by_all_its_bytes(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"a" * 3_000_000 + b"b" + b"c" * 3_000_000)
-    other.write_bytes(one.read_bytes())
+    path, other = tmp_path / "one", tmp_path / "other"
+    path.write_bytes(b"a" * 3_000_000 + b"b" + b"c" * 3_000_000)
+    other.write_bytes(path.read_bytes())
 
-    assert fingerprint_at(one).digest == fingerprint_at(other).digest
+    assert fingerprint_at(path).digest == fingerprint_at(other).digest
     other.write_bytes(b"a" * 3_000_000 + b"x" + b"c" * 3_000_000)
-    assert fingerprint_at(one).digest != fingerprint_at(other).digest
+    assert fingerprint_at(path).digest != fingerprint_at(other).digest
 
 
 def test_the_content_of_the_first_bytes(tmp_path: Path) -> None:
-    one, other = tmp_path / "one", tmp_path / "other"
-    one.write_bytes(b"a" * 3_000_000 + b"more")
+    path, other = tmp_path / "one", tmp_path / "other"
+    path.write_bytes(b"a" * 3_000_000 + b"more")
     other.write_bytes(b"a" * 3_000_000)
 
     assert (
-        fingerprint_at(one, 3_000_000).digest == fingerprint_at(other).digest == fingerprint_at(other, 3_000_000).digest
+        fingerprint_at(path, 3_000_000).digest
+        == fingerprint_at(other).digest
+        == fingerprint_at(other, 3_000_000).digest
     )
-    assert fingerprint_at(one, 2).digest != fingerprint_at(other).digest
+    assert fingerprint_at(path, 2).digest != fingerprint_at(other).digest
 
 
 def test_what_was_compressed_has_the_same_content(tmp_path: Path) -> None:
@@ -65,7 +67,9 @@ def test_what_was_compressed_has_the_same_content(tmp_path: Path) -> None:
 
 
 def known(*parts: bytes) -> KnownFingerprints:
-    return KnownFingerprints.of({digest(one): [len(one), crc32(one[: module.HEAD_BYTES])] for one in parts})
+    return KnownFingerprints.from_manifest(
+        {digest(part): [len(part), crc32(part[: module.HEAD_BYTES])] for part in parts}
+    )
 
 
 def content(data: bytes, begun: int = 0) -> Fingerprint:
@@ -84,19 +88,19 @@ def test_what_a_capture_begins_with(piece: int, monkeypatch: pytest.MonkeyPatch)
 
     for size in (*range(1, 30), *range(500, 530), 999, 1_000, 1_001, 1_499, 1_500, 1_501, 2_000):
         part = data[:size]
-        expected = content(part, max((one for one in sizes if one <= size), default=0))
+        expected = content(part, max((number for number in sizes if number <= size), default=0))
         assert fingerprint_of(io.BytesIO(part), all_of_them) == expected, size
         assert fingerprint_of(io.BytesIO(gzip.compress(part)), all_of_them) == expected, size
     assert fingerprint_of(io.BytesIO(), all_of_them) == content(b"")
 
 
 def test_only_those_that_begin_alike_are_compared() -> None:
-    one, other = b"a" * 9_000, b"b" * 9_000
+    raw, other = b"a" * 9_000, b"b" * 9_000
 
-    assert known(one, other, b"a" * 3, b"").like(b"a" * HEAD_BYTES) == {9_000: {digest(one)}, 3: {digest(b"aaa")}}
-    assert known(one).like(b"a" * (HEAD_BYTES - 1)) == {}
-    assert [known(one).may_begin(content(data)) for data in (one, one + b"a", other)] == [True, True, False]
-    assert not KnownFingerprints.of(content(one).begins, [digest(one)]).may_begin(content(one))
+    assert known(raw, other, b"a" * 3, b"").like(b"a" * HEAD_BYTES) == {9_000: {digest(raw)}, 3: {digest(b"aaa")}}
+    assert known(raw).like(b"a" * (HEAD_BYTES - 1)) == {}
+    assert [known(raw).may_begin(content(data)) for data in (raw, raw + b"a", other)] == [True, True, False]
+    assert not KnownFingerprints.from_manifest(content(raw).manifest_entry, [digest(raw)]).may_begin(content(raw))
 
 
 def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
@@ -106,9 +110,9 @@ def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
     (tmp_path / "other").write_bytes(data[:10_000] + bytes(10_000))
 
     def holds(name: str, part: bytes) -> bool:
-        longer, whole, one = LongerCaptures(), content(data), content(part)
+        longer, whole, fingerprint = LongerCaptures(), content(data), content(part)
         longer.add(whole.size, whole.head, str(tmp_path / name))
-        return longer.holds(one, lambda path: open(path, "rb"))
+        return longer.holds(fingerprint, lambda path: open(path, "rb"))
 
     for name in ("plain", "packed"):
         assert [holds(name, data[:size]) for size in (100, 5_000, 15_000, 20_000)] == [False, True, True, False]
@@ -119,14 +123,18 @@ def test_what_longer_ones_begin_with(tmp_path: Path) -> None:
 def test_what_is_damaged_has_a_name_of_its_own() -> None:
     data = random.Random(1).randbytes(3_000)
     cut = gzip.compress(data)[:-1_000]
-    found = fingerprint_of(io.BytesIO(cut), known(data[:1_000]))
-    part = data[: found.size]
+    fingerprint = fingerprint_of(io.BytesIO(cut), known(data[:1_000]))
+    part = data[: fingerprint.size]
 
     assert 1_000 < len(part) < 3_000
-    assert found == replace(content(part, 1_000), digest=digest(cut))
+    assert fingerprint == replace(content(part, 1_000), digest=digest(cut))
     # When it is whole, it continues there.
-    assert fingerprint_of(io.BytesIO(gzip.compress(data)), KnownFingerprints.of(found.begins)).known == len(part)
-    assert fingerprint_of(io.BytesIO(cut), KnownFingerprints.of(found.begins)).known == len(part)
+    assert fingerprint_of(
+        io.BytesIO(gzip.compress(data)), KnownFingerprints.from_manifest(fingerprint.manifest_entry)
+    ).known == len(part)
+    assert fingerprint_of(io.BytesIO(cut), KnownFingerprints.from_manifest(fingerprint.manifest_entry)).known == len(
+        part
+    )
 
 
 def test_how_much_was_read_before() -> None:
@@ -149,9 +157,9 @@ def test_a_file_that_has_been_replaced(tmp_path: Path) -> None:
     def replaced(now: bytes) -> bool:
         path.write_bytes(now)
         with path.open("rb") as file:
-            found = is_replaced(file, 5_000, begins)
-            assert file.tell() == 0 or found
-        return found
+            result = is_replaced(file, 5_000, begins)
+            assert file.tell() == 0 or result
+        return result
 
     assert not replaced(content)
     assert not replaced(content + b"more")

@@ -101,8 +101,8 @@ def test_what_can_never_be_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "keys.txt").touch()
 
-    for path, told in ((tmp_path, "Is a directory"), (tmp_path / "pipe", "is no regular file")):
-        with pytest.raises(BadKeysError, match=told):
+    for path, text in ((tmp_path, "Is a directory"), (tmp_path / "pipe", "is not a regular file")):
+        with pytest.raises(BadKeysError, match=text):
             KeyLog(str(path))
 
     def refuse(*_: object) -> int:

@@ -43,19 +43,19 @@ FILTER = (
 
 
 @pytest.mark.parametrize(
-    ("said", "names", "told"),
+    ("expected", "names", "texts"),
     [
         (ABSENT, ("lo", "nosuch0"), ("there is no interface nosuch0", "--list-interfaces")),
         (DOWN, ("tap9",), ("interface tap9 is down", "ip link set tap9 up")),
         (GONE, ("tap9",), ("went down or was removed", "ip link set tap9 up")),
-        ("dumpcap: something new\nfor you\n", ("lo",), ("dumpcap says: something new for you",)),
-        ("", ("lo",), ("ended with exit code 7 and said nothing",)),
+        ("dumpcap: something new\nfor you\n", ("lo",), ("dumpcap reports: something new for you",)),
+        ("", ("lo",), ("ended with exit code 7 and no message",)),
     ],
 )
-def test_cause_and_remedy(said: str, names: tuple[str, ...], told: tuple[str, ...]) -> None:
-    line = explain(said, "/usr/bin/env", names, code=7)
+def test_cause_and_remedy(expected: str, names: tuple[str, ...], texts: tuple[str, ...]) -> None:
+    line = explain(expected, "/usr/bin/env", names, code=7)
 
-    assert all(one in line for one in told), line
+    assert all(text in line for text in texts), line
     assert "\n" not in line
 
 
@@ -63,8 +63,8 @@ def test_a_missing_right_is_an_error_with_its_cause() -> None:
     with pytest.raises(NotPermittedError) as caught:
         explain(DENIED, "/usr/bin/env", ("lo",), code=7)
     assert (caught.value.cause, caught.value.dumpcap) == ("no permission to capture from lo", "/usr/bin/env")
-    for one in ("no permission to capture from lo", "wireshark", "setcap cap_net_raw,cap_net_admin=eip /usr/bin/env"):
-        assert one in str(caught.value)
+    for text in ("no permission to capture from lo", "wireshark", "setcap cap_net_raw,cap_net_admin=eip /usr/bin/env"):
+        assert text in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -82,7 +82,7 @@ WINDOWS = """\
 
 
 @pytest.mark.parametrize(
-    ("said", "names", "loopback"),
+    ("expected", "names", "loopback"),
     [
         (MACOS, ["en0", "utun3", "lo0", "bridge0"], "lo0"),
         (FREEBSD, ["em0", "lo0"], "lo0"),
@@ -90,18 +90,18 @@ WINDOWS = """\
     ],
 )
 def test_interfaces_of_other_systems(
-    said: str, names: list[str], loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    expected: str, names: list[str], loopback: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dumpcap = tmp_path / "dumpcap"
-    (tmp_path / "said").write_text(said, "utf-8")
+    (tmp_path / "said").write_text(expected, "utf-8")
     dumpcap.write_text(f"#!/bin/sh\n{cat(tmp_path / 'said')}\n", "utf-8")
     dumpcap.chmod(0o755)
     monkeypatch.setattr(live, "find_dumpcap", lambda: str(dumpcap))
 
-    found = interfaces()
+    capture_interfaces = interfaces()
 
-    assert [one.name for one in found] == names
-    assert [one.name for one in found if one.loopback] == [loopback]
+    assert [interface.name for interface in capture_interfaces] == names
+    assert [interface.name for interface in capture_interfaces if interface.loopback] == [loopback]
     capture = LiveCapture(names)
     assert capture.name == ",".join(names)
     assert all(map(is_up, names))
@@ -120,7 +120,7 @@ def test_windows_says_what_to_do_instead(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_bad_filter_is_the_users(tmp_path: Path) -> None:
-    with pytest.raises(BadCaptureFilterError, match=r"'bad \(' is no capture filter: can't parse"):
+    with pytest.raises(BadCaptureFilterError, match=r"'bad \(' is not a capture filter: can't parse"):
         explain(FILTER, "dumpcap", ("lo",), code=1)
 
 
@@ -132,15 +132,15 @@ def test_a_dumpcap_that_may_not_be_run_is_named(tmp_path: Path) -> None:
         explain(f"[Errno 13] Permission denied: '{path}'", str(path), ("eth0",))
 
 
-@pytest.mark.parametrize(("code", "told"), [(-9, "was ended by SIGKILL"), (0, "ended by itself")])
-def test_an_end_without_words(code: int, told: str) -> None:
-    assert explain("Capturing on 'lo'\nFile: -\n", "dumpcap", ("lo",), code=code) == f"dumpcap: {told}"
+@pytest.mark.parametrize(("code", "expected"), [(-9, "was ended by SIGKILL"), (0, "ended by itself")])
+def test_an_end_without_words(code: int, expected: str) -> None:
+    assert explain("Capturing on 'lo'\nFile: -\n", "dumpcap", ("lo",), code=code) == f"dumpcap: {expected}"
 
 
 def test_output_that_is_no_capture() -> None:
     line = explain("", "/opt/dumpcap", ("lo",), code=0, fault="is not a capture file")
 
-    assert line.startswith("dumpcap wrote what is no capture: it is not a capture file")
+    assert line.startswith("the output of dumpcap is not a capture: it is not a capture file")
 
 
 PACKET_SOCKET = """if True:
@@ -169,12 +169,12 @@ def test_a_ring_is_made_prompt_and_the_program_goes_on(monkeypatch: pytest.Monke
     monkeypatch.setattr(live, "TRACE_SECONDS", 20.0)  # a busy machine may need more than the usual ones for Python
     running = start(sys.executable, "-S", "-c", PACKET_SOCKET)
 
-    made = live.shorten_time_out(running.pid, 1)
+    number = live.shorten_time_out(running.pid, 1)
     out, _ = running.communicate(timeout=20)
 
     if out != b"ring\n":
         pytest.skip("no packet sockets here")
-    assert made == 1
+    assert number == 1
     assert running.returncode == 5
 
 
@@ -293,7 +293,7 @@ def test_no_dumpcap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         ("echo 'dumpcap: You do not have permission to capture' >&2; exit 1", "no permission to capture from eth9"),
         ("echo 'dumpcap: There is no device named \"eth9\".' >&2; exit 1", "there is no interface eth9"),
@@ -303,10 +303,10 @@ def test_no_dumpcap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("kill -9 $$", "SIGKILL"),
     ],
 )
-def test_a_capture_that_does_not_begin(script: str, told: str, fake) -> None:  # type: ignore[no-untyped-def]
+def test_a_capture_that_does_not_begin(script: str, expected: str, fake) -> None:  # type: ignore[no-untyped-def]
     fake(script)
 
-    with pytest.raises(CannotCaptureError, match=told):
+    with pytest.raises(CannotCaptureError, match=expected):
         gather(LiveCapture(["eth9"]))
 
 
@@ -321,34 +321,34 @@ def test_a_dumpcap_that_may_not_be_run(fake) -> None:  # type: ignore[no-untyped
 def test_a_bad_capture_filter(fake) -> None:  # type: ignore[no-untyped-def]
     fake("printf 'dumpcap: Invalid capture filter \"x\" for interface lo.\\n\\nThat is none (why).\\n' >&2; exit 1")
 
-    with pytest.raises(BadCaptureFilterError, match="'x' is no capture filter: why"):
+    with pytest.raises(BadCaptureFilterError, match="'x' is not a capture filter: why"):
         gather(LiveCapture(["lo"], capture_filter="x"))
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         (f"{READY}; {{cat}}; echo 'dumpcap: The network adapter \"eth9\" is no longer attached;' >&2; exit 0",
          "went down or was removed"),
         (f"{READY}; {{cat}} | head -c 1500; kill -9 $$", "dumpcap: was ended by SIGKILL"),
     ],
-    ids=["it is told why", "in the middle of a frame"],
+    ids=["it is expected why", "in the middle of a frame"],
 )  # fmt: skip
-def test_an_end_in_the_middle_comes_after_the_frames(script: str, told: str, fake) -> None:  # type: ignore[no-untyped-def]
+def test_an_end_in_the_middle_comes_after_the_frames(script: str, expected: str, fake) -> None:  # type: ignore[no-untyped-def]
     fake(script.format(cat=cat(recorded("v5-qos"))))
 
     *frames, error = gather(LiveCapture(["eth9"]))
 
     assert frames
-    assert all(isinstance(one, Frame) and one.capture == "eth9" for one in frames)
+    assert all(isinstance(frame, Frame) and frame.capture == "eth9" for frame in frames)
     assert isinstance(error, CaptureError)
-    assert told in error.message
+    assert expected in error.message
     assert error.frames == len(frames)
 
 
 def test_drops_that_only_standard_error_tells(fake) -> None:  # type: ignore[no-untyped-def]
-    said = "Packets received/dropped on interface 'eth9': 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
-    fake(f"trap 'echo \"{said}\" >&2; exit 0' INT; {READY}; {cat(recorded('v5-qos'))}; while :; do sleep 0.05; done")
+    text = "Packets received/dropped on interface 'eth9': 40/7 (pcap:7/dumpcap:0/flushed:0/ps_ifdrop:0) (85.1%)"
+    fake(f"trap 'echo \"{text}\" >&2; exit 0' INT; {READY}; {cat(recorded('v5-qos'))}; while :; do sleep 0.05; done")
     capture = LiveCapture(["eth9"])
     capture.waiting = lambda: capture.stop(settle=False) if capture.ready and not capture.stopping else None
 
@@ -422,12 +422,12 @@ def test_frames_of_loopback_come_while_the_capture_runs() -> None:
     with Talk() as talk:
         capture = LiveCapture(["lo"], capture_filter=f"tcp port {talk.port}")
         frames: list[Frame | CaptureNotice] = []
-        said = False
+        has_published = False
 
         def waiting() -> None:
-            nonlocal said
-            if capture.ready and not said:
-                said = True
+            nonlocal has_published
+            if capture.ready and not has_published:
+                has_published = True
                 talk.publish("a/b")
             elif not capture.stopping and has_come(frames, b"a/b"):
                 capture.stop()
@@ -435,7 +435,7 @@ def test_frames_of_loopback_come_while_the_capture_runs() -> None:
         capture.waiting = waiting
         gather(capture, frames)
 
-    assert all(isinstance(one, Frame) for one in frames)
+    assert all(isinstance(frame, Frame) for frame in frames)
     assert capture.received == len(frames)
 
 
@@ -448,9 +448,9 @@ def test_a_frame_of_loopback_comes_once_into_the_ring(address: str, monkeypatch:
 
     class Counting(DropCounter):
         def read(self) -> tuple[int, int]:
-            found = super().read()
-            counted.append(found[0])
-            return found
+            pair = super().read()
+            counted.append(pair[0])
+            return pair
 
     monkeypatch.setattr(live, "DropCounter", Counting)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -483,8 +483,8 @@ def test_a_frame_of_loopback_comes_once_into_the_ring(address: str, monkeypatch:
     if not sum(counted):
         pytest.skip("sockets of other processes cannot be had here")
     for number in range(20):
-        assert [one.data.endswith(b"there%d" % number) for one in frames].count(True) == 1
-        assert [one.data.endswith(b"back%d" % number) for one in frames].count(True) == 1
+        assert [frame.data.endswith(b"there%d" % number) for frame in frames].count(True) == 1
+        assert [frame.data.endswith(b"back%d" % number) for frame in frames].count(True) == 1
     # The kernel counts frames of others, too, from before libpcap set the filter.
     assert sum(counted[asked:]) == len(frames) == capture.received
 

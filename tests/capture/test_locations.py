@@ -34,11 +34,13 @@ def test_captures_are_found_in_the_order_in_which_they_are_read(
     monkeypatch.chdir(tmp_path)
 
     for named in (sources, ["set"], ["set/?.pcap*", "set/b.pcap"], ["set/c.pcap", "set/b.pcap", "set/c.pcap"]):
-        found = find(named)
-        assert [one.name for one in dict.fromkeys(found) if not one.name.endswith("empty.pcap")] == order(named)
-        for one in found:
-            assert one.target == os.path.abspath(one.name)
-            assert one.fault is not None or one.size == os.path.getsize(one.name)
+        locations = find(named)
+        assert [
+            location.name for location in dict.fromkeys(locations) if not location.name.endswith("empty.pcap")
+        ] == order(named)
+        for location in locations:
+            assert location.target == os.path.abspath(location.name)
+            assert location.fault is not None or location.size == os.path.getsize(location.name)
 
 
 def test_uris_of_local_files(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_uris_of_local_files(tmp_path: Path) -> None:
         f"file://{path}".replace(" ", "%20"),
         f"file://{tmp_path}/*",
     ):
-        assert [one.target for one in find([source])] == [path]
+        assert [location.target for location in find([source])] == [path]
 
 
 @pytest.mark.parametrize(
@@ -73,9 +75,9 @@ def test_nothing_that_can_be_read_is_an_error(sources: list[str], message: str) 
 def test_what_is_faulty_stands_among_the_others(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(pcap(frames(1)))
 
-    found = find([f"{tmp_path}/a", f"{tmp_path}/b"])
+    locations = find([f"{tmp_path}/a", f"{tmp_path}/b"])
 
-    assert [(one.name[-1], one.fault) for one in found] == [("b", "does not exist"), ("a", None)]
+    assert [(location.name[-1], location.fault) for location in locations] == [("b", "does not exist"), ("a", None)]
 
 
 def test_databricks_paths_are_local() -> None:
@@ -108,24 +110,24 @@ def test_captures_in_a_store(bucket: tuple[Any, dict[str, str]], tmp_path: Path)
     client.put_object(Bucket="captures", Key="set/deeper/z.pcap", Body=pcap(frames(1), seconds=1))
     local = [Path(name).name for name in order([str(tmp_path / "set")]) if not name.endswith("empty.pcap")]
 
-    def found(source: str) -> list[str]:
-        return [one.name for one in find([source], reached)]
+    def result(source: str) -> list[str]:
+        return [location.name for location in find([source], reached)]
 
-    names = found("s3a://captures/set/")
+    names = result("s3a://captures/set/")
     assert [Path(name).name for name in names if "empty" not in name] == local
     assert names[0].startswith("s3a://captures/set/")
-    assert found("s3://captures/set/?.pcap") == ["s3://captures/set/b.pcap", "s3://captures/set/c.pcap"]
-    assert found("s3://captures/**/[bz].pcap") == ["s3://captures/set/deeper/z.pcap", "s3://captures/set/b.pcap"]
-    assert found("s3n://captures/set/c.pcap") == ["s3n://captures/set/c.pcap"]
+    assert result("s3://captures/set/?.pcap") == ["s3://captures/set/b.pcap", "s3://captures/set/c.pcap"]
+    assert result("s3://captures/**/[bz].pcap") == ["s3://captures/set/deeper/z.pcap", "s3://captures/set/b.pcap"]
+    assert result("s3n://captures/set/c.pcap") == ["s3n://captures/set/c.pcap"]
     for source, why in (
         ("s3://captures/none", "does not exist"),
         ("s3://captures/none/*", "matches no file"),
         ("s3://captures/set/deeper/y*", "matches no file"),
     ):
         with pytest.raises(NoCapturesError, match=why):
-            found(source)
+            result(source)
     both = find(["s3://captures/set/*", "s3://captures/set/c.pcap", "s3://captures/none"], reached)
-    assert [one.name for one in both].count("s3://captures/set/c.pcap") == 1
+    assert [location.name for location in both].count("s3://captures/set/c.pcap") == 1
     with open_location("s3a://captures/set/c.pcap", reached) as file:
         assert file.read() == (tmp_path / "set" / "c.pcap").read_bytes()
     with pytest.raises(OSError, match=r"does not exist|not found|404"):

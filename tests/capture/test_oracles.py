@@ -47,12 +47,12 @@ def test_every_capture_gives_the_number_of_frames_of_the_index(root: Path) -> No
     rows = corpora.index(root)
     assert len(rows) > 300
     for row in rows:
-        found = list(open_capture([root / "captures" / row["file"]]))
-        frames = sum(isinstance(item, Frame) for item in found)
+        actual_frames = list(open_capture([root / "captures" / row["file"]]))
+        frames = sum(isinstance(item, Frame) for item in actual_frames)
         wanted = READ_BEYOND_TSHARK.get(row["file"])
         if frames != (int(row["packets"]) if wanted is None else wanted):
             differing[row["file"]] = frames
-        if any(isinstance(item, CaptureError) for item in found):
+        if any(isinstance(item, CaptureError) for item in actual_frames):
             damaged.add(row["file"])
 
     assert differing == {}
@@ -128,11 +128,11 @@ def test_dpkt_reads_the_same_from_every_capture_that_it_can_read(root: Path) -> 
         if wanted is None or row["file"] == BEFORE_1970:
             continue
         compared += 1
-        found = [item for item in read(content) if isinstance(item, Frame)]
+        frames = [item for item in read(content) if isinstance(item, Frame)]
         if row["file"].endswith("file-cut-mid-record.pcap"):
             wanted.pop()  # dpkt takes a cut record for a whole one
-        assert [item.data for item in found] == [data for _, data in wanted], row["file"]
-        for item, (time, _) in zip(found, wanted, strict=True):
+        assert [item.data for item in frames] == [data for _, data in wanted], row["file"]
+        for item, (time, _) in zip(frames, wanted, strict=True):
             # dpkt keeps microseconds as floating point numbers.
             assert abs(Decimal(item.timestamp_ns) / 10**9 - time) < Decimal("0.000001"), row["file"]
 

@@ -11,20 +11,20 @@ from itertools import islice
 import pytest
 
 from mqttscope.capture import read_capture
-from mqttscope.capture.pcap import Interface, ReaderState
+from mqttscope.capture.pcap import InterfaceState, ReaderState
 from mqttscope.net.frame import CaptureError, CaptureNotice, Frame
 
 
 def test_written_and_read_again() -> None:
     memory = ReaderState(
-        24, 3, -5, [1, 113], 1, True, ">", [Interface(1, 0, 1000, 1, -7, 1, 2, 3), Interface(113, 9, 1, 1, 0)]
+        24, 3, -5, [1, 113], 1, True, ">", [InterfaceState(1, 0, 1000, 1, -7, 1, 2, 3), InterfaceState(113, 9, 1, 1, 0)]
     )
 
-    assert ReaderState.of(json.loads(json.dumps(memory.written()))) == memory
+    assert ReaderState.from_values(json.loads(json.dumps(memory.to_values()))) == memory
     assert memory.copy() == memory
     assert memory.copy().interfaces[0] is not memory.interfaces[0]
     assert memory.copy().link_types is not memory.link_types
-    assert ReaderState.of(ReaderState().written()) == ReaderState()
+    assert ReaderState.from_values(ReaderState().to_values()) == ReaderState()
 
 
 Item = Frame | CaptureNotice
@@ -61,9 +61,9 @@ def pcap_file(
 def read(content: bytes, *, chunk_size: int = 1 << 18, frame_limit: int = 64 << 20) -> list[Item]:
     """Everything a capture gives, which must end."""
     items = read_capture(io.BytesIO(content), "a.pcap", chunk_size=chunk_size, frame_limit=frame_limit)
-    found = list(islice(items, 1_000_000))
+    frames = list(islice(items, 1_000_000))
     assert next(items, None) is None
-    return found
+    return frames
 
 
 def expected(records: Sequence[Record] = RECORDS, *, scale: int = 1000, link_type: int = 1) -> list[Item]:
@@ -136,7 +136,7 @@ def test_frames_longer_than_the_snap_length_are_read() -> None:
 def test_absurd_length_is_damage(captured: int, snap_length: int, frame_limit: int, limit: int, behind: bytes) -> None:
     content = pcap_file(RECORDS[:1], snap_length=snap_length)
     damaged = content + struct.pack("<IIII", 1, 1, captured, captured) + behind
-    message = f"is damaged: a frame claims {captured} bytes, more than the {limit} that are possible"
+    message = f"is damaged: a frame claims {captured} bytes, more than the maximum of {limit}"
 
     assert read(damaged, frame_limit=frame_limit) == [
         *expected(RECORDS[:1]),
@@ -152,13 +152,13 @@ def test_every_cut_keeps_the_frames_before_it_and_says_where() -> None:
 
     for cut in range(4, len(content)):
         whole = sum(end <= cut for end in ends[1:])
-        found = read(content[:cut])
+        frames = read(content[:cut])
         if cut not in ends:
-            error = found.pop()
+            error = frames.pop()
             assert isinstance(error, CaptureError)
             assert (error.offset, error.frames) == (ends[whole] if cut > 24 else 0, whole)
             assert error.message.startswith("ends inside ")
-        assert found == expected()[:whole]
+        assert frames == expected()[:whole]
 
 
 def test_error_counts_the_bytes_that_are_there() -> None:
@@ -173,6 +173,6 @@ def test_error_counts_the_bytes_that_are_there() -> None:
 
 
 def test_zeros_behind_the_header_are_empty_frames() -> None:
-    found = read(pcap_file([]) + bytes(160))
+    frames = read(pcap_file([]) + bytes(160))
 
-    assert found == [Frame(number, 0, 1, b"", 0, "a.pcap") for number in range(1, 11)]
+    assert frames == [Frame(number, 0, 1, b"", 0, "a.pcap") for number in range(1, 11)]

@@ -322,7 +322,7 @@ def test_damaged_blocks_end_the_capture(damaged: bytes, message: str) -> None:
 
 def test_frames_over_the_frame_limit_are_damage() -> None:
     content = section() + interface() + enhanced(bytes(100)) + enhanced(bytes(101))
-    message = "is damaged: a frame claims 101 bytes, more than the 100 possible"
+    message = "is damaged: a frame claims 101 bytes, the maximum is 100"
 
     assert read(content, frame_limit=100) == [
         frame(1, bytes(100)),
@@ -342,14 +342,14 @@ def test_every_cut_keeps_what_is_before_it_and_says_where(order: str) -> None:
         ends.append(ends[-1] + struct.unpack_from(order + "I", content, ends[-1] + 4)[0])
 
     for cut in range(4, len(content)):
-        found = read(content[:cut])
+        frames = read(content[:cut])
         if cut not in ends:
-            error = found.pop()
+            error = frames.pop()
             assert isinstance(error, CaptureError)
             assert error.message.startswith("ends inside a block")
             assert error.offset == max(end for end in ends if end <= cut)
-            assert error.frames == sum(isinstance(item, Frame) for item in found)
-        assert found == EVERYTHING[: len(found)]
+            assert error.frames == sum(isinstance(item, Frame) for item in frames)
+        assert frames == EVERYTHING[: len(frames)]
 
 
 @pytest.mark.parametrize("whole", [pcap_file, of_everything], ids=["pcap", "pcapng"])
@@ -368,15 +368,17 @@ def test_damage_never_raises(
         content[position % len(content)] ^= bits
     content = content[: max(0, len(content) - cut)]
 
-    found = read(bytes(content), chunk_size=chunk_size)
+    actual_frames = read(bytes(content), chunk_size=chunk_size)
 
-    frames = [item for item in found if isinstance(item, Frame)]
+    frames = [item for item in actual_frames if isinstance(item, Frame)]
     assert [frame.number for frame in frames] == list(range(1, len(frames) + 1))
-    assert not any(isinstance(item, CaptureError) for item in found[:-1])
+    assert not any(isinstance(item, CaptureError) for item in actual_frames[:-1])
     if whole is pcap_file:
-        assert found[: len(frames)] == frames
-        assert all(isinstance(item, CaptureError) and item.frames == len(frames) for item in found[len(frames) :])
-    assert found == read(bytes(content))
+        assert actual_frames[: len(frames)] == frames
+        assert all(
+            isinstance(item, CaptureError) and item.frames == len(frames) for item in actual_frames[len(frames) :]
+        )
+    assert actual_frames == read(bytes(content))
 
 
 def test_frames_name_their_interface() -> None:

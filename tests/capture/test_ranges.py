@@ -25,10 +25,10 @@ from mqttscope.capture.ranges import (
     WHOLE,
     Extent,
     Range,
+    RangeList,
     RangeRefusedError,
-    Settled,
     Split,
-    Walk,
+    WalkEnd,
     boundaries,
     index,
     measure,
@@ -66,8 +66,8 @@ def long_pcapng() -> tuple[bytes, list[int]]:
     head = section() + interface()
     packets = [enhanced(random.randbytes(random.randrange(1500))) for _ in range(3000)]
     offsets = [len(head)]
-    for one in packets:
-        offsets.append(offsets[-1] + len(one))
+    for packet in packets:
+        offsets.append(offsets[-1] + len(packet))
     return head + b"".join(packets), offsets
 
 
@@ -86,70 +86,70 @@ def places(size: int) -> Iterator[int]:
 
 def test_records_are_found_from_anywhere(long: tuple[bytes, list[int]]) -> None:
     content, offsets = long
-    found = boundaries(content[:HEAD_LIMIT])
-    assert found is not None
+    actual_boundaries = boundaries(content[:HEAD_LIMIT])
+    assert actual_boundaries is not None
 
     for at in places(len(content)):
         expected = next((offset for offset in offsets if offset >= at), len(content))
-        assert found.sync(io.BytesIO(content), at, len(content)) == expected
+        assert actual_boundaries.sync(io.BytesIO(content), at, len(content)) == expected
 
 
 def test_walks_lead_to_the_first_record_at_or_behind_a_place(long: tuple[bytes, list[int]]) -> None:
     content, offsets = long
-    found = boundaries(content[:HEAD_LIMIT])
-    assert found is not None
-    assert found.first == offsets[0]
+    actual_boundaries = boundaries(content[:HEAD_LIMIT])
+    assert actual_boundaries is not None
+    assert actual_boundaries.first == offsets[0]
 
     for until in places(len(content)):
         if offsets[100] <= until <= len(content):
             position = next(offset for offset in offsets if offset >= until)
-            walk = found.walk(io.BytesIO(content), offsets[100], until, len(content))
-            assert walk == Walk(position, offsets.index(position) - 100)
+            walk = actual_boundaries.walk(io.BytesIO(content), offsets[100], until, len(content))
+            assert walk == WalkEnd(position, offsets.index(position) - 100)
 
 
 @pytest.mark.parametrize("removed", [1, 15, 16, 30, 700])
 def test_a_walk_stops_before_the_record_that_is_cut(removed: int) -> None:
     content, _ = long_pcap()
-    found = boundaries(content)
-    assert found is not None
+    actual_boundaries = boundaries(content)
+    assert actual_boundaries is not None
     short = content[:-removed]
 
-    walk = found.walk(io.BytesIO(short), 24, len(short), len(short))
+    walk = actual_boundaries.walk(io.BytesIO(short), 24, len(short), len(short))
 
     (error,) = (item for item in read(short) if type(item) is CaptureError)
-    assert walk == Walk(error.offset or 0, error.frames, "it ends inside a record")
+    assert walk == WalkEnd(error.offset or 0, error.frames, "it ends inside a record")
 
 
 def test_a_file_that_has_become_shorter() -> None:
     for content, first in ((pcap_file(), 24), (section() + interface() + enhanced(b"data"), 48)):
-        found = boundaries(content)
-        assert found is not None
+        actual_boundaries = boundaries(content)
+        assert actual_boundaries is not None
         assert (
-            found.walk(io.BytesIO(content[:first]), first, len(content), len(content)).fault
+            actual_boundaries.walk(io.BytesIO(content[:first]), first, len(content), len(content)).fault
             == "it is shorter than it was"
         )
 
 
 def test_nothing_plausible_within_the_longest_record_is_no_place() -> None:
     noise = Random(4).randbytes(5 * CHAIN_BYTES)
-    found = boundaries(pcap_file())
-    assert found is not None
+    actual_boundaries = boundaries(pcap_file())
+    assert actual_boundaries is not None
 
-    assert found.sync(io.BytesIO(noise), 1000, len(noise)) is None
+    assert actual_boundaries.sync(io.BytesIO(noise), 1000, len(noise)) is None
     # At the end of the file there may be nothing but the rest of a record.
-    assert found.sync(io.BytesIO(noise), len(noise) - 1000, len(noise)) == len(noise)
+    assert actual_boundaries.sync(io.BytesIO(noise), len(noise) - 1000, len(noise)) == len(noise)
 
 
 def test_searching_hostile_bytes_takes_linear_time() -> None:
     """Chains everywhere, each of which ends in nothing."""
     chain = struct.pack("<IIII", 1, 1, 0, 1) * (CHAIN_BYTES // 16 - 8) + b"\xff" * 64
     hostile = chain * 6
-    found = boundaries(pcap_file())
-    assert found is not None
+    actual_boundaries = boundaries(pcap_file())
+    assert actual_boundaries is not None
 
-    with patch.object(found, "_plausible", wraps=found._plausible) as looked:
-        found.sync(io.BytesIO(hostile), 24, len(hostile))
-        found.sync(io.BytesIO(hostile), len(hostile) - CHAIN_BYTES, len(hostile))
+    with patch.object(actual_boundaries, "_plausible", wraps=actual_boundaries._plausible) as looked:
+        actual_boundaries.sync(io.BytesIO(hostile), 24, len(hostile))
+        actual_boundaries.sync(io.BytesIO(hostile), len(hostile) - CHAIN_BYTES, len(hostile))
 
     assert looked.call_count < 4 * CHAIN_BYTES
 
@@ -157,12 +157,12 @@ def test_searching_hostile_bytes_takes_linear_time() -> None:
 def test_heads() -> None:
     secrets = block(10, struct.pack("<II", 0x544C534B, 5) + b"LINE\n")
     head = section() + interface() + secrets + interface(options=option(9, b"\x09"))
-    found = boundaries(head + enhanced(b"data"))
+    actual_boundaries = boundaries(head + enhanced(b"data"))
 
-    assert found is not None
-    assert found.first == len(head)
+    assert actual_boundaries is not None
+    assert actual_boundaries.first == len(head)
     # Secrets are told once, by who reads the first range.
-    assert found.head == head.replace(secrets, b"")
+    assert actual_boundaries.head == head.replace(secrets, b"")
     for content in (
         b"",
         b"text",
@@ -197,35 +197,37 @@ def short_chains(size: int = 200) -> AbstractContextManager[object]:
     return patch.object(module, "CHAIN_BYTES", size)
 
 
-def cut(content: bytes, split_bytes: int, *, apart: bool) -> tuple[Settled, bytes]:
+def cut(content: bytes, split_bytes: int, *, apart: bool) -> tuple[RangeList, bytes]:
     """The ranges of a capture: by one walk, or each measured apart from the others."""
     file = io.BytesIO(content)
-    found = boundaries(read_head(file))
-    splits = split(found, len(content), split_bytes)
-    if found is None:
+    actual_boundaries = boundaries(read_head(file))
+    splits = split(actual_boundaries, len(content), split_bytes)
+    if actual_boundaries is None:
         assert splits == [Split(0, len(content))]
-        return Settled((WHOLE,)), b""
+        return RangeList((WHOLE,)), b""
     if not apart:
-        return index(file, found, splits), found.head
+        return index(file, actual_boundaries, splits), actual_boundaries.head
     # In any order, each with a file of its own.
-    extents = {one: measure(io.BytesIO(content), found, one, len(content)) for one in reversed(splits)}
-    return settle(found.first, [extents[one] for one in splits]), found.head
+    extents = {
+        split: measure(io.BytesIO(content), actual_boundaries, split, len(content)) for split in reversed(splits)
+    }
+    return settle(actual_boundaries.first, [extents[split] for split in splits]), actual_boundaries.head
 
 
-def in_parts(content: bytes, split_bytes: int, *, apart: bool) -> tuple[list[Item], Settled]:
+def in_parts(content: bytes, split_bytes: int, *, apart: bool) -> tuple[list[Item], RangeList]:
     settled, head = cut(content, split_bytes, apart=apart)
-    found = [item for part in settled.ranges for item in read_range(io.BytesIO(content), "a.pcap", part, head)]
-    return found, settled
+    frames = [item for part in settled.ranges for item in read_range(io.BytesIO(content), "a.pcap", part, head)]
+    return frames, settled
 
 
-def check(content: bytes, split_bytes: int) -> tuple[Settled, Settled]:
+def check(content: bytes, split_bytes: int) -> tuple[RangeList, RangeList]:
     """Both ways give what reading the whole gives, to the last item."""
     whole = read(content)
-    walked, one = in_parts(content, split_bytes, apart=False)
+    walked, range_list = in_parts(content, split_bytes, apart=False)
     assert walked == whole
     measured, other = in_parts(content, split_bytes, apart=True)
     assert measured == whole
-    return one, other
+    return range_list, other
 
 
 def records(*, count: int = 300, size: int = 90) -> list[tuple[int, int, bytes]]:
@@ -342,7 +344,7 @@ def test_damage_anywhere(data: st.DataObject) -> None:
         content = bytearray(pcap_file(records(count=60, size=40)))
     else:
         content = bytearray(
-            section() + interface() + b"".join(enhanced(one) for _, _, one in records(count=60, size=40))
+            section() + interface() + b"".join(enhanced(raw) for _, _, raw in records(count=60, size=40))
         )
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(4, len(content) - 1))
@@ -435,13 +437,13 @@ def test_frames_longer_than_ranges() -> None:
 
 
 def test_splits_cover_the_file() -> None:
-    found = boundaries(pcap_file([]))
-    assert found is not None
-    assert split(found, 100, 100) == [Split(0, 100)]
+    actual_boundaries = boundaries(pcap_file([]))
+    assert actual_boundaries is not None
+    assert split(actual_boundaries, 100, 100) == [Split(0, 100)]
     assert split(None, 1 << 40) == [Split(0, 1 << 40)]
-    assert split(found, 101, 50) == [Split(0, 33), Split(33, 67), Split(67, 101)]
-    assert split(found, 60, 10) == [Split(0, 30), Split(30, 40), Split(40, 50), Split(50, 60)]
-    assert len(split(found, 10 * SPLIT_BYTES)) == 10
+    assert split(actual_boundaries, 101, 50) == [Split(0, 33), Split(33, 67), Split(67, 101)]
+    assert split(actual_boundaries, 60, 10) == [Split(0, 30), Split(30, 40), Split(40, 50), Split(50, 60)]
+    assert len(split(actual_boundaries, 10 * SPLIT_BYTES)) == 10
 
 
 def test_measures_that_do_not_fit_together_are_refused() -> None:
@@ -449,7 +451,7 @@ def test_measures_that_do_not_fit_together_are_refused() -> None:
 
     settled = settle(24, extents)
 
-    assert settled == Settled((Range(0, 100, 1, 5), Range(100, None, 6)), REFUSED, 100)
+    assert settled == RangeList((Range(0, 100, 1, 5), Range(100, None, 6)), REFUSED, 100)
     assert settle(24, [replace(extents[0], start=30)]).ranges == (WHOLE,)
     assert settle(24, []).ranges == (WHOLE,)
 
@@ -481,19 +483,19 @@ def test_a_file_that_grows_is_read_to_its_end() -> None:
         settled, head = cut(content, 1000, apart=False)
     grown = content + pcap_file([(1_800_000_000, 0, b"new")])[24:]
 
-    found = list(read_range(io.BytesIO(grown), "a.pcap", settled.ranges[-1], head))
+    frames = list(read_range(io.BytesIO(grown), "a.pcap", settled.ranges[-1], head))
 
-    assert isinstance(found[-1], Frame)
-    assert (found[-1].number, found[-1].data) == (301, b"new")
+    assert isinstance(frames[-1], Frame)
+    assert (frames[-1].number, frames[-1].data) == (301, b"new")
 
 
 def test_errors_are_placed_in_the_whole_file() -> None:
     content = pcap_file(records())[:-10]
     with short_chains():
-        found, settled = in_parts(content, 1000, apart=True)
+        frames, settled = in_parts(content, 1000, apart=True)
 
     assert settled.ranges[-1].start > 0
-    assert found[-1] == CaptureError("a.pcap", "ends inside a frame record (96 of 106 bytes are there)", 31718, 299)
+    assert frames[-1] == CaptureError("a.pcap", "ends inside a frame record (96 of 106 bytes are there)", 31718, 299)
 
 
 @each("path", CAPTURES, ids=lambda path: path.parent.name)
@@ -505,5 +507,7 @@ def test_the_captures_of_the_project(path: Path) -> None:
         for apart in (False, True):
             with short_chains(1000):
                 settled, head = cut(content, split_bytes, apart=apart)
-            found = [item for part in settled.ranges for item in read_range(io.BytesIO(content), str(path), part, head)]
-            assert found == whole
+            frames = [
+                item for part in settled.ranges for item in read_range(io.BytesIO(content), str(path), part, head)
+            ]
+            assert frames == whole

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.files import Part
+from mqttscope.capture.files import CapturePortion
 from mqttscope.capture.fingerprint import head_crc
 from mqttscope.capture.pcap import ReaderState
 from mqttscope.capture.read import (
@@ -29,9 +29,9 @@ from mqttscope.capture.read import (
     first_after,
     first_time,
     may_be_compressed,
-    memory_at,
     read_on,
     read_rest,
+    state_at,
 )
 from mqttscope.net.frame import CaptureDrops, CaptureError, Frame
 from tests.capture.test_pcap import Item, pcap_file, read
@@ -49,7 +49,7 @@ from tests.capture.test_pcapng import (
 from tests.conftest import ROOT
 from tests.each import each
 
-LIMITS = "; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4"
+LIMITS = "; supported: pcap and pcapng, plain or compressed with gzip, zstd or lz4"
 
 
 @pytest.mark.parametrize(
@@ -60,18 +60,18 @@ LIMITS = "; pcap and pcapng are read, plain or compressed with gzip, zstd or lz4
         pytest.param(b"ab", f"is not a capture file (starts with 61 62){LIMITS}", id="two bytes"),
         pytest.param(
             b"snoop\0\0\0\0\0\0\2",
-            "is a snoop file, which is not read (starts with 73 6e 6f 6f); convert it to pcap or pcapng",
+            "is a snoop file, which is not supported (starts with 73 6e 6f 6f); convert it to pcap or pcapng",
             id="snoop",
         ),
         pytest.param(
             b"GMBU\0\2" + bytes(100),
-            "is a Microsoft Network Monitor file, which is not read (starts with 47 4d 42 55);"
+            "is a Microsoft Network Monitor file, which is not supported (starts with 47 4d 42 55);"
             " convert it to pcap or pcapng",
             id="Network Monitor",
         ),
         pytest.param(
             b"PK\x03\x04" + bytes(30),
-            "is a zip archive, which is not read (starts with 50 4b 03 04); convert it to pcap or pcapng",
+            "is a zip archive, which is not supported (starts with 50 4b 03 04); convert it to pcap or pcapng",
             id="zip archive",
         ),
         pytest.param(
@@ -122,26 +122,29 @@ CAPTURES = sorted(path for path in (ROOT / "captures").glob("*/capture.pcap*") i
 
 def grown(content: bytes, sizes: Iterable[int], *, limit: int = 1 << 20) -> list[Item]:
     """What is read of a file that has these sizes one after the other, by readers that know what is written down."""
-    written = ReaderState().written()
-    found: list[Item] = []
+    written = ReaderState().to_values()
+    result: list[Item] = []
     for size in sizes:
         while True:
-            end = ReaderState.of(written)
+            end = ReaderState.from_values(written)
             if not advance(io.BytesIO(content[:size]), end, size, limit=limit):
                 break
             # By now the file may be longer.
-            found += read_on(io.BytesIO(content), "a.pcap", CaptureRange(ReaderState.of(written), end, 0))
-            written = end.written()
-    return [*found, *read_on(io.BytesIO(content), "a.pcap", CaptureRange(ReaderState.of(written), None, len(content)))]
+            result += read_on(io.BytesIO(content), "a.pcap", CaptureRange(ReaderState.from_values(written), end, 0))
+            written = end.to_values()
+    return [
+        *result,
+        *read_on(io.BytesIO(content), "a.pcap", CaptureRange(ReaderState.from_values(written), None, len(content))),
+    ]
 
 
 def compressed_meanwhile(content: bytes, size: int, compress: Callable[[bytes], bytes]) -> list[Item]:
     """What is read of a file that had this size, and then was compressed."""
     memory = ReaderState()
     advance(io.BytesIO(content[:size]), memory, size)
-    found = list(read_on(io.BytesIO(content[:size]), "a.pcap", CaptureRange(ReaderState(), memory, 0)))
+    actual_frames = list(read_on(io.BytesIO(content[:size]), "a.pcap", CaptureRange(ReaderState(), memory, 0)))
     packed = compress(content)
-    return [*found, *read_on(io.BytesIO(packed), "a.pcap", CaptureRange(memory, None, len(packed)))]
+    return [*actual_frames, *read_on(io.BytesIO(packed), "a.pcap", CaptureRange(memory, None, len(packed)))]
 
 
 def of_many_kinds(order: str = "<") -> bytes:
@@ -190,7 +193,9 @@ def test_a_pcapng_at_every_size(content: bytes) -> None:
 @given(st.lists(st.integers(0, 1), max_size=40), st.randoms(use_true_random=False), st.integers(1, 400))
 @settings(max_examples=60, deadline=None)
 def test_any_growth(kinds: Sequence[int], chance: random.Random, limit: int) -> None:
-    blocks = [(enhanced(bytes([chance.randrange(256)]) * chance.randrange(300)), of_many_kinds())[one] for one in kinds]
+    blocks = [
+        (enhanced(bytes([chance.randrange(256)]) * chance.randrange(300)), of_many_kinds())[kind] for kind in kinds
+    ]
     content = section() + interface() + b"".join(blocks)
     sizes = sorted(chance.randrange(len(content) + 1) for _ in range(chance.randrange(20)))
 
@@ -230,8 +235,8 @@ def test_a_file_that_is_another_one_is_noticed() -> None:
 
     with pytest.raises(CaptureChangedError, match=r"has changed: frame 4 ended at byte \d+, now frame 3 at "):
         list(read_on(io.BytesIO(content[:-40]), "a", CaptureRange(ReaderState(), end, 0)))
-    found = list(read_on(io.BytesIO(b"something else"), "a", CaptureRange(end, None, 14)))
-    assert found == [CaptureError("a", "has changed: it does not begin like a capture any more", 0, 4)]
+    actual_frames = list(read_on(io.BytesIO(b"something else"), "a", CaptureRange(end, None, 14)))
+    assert actual_frames == [CaptureError("a", "has changed: it no longer begins like a capture", 0, 4)]
 
 
 def test_what_cannot_grow_is_read_in_one_go() -> None:
@@ -256,7 +261,7 @@ def test_what_was_compressed_and_is_damaged_says_so() -> None:
     packed = gzip.compress(content, 0)[:-200_000]
     *frames, error = read_on(io.BytesIO(packed), "a", CaptureRange(memory, None, len(packed)))
 
-    assert [one.number for one in frames if isinstance(one, Frame)] == [2, 3, 4, 5, 6]
+    assert [frame.number for frame in frames if isinstance(frame, Frame)] == [2, 3, 4, 5, 6]
     assert isinstance(error, CaptureError)
     assert error.message == "is truncated: the gzip data end early"
 
@@ -273,7 +278,7 @@ def test_frames_have_times() -> None:
     content = pcap_file()
     memory = ReaderState()
     advance(io.BytesIO(content), memory, len(content) - 1)
-    frames = [one for one in read(content) if isinstance(one, Frame)]
+    frames = [frame for frame in read(content) if isinstance(frame, Frame)]
 
     assert (memory.frames, memory.timestamp_ns) == (3, frames[2].timestamp_ns)
 
@@ -286,7 +291,7 @@ def rest(content: bytes, position: int) -> list[Item]:
 
 
 def frames(items: list[Item]) -> list[Frame]:
-    return [one for one in items if isinstance(one, Frame)]
+    return [frame for frame in items if isinstance(frame, Frame)]
 
 
 @pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress, lz4.frame.compress])
@@ -325,12 +330,12 @@ def test_drops_are_told_once_whatever_parts_are_read() -> None:
         return enhanced(b"data", options=option(4, count.to_bytes(8, "little"), "<"))
 
     parts = [section() + interface() + lost(3), lost(2), lost(0), lost(4) + statistics(received=9, interface_drops=11)]
-    told, content = 0, b""
+    number, content = 0, b""
     for part in parts:
         before, content = len(content), content + part
         items = rest(content, before) if before else read(content)
-        told += sum(item.dropped for item in items if isinstance(item, CaptureDrops))
-    assert told == sum(item.dropped for item in read(content) if isinstance(item, CaptureDrops)) == 11
+        number += sum(item.dropped for item in items if isinstance(item, CaptureDrops))
+    assert number == sum(item.dropped for item in read(content) if isinstance(item, CaptureDrops)) == 11
 
 
 def test_what_lies_behind() -> None:
@@ -343,7 +348,7 @@ def test_what_lies_behind() -> None:
         assert first_after(io.BytesIO(packed), second) == (1, 2_000_000_000)
         assert first_after(io.BytesIO(packed), second + 18) == (1, 2_000_000_000)
         assert first_after(io.BytesIO(packed), len(content)) == (3, NO_FRAME)
-        assert memory_at(io.BytesIO(packed), second + 18).position == second
+        assert state_at(io.BytesIO(packed), second + 18).position == second
 
 
 def test_damage_ends_what_can_be_read() -> None:
@@ -362,13 +367,13 @@ def test_captures_that_are_opened_behind_what_was_read(tmp_path: Path) -> None:
     early.write_bytes(pcap_file([(1, 0, b"one"), (9, 0, b"two")]))
     late.write_bytes(pcap_file([(5, 0, b"three")]))
 
-    assert [one.number for one in frames(list(open_capture([early, late])))] == [1, 2, 1]
+    assert [frame.number for frame in frames(list(open_capture([early, late])))] == [1, 2, 1]
     with early.open("rb") as file:
         size = early.stat().st_size
-        part = Part(43, size, head_crc(file, size))
-    found = frames(list(open_capture([early, late], parts={str(early): part})))
+        part = CapturePortion(43, size, head_crc(file, size))
+    actual_frames = frames(list(open_capture([early, late], parts={str(early): part})))
     # In the order of what is read.
-    assert [(one.capture, one.number) for one in found] == [(str(late), 1), (str(early), 2)]
+    assert [(frame.capture, frame.number) for frame in actual_frames] == [(str(late), 1), (str(early), 2)]
     assert part.was_opened
 
 
@@ -379,11 +384,11 @@ def test_files_that_are_others_by_now_are_not_read(tmp_path: Path) -> None:
     with path.open("rb") as file:
         begins = head_crc(file, size)
     for part, message in (
-        (Part(0, size, begins + 1), "is another file since it was found"),
-        (Part(0, size + 1, begins), "is another file since it was found"),
-        (Part(0, size, begins), "does not exist since it was found"),
+        (CapturePortion(0, size, begins + 1), "is another file since it was found"),
+        (CapturePortion(0, size + 1, begins), "is another file since it was found"),
+        (CapturePortion(0, size, begins), "does not exist since it was found"),
     ):
-        if part == Part(0, size, begins):
+        if part == CapturePortion(0, size, begins):
             path.unlink()
         assert list(open_capture([path], parts={str(path): part})) == [CaptureError(str(path), message)]
         assert not part.was_opened

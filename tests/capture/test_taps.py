@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import mqttscope
-from mqttscope.api.reading import Reading
+from mqttscope.api.reading import CaptureReading
 from mqttscope.capture import open_capture
 from mqttscope.capture import taps as module
-from mqttscope.capture.files import Part
+from mqttscope.capture.files import CapturePortion
 from mqttscope.capture.taps import Taps, open_taps
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.events import ConnectionClosed, GapEvent, MalformedEvent, PacketEvent
@@ -36,7 +36,7 @@ Said = list[tuple[object, ...]]
 
 def said(*captures: Path, deduplicate: bool = True) -> tuple[Said, Said, Taps | None]:
     """What is read of captures: events without their places, and findings; and what is known of taps."""
-    reading = Reading([str(one) for one in captures], deduplicate=deduplicate)
+    reading = CaptureReading([str(capture) for capture in captures], deduplicate=deduplicate)
     dissector = Dissector()
     linter = Linter([usual_rule(rule) for rule in select().values()], together=deduplicate)
     events: Said = []
@@ -53,7 +53,9 @@ def said(*captures: Path, deduplicate: bool = True) -> tuple[Said, Said, Taps | 
             shown = None
         number = event.connection.number if hasattr(event, "connection") else -1
         events.append((type(event).__name__, number, getattr(event, "timestamp_ns", 0), shown))
-        findings += [(one.rule, one.message, one.timestamp_ns, one.confidence) for one in linter.feed(event)]
+        findings += [
+            (finding.rule, finding.message, finding.timestamp_ns, finding.confidence) for finding in linter.feed(event)
+        ]
     return events, findings, reading.taps
 
 
@@ -68,10 +70,10 @@ _OF_STREAMS = {"PacketEvent", "MalformedEvent", "GapEvent"}
 @sampled("path", CAPTURES, ids=[path.parent.name for path in CAPTURES])
 def test_a_doubled_capture_says_what_the_single_one_does(path: Path, tmp_path: Path) -> None:
     frames = recorded(path)
-    one, other = two_taps(frames)
+    other_frames, other = two_taps(frames)
     single = said(write(tmp_path / "single.pcapng", frames))
 
-    assert said(write(tmp_path / "both.pcapng", in_one(one, other)))[:2] == single[:2]
+    assert said(write(tmp_path / "both.pcapng", in_one(other_frames, other)))[:2] == single[:2]
     if path.parent.name != "duplicated":
         assert said(tmp_path / "single.pcapng", deduplicate=False)[:2] == single[:2]
 
@@ -80,9 +82,9 @@ def test_a_doubled_capture_says_what_the_single_one_does(path: Path, tmp_path: P
 def test_what_one_tap_lost_comes_from_the_other(path: Path, tmp_path: Path) -> None:
     """Two captures with clocks that differ, of which each lacks frames, say what one says that lacks none."""
     frames = recorded(path)
-    one, other = two_taps(frames, loss=0.03, shift_ns=3 * SECOND)
+    other_frames, other = two_taps(frames, loss=0.03, shift_ns=3 * SECOND)
     single = said(write(tmp_path / "single.pcapng", frames))
-    first, second = write(tmp_path / "a.pcapng", one), write(tmp_path / "b.pcapng", other)
+    first, second = write(tmp_path / "a.pcapng", other_frames), write(tmp_path / "b.pcapng", other)
     joined = said(first, second)
 
     assert joined[:2] == single[:2]
@@ -92,22 +94,22 @@ def test_what_one_tap_lost_comes_from_the_other(path: Path, tmp_path: Path) -> N
 
 def test_the_losses_of_each_tap_are_counted(tmp_path: Path) -> None:
     frames = recorded(ROOT / "captures" / "hasty-clients" / "capture.pcapng")
-    one, other = two_taps(frames[1:-1], loss=0.05)
-    one, other = [frames[0], *one, frames[-1]], [moved(frames[0]), *other, moved(frames[-1])]
-    found = said(write(tmp_path / "a.pcapng", one), write(tmp_path / "b.pcapng", other))[2]
+    other_frames, other = two_taps(frames[1:-1], loss=0.05)
+    other_frames, other = [frames[0], *other_frames, frames[-1]], [moved(frames[0]), *other, moved(frames[-1])]
+    taps = said(write(tmp_path / "a.pcapng", other_frames), write(tmp_path / "b.pcapng", other))[2]
 
-    assert found is not None
-    counts = [(tap.frames, tap.only, tap.missed) for tap in found.deduplication.taps()]
-    lost, other_lost = len(frames) - len(one), len(frames) - len(other)
+    assert taps is not None
+    counts = [(tap.frames, tap.only, tap.missed) for tap in taps.deduplication.taps()]
+    lost, other_lost = len(frames) - len(other_frames), len(frames) - len(other)
     assert lost > 5
     assert other_lost > 5
-    assert counts == [(len(one), other_lost, lost), (len(other), lost, other_lost)]
-    assert found.deduplication.copies == len(frames) - lost - other_lost
-    assert [name for name, _ in found.named()] == [str(tmp_path / "a.pcapng"), str(tmp_path / "b.pcapng")]
+    assert counts == [(len(other_frames), other_lost, lost), (len(other), lost, other_lost)]
+    assert taps.deduplication.copies == len(frames) - lost - other_lost
+    assert [name for name, _ in taps.named()] == [str(tmp_path / "a.pcapng"), str(tmp_path / "b.pcapng")]
 
 
 def read(*captures: Path | str, taps: Taps | None = None, stdin: io.BytesIO | None = None) -> list[Frame]:
-    items = open_taps([str(one) for one in captures], taps or Taps(), stdin=stdin)
+    items = open_taps([str(capture) for capture in captures], taps or Taps(), stdin=stdin)
     return [item for item in items if isinstance(item, Frame)]
 
 
@@ -117,8 +119,8 @@ def test_the_difference_of_clocks_is_measured_and_taken_off(
 ) -> None:
     folder = tmp_path_factory.mktemp("clocks")
     frames = recorded(QOS)
-    one, other = two_taps(frames, loss=0.1, shift_ns=ahead_ns)
-    first, second = write(folder / "a.pcapng", one), write(folder / "b.pcapng", other)
+    other_frames, other = two_taps(frames, loss=0.1, shift_ns=ahead_ns)
+    first, second = write(folder / "a.pcapng", other_frames), write(folder / "b.pcapng", other)
     taps = Taps()
 
     assert [frame.timestamp_ns for frame in read(first, second, taps=taps)] == [frame.timestamp_ns for frame in frames]
@@ -153,18 +155,18 @@ def test_captures_that_have_nothing_in_common_keep_their_times(tmp_path: Path) -
         write(tmp_path / f"{name}.pcapng", recorded(ROOT / "captures" / name / "capture.pcapng")) for name in names
     ]
     taps = Taps()
-    found = read(*paths, taps=taps)
+    frames = read(*paths, taps=taps)
 
     alone = [frame.timestamp_ns for path in paths for frame in recorded(path)]
-    assert [frame.timestamp_ns for frame in found] == sorted(alone)
+    assert [frame.timestamp_ns for frame in frames] == sorted(alone)
     assert not any(source.like for source in taps.sources)
     assert taps.named() == []
 
 
 def test_rotated_captures_of_two_taps_are_joined(tmp_path: Path) -> None:
     frames = recorded(ROOT / "captures" / "hasty-clients" / "capture.pcapng")
-    one, other = two_taps(frames, loss=0.02, shift_ns=2 * SECOND)
-    paths = [write(tmp_path / f"a{at}.pcapng", one[at : at + 100]) for at in range(0, len(one), 100)]
+    other_frames, other = two_taps(frames, loss=0.02, shift_ns=2 * SECOND)
+    paths = [write(tmp_path / f"a{at}.pcapng", other_frames[at : at + 100]) for at in range(0, len(other_frames), 100)]
     paths += [write(tmp_path / f"b{at}.pcapng", other[at : at + 150]) for at in range(0, len(other), 150)]
     single = write(tmp_path / "single.pcap", frames)
 
@@ -177,9 +179,9 @@ def test_only_captures_whose_time_has_come_are_open(tmp_path: Path, monkeypatch:
     paths = [str(write(tmp_path / f"{at:02}.pcapng", frames[at : at + 5])) for at in range(0, len(frames), 5)]
     opened: list[str] = []
 
-    def noted(sources: Sequence[str], **given: Any) -> Iterator[Frame | CaptureNotice]:
+    def noted(sources: Sequence[str], **argument: Any) -> Iterator[Frame | CaptureNotice]:
         opened.append(sources[0])
-        return open_capture(sources, **given)
+        return open_capture(sources, **argument)
 
     monkeypatch.setattr(module, "open_capture", noted)
     items = open_taps(paths, Taps())
@@ -196,13 +198,13 @@ def test_only_captures_whose_time_has_come_are_open(tmp_path: Path, monkeypatch:
 
 def test_standard_input_and_compressed_captures_are_taps_too(tmp_path: Path) -> None:
     frames = recorded(QOS)
-    one, other = two_taps(frames, loss=0.1, shift_ns=0)
-    first, second = write(tmp_path / "a.pcapng", one), write(tmp_path / "b.pcapng", other)
+    other_frames, other = two_taps(frames, loss=0.1, shift_ns=0)
+    first, second = write(tmp_path / "a.pcapng", other_frames), write(tmp_path / "b.pcapng", other)
     packed = tmp_path / "b.pcapng.gz"
     packed.write_bytes(gzip.compress(second.read_bytes()))
 
-    for found in (read(first, "-", stdin=io.BytesIO(second.read_bytes())), read(first, packed)):
-        assert [frame.timestamp_ns for frame in found] == [frame.timestamp_ns for frame in frames]
+    for actual_frames in (read(first, "-", stdin=io.BytesIO(second.read_bytes())), read(first, packed)):
+        assert [frame.timestamp_ns for frame in actual_frames] == [frame.timestamp_ns for frame in frames]
 
 
 def test_what_cannot_be_read_is_said_and_the_rest_is_read(tmp_path: Path) -> None:
@@ -223,11 +225,13 @@ def test_parts_of_captures_are_read_as_parts(tmp_path: Path) -> None:
     first = write(tmp_path / "a.pcapng", recorded(QOS))
     size = first.stat().st_size
     with first.open("rb") as file:
-        part = Part(0, size // 2, head_crc(file, size // 2))
+        part = CapturePortion(0, size // 2, head_crc(file, size // 2))
     taps = Taps()
-    found = [one for one in open_taps([str(first)], taps, parts={str(first): part}) if isinstance(one, Frame)]
+    frames = [
+        open_tap for open_tap in open_taps([str(first)], taps, parts={str(first): part}) if isinstance(open_tap, Frame)
+    ]
 
-    assert 0 < len(found) < len(recorded(QOS))
+    assert 0 < len(frames) < len(recorded(QOS))
     assert part.was_opened
 
 
@@ -244,10 +248,14 @@ def test_few_equal_segments_measure_no_clock(tmp_path: Path) -> None:
 def test_the_library_reads_taps_as_one(tmp_path: Path) -> None:
     path = ROOT / "captures" / "planted-violations" / "capture.pcapng"
     taps = zip(("near", "far"), two_taps(recorded(path)), strict=True)
-    near, far = (write(tmp_path / f"{name}.pcapng", one) for name, one in taps)
+    near, far = (write(tmp_path / f"{name}.pcapng", frames) for name, frames in taps)
 
     once, twice = mqttscope.lint(path), mqttscope.lint(near, far, deduplicate=True)
-    assert [(one.rule, one.confidence) for one in twice] == [(one.rule, one.confidence) for one in once] != []
+    assert (
+        [(finding.rule, finding.confidence) for finding in twice]
+        == [(finding.rule, finding.confidence) for finding in once]
+        != []
+    )
     with mqttscope.open(near, far, deduplicate=True) as captures, mqttscope.open(path) as single:
-        assert [one.raw for one in captures] == [one.raw for one in single] != []
+        assert [capture.raw for capture in captures] == [packet.raw for packet in single] != []
         assert any("are copies and were left out" in note for note in captures.notes)

@@ -99,9 +99,9 @@ def test_equal_layers_of_a_frame_are_all_there() -> None:
     inside.say("server", CONNACK)
     inside.say("client", *[wire(PINGREQ, PINGREQ)] * 20, records=20)
 
-    found = only(from_file(talk, secure), PacketEvent)
+    events = only(from_file(talk, secure), PacketEvent)
 
-    pings = [event for event in found if event.type == "pingreq"]
+    pings = [event for event in events if event.type == "pingreq"]
     assert len(pings) == 40
     assert {event.frame for event in pings} == {talk.tape.segments[-1].frame}
     assert {event.timestamp_ns for event in pings} == {talk.tape.segments[-1].timestamp_ns}
@@ -109,7 +109,7 @@ def test_equal_layers_of_a_frame_are_all_there() -> None:
 
 @WAYS
 @VERSIONS
-@pytest.mark.parametrize("same_port", [False, True])
+@pytest.mark.parametrize("same_port", some([False, True]))
 def test_resumed_sessions_and_ports_nobody_knows(version: ssl.TLSVersion, way: Way, same_port: bool) -> None:
     secure, first = Secure(version), Talk(port=9443, client_port=50_001).handshake()
     converse(secure.connection(first))
@@ -198,10 +198,10 @@ def test_lost_records_are_a_gap_and_no_packets_are_made_up(version: ssl.TLSVersi
 
     events = read(write(talk.tape, tmp_path / "b.pcapng"), secure.keylog.read_bytes())
 
-    found = raw(events)
-    assert whole[0] in found
-    assert all(one in whole for one in found)
-    assert len(found) < len(whole)
+    pairs = raw(events)
+    assert whole[0] in pairs
+    assert all(pair in whole for pair in pairs)
+    assert len(pairs) < len(whole)
     assert only(events, ConnectionClosed)[0].connection.gap_bytes > 0
 
 

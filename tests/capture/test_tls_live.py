@@ -16,7 +16,7 @@ from mqttscope.capture.tls import Decryption
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import Event, PacketEvent
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
-from mqttscope.net.frame import CaptureError, Decrypted, Plaintext, SegmentItem, Undecrypted
+from mqttscope.net.frame import CaptureError, Decrypted, Plaintext, SegmentItem, UndecryptedSession
 from mqttscope.net.segment import FIN, Segment
 from tests.capture.test_tls import VERSIONS, converse, raw, read
 from tests.dissect.secure import Secure, write
@@ -48,21 +48,21 @@ def decrypted(segments: list[Segment], keys: Path) -> list[Event]:
 
 def reasons(items: list[Passed]) -> list[str]:
     """Why sessions were not decrypted."""
-    return [item.reason for item in items if isinstance(item, Undecrypted)]
+    return [item.reason for item in items if isinstance(item, UndecryptedSession)]
 
 
 def of_capture(items: list[Passed]) -> list[Passed]:
     """The segments and notices among what was passed."""
-    return [item for item in items if not isinstance(item, Plaintext | Undecrypted)]
+    return [item for item in items if not isinstance(item, Plaintext | UndecryptedSession)]
 
 
 def told(items: list[Event]) -> list[tuple[object, ...]]:
     """What matters of packets and the ends of connections."""
     return [
-        (one.type, one.frame, one.timestamp_ns, one.packet.raw)
-        if isinstance(one, PacketEvent)
-        else (type(one).__name__, getattr(one, "frame", None))
-        for one in items
+        (event.type, event.frame, event.timestamp_ns, event.packet.raw)
+        if isinstance(event, PacketEvent)
+        else (type(event).__name__, getattr(event, "frame", None))
+        for event in items
     ]
 
 
@@ -97,10 +97,10 @@ def test_the_same_as_from_a_file(version: ssl.TLSVersion, chunk: int, tmp_path: 
     for segment in talk.tape.segments:
         segment.capture = str(tmp_path / "a.pcapng")
 
-    found = decrypted(talk.tape.segments, secure.keylog)
+    actual_events = decrypted(talk.tape.segments, secure.keylog)
 
-    assert len(raw(found)) > 10
-    assert told(found) == told(expected)
+    assert len(raw(actual_events)) > 10
+    assert told(actual_events) == told(expected)
 
 
 def test_what_is_no_tls_passes() -> None:
@@ -126,18 +126,18 @@ def test_keys_that_come_late(version: ssl.TLSVersion, tmp_path: Path) -> None:
         before.extend(items)
         assert not list(live.arrived())
         keys.write_bytes(lines[:-20])
-        assert not any(isinstance(one, Plaintext) for one in live.arrived())
+        assert not any(isinstance(segment, Plaintext) for segment in live.arrived())
         keys.write_bytes(lines)
 
     items: list[Passed] = []
     for item in live.join(source()):
         items += (item,)
 
-    begun = next(number for number, one in enumerate(talk.tape.segments) if one.payload)
+    begun = next(number for number, segment in enumerate(talk.tape.segments) if segment.payload)
     assert before == [*talk.tape.segments[:begun], *plain.tape.segments]
     assert raw(events(items))[: len(raw(plain.events()))] == raw(plain.events())
     assert live.records > 5
-    assert raw(events([one for one in items if one not in plain.tape.segments])) == raw(plain.events())
+    assert raw(events([segment for segment in items if segment not in plain.tape.segments])) == raw(plain.events())
 
 
 def test_keys_that_never_come(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,28 +166,28 @@ def test_the_end_of_a_connection_comes_behind_its_plaintext() -> None:
 
     items = passed(segments, following(secure.keylog))
 
-    assert [one for one in items if isinstance(one, Segment)] == segments
-    last = max(number for number, one in enumerate(items) if isinstance(one, Plaintext))
-    ends = [number for number, one in enumerate(items) if isinstance(one, Segment) and one.flags & FIN]
+    assert [segment for segment in items if isinstance(segment, Segment)] == segments
+    last = max(number for number, segment in enumerate(items) if isinstance(segment, Plaintext))
+    ends = [number for number, segment in enumerate(items) if isinstance(segment, Segment) and segment.flags & FIN]
     assert last < ends[0]
 
 
 def test_what_came_while_no_segment_comes() -> None:
     secure = Secure()
     segments, live = left_open(secure), following(secure.keylog)
-    found: list[Passed] = []
+    result: list[Passed] = []
 
     def source() -> Iterator[Segment]:
         yield from segments
         deadline = time.monotonic() + 20
-        while len(found) < len(segments) + 3 and time.monotonic() < deadline:
-            found.extend(live.arrived())
+        while len(result) < len(segments) + 3 and time.monotonic() < deadline:
+            result.extend(live.arrived())
             time.sleep(0.01)
         assert live.watched()
 
-    found[:0] = live.join(source())
+    result[:0] = live.join(source())
 
-    assert any(isinstance(one, Plaintext) for one in found)
+    assert any(isinstance(segment, Plaintext) for segment in result)
 
 
 @pytest.mark.long
@@ -199,7 +199,7 @@ def test_new_connections_go_to_a_new_tshark_and_the_old_one_ends(monkeypatch: py
     middle = len(first.tape.segments)
     second = spoken(secure, Talk(first.tape, port=8_883, client_port=50_002).handshake())
     live = following(secure.keylog)
-    found: list[Passed] = []
+    result: list[Passed] = []
     most = 0
 
     def source() -> Iterator[Segment]:
@@ -207,21 +207,21 @@ def test_new_connections_go_to_a_new_tshark_and_the_old_one_ends(monkeypatch: py
         yield from second.tape.segments[:middle]
         deadline = time.monotonic() + 20
         while live.records < 8 and time.monotonic() < deadline:
-            found.extend(live.arrived())
+            result.extend(live.arrived())
         for segment in second.tape.segments[middle:]:
             yield segment
             most = max(most, len(live.watched()) // 2)
         while len(live.watched()) > 2 and time.monotonic() < deadline:
-            found.extend(live.arrived())
+            result.extend(live.arrived())
         assert len(live.watched()) == 2
 
     for item in live.join(source()):
-        found += (item,)
+        result += (item,)
 
-    half = len(raw(events(found))) // 2
-    assert raw(events(found))[:half] == raw(events(found))[half:] != []
+    half = len(raw(events(result))) // 2
+    assert raw(events(result))[:half] == raw(events(result))[half:] != []
     assert most == 2
-    assert not reasons(found)
+    assert not reasons(result)
 
 
 def test_a_tshark_that_has_grown_too_large_gives_up_what_it_had(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_a_tshark_that_has_grown_too_large_gives_up_what_it_had(monkeypatch: pyt
 
     items = passed(segments, live)
 
-    assert [one for one in items if isinstance(one, Segment)] == segments
+    assert [segment for segment in items if isinstance(segment, Segment)] == segments
     assert 0 < live.records < 14
     assert reasons(items) == ["tshark had grown by 0 MiB"]
 
@@ -243,10 +243,12 @@ def test_not_too_many_of_them_run(monkeypatch: pytest.MonkeyPatch) -> None:
     secure = Secure()
 
     items = passed(left_open(secure, clients=2), following(secure.keylog))
-    found = events(items)
+    actual_events = events(items)
 
     for number in (0, 1):
-        assert len(raw([one for one in only(found, PacketEvent) if one.connection.number == number])) == 14
+        assert (
+            len(raw([event for event in only(actual_events, PacketEvent) if event.connection.number == number])) == 14
+        )
     assert reasons(items) == ["more than 1 of tshark would have been needed"]
 
 
@@ -269,11 +271,11 @@ def test_a_tshark_that_fails_is_told_and_the_capture_goes_on(script: str, fake_t
 
     items = passed(segments, following(secure.keylog))
 
-    assert [one for one in items if isinstance(one, Segment)] == segments
-    (error,) = (one for one in items if isinstance(one, CaptureError))
+    assert [segment for segment in items if isinstance(segment, Segment)] == segments
+    (error,) = (segment for segment in items if isinstance(segment, CaptureError))
     assert error.capture == "tshark"
-    assert "failed while it decrypted TLS" in error.message
-    assert "what it had not decrypted is missing" in error.message
+    assert "failed while decrypting TLS" in error.message
+    assert "data not yet decrypted is missing" in error.message
     assert ("no memory" in error.message) == ("no memory" in script)
 
 
@@ -288,8 +290,8 @@ def test_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     items: list[Passed] = []
     while not list((tmp_path / "temporary").iterdir()):
         items.append(next(joined))
-    (made,) = (tmp_path / "temporary").iterdir()
-    assert made.stat().st_mode & 0o777 == 0o600
+    (path,) = (tmp_path / "temporary").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
     assert raw(events([*items, *joined]))
 
     assert not list((tmp_path / "temporary").iterdir())

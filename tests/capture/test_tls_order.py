@@ -21,11 +21,12 @@ from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import Event, GapEvent, PacketEvent
 from mqttscope.net.checksum import RIGHT, WRONG
 from mqttscope.net.flow import Flow
-from mqttscope.net.frame import Plaintext, Undecrypted
+from mqttscope.net.frame import CaptureError, Plaintext, UndecryptedSession
 from mqttscope.net.segment import SYN, Segment, advance
 from tests.capture.test_tls import VERSIONS, publish
 from tests.dissect.secure import TLS_1_2, TLS_1_3, Secure
 from tests.dissect.talk import CONNACK, PINGREQ, PINGRESP, SUBACK, SUBSCRIBE, Talk, connect, only
+from tests.each import some
 
 pytestmark = pytest.mark.tshark
 FIRST_PORT = 20_000
@@ -87,18 +88,18 @@ def events(items: list[Passed]) -> list[Event]:
 
 
 def reasons(items: list[Passed]) -> list[str]:
-    return [item.reason for item in items if isinstance(item, Undecrypted)]
+    return [item.reason for item in items if isinstance(item, UndecryptedSession)]
 
 
 def kinds(items: list[Passed]) -> dict[int, dict[str, list[str]]]:
     """The types of the packets of each connection and direction, in order."""
-    found: dict[int, dict[str, list[str]]] = {}
+    texts: dict[int, dict[str, list[str]]] = {}
     for event in events(items):
         if isinstance(event, PacketEvent):
-            directions = found.setdefault(event.connection.number, {name: [] for name in PACKETS})
+            directions = texts.setdefault(event.connection.number, {name: [] for name in PACKETS})
             directions[str(event.direction)].append(event.type)
         assert not isinstance(event, GapEvent)
-    return found
+    return texts
 
 
 def expect_all(connections: list[list[Segment]], secure: Secure) -> None:
@@ -123,7 +124,7 @@ def test_every_order_of_the_segments_of_both_sides(version: ssl.TLSVersion) -> N
             for pair in zip([up[at] for at in first], [down[at] for at in second], strict=True)
             for segment in pair
         ]
-        connections.append(recorded(talk, [*(one for flight in before for one in flight), *crossed, *last]))
+        connections.append(recorded(talk, [*(segment for flight in before for segment in flight), *crossed, *last]))
 
     expect_all(connections, secure)
 
@@ -210,11 +211,15 @@ def test_a_connection_with_the_same_ports_and_one_that_sends_its_hello_again(ver
     """A hello that is sent again begins no session; one of another connection on the same ports does."""
     secure = Secure(version)
     talk, flights = conversation(secure, FIRST_PORT, 0)
-    first = recorded(talk, [*flights[0], *flights[0], *(one for flight in flights[1:] for one in flight), *flights[0]])
+    first = recorded(
+        talk, [*flights[0], *flights[0], *(segment for flight in flights[1:] for segment in flight), *flights[0]]
+    )
     second, flights = conversation(secure, FIRST_PORT, 0)
     again = [
-        replace(one, sequence=advance(one.sequence, 10**6), acknowledgment=advance(one.acknowledgment, 10**6))
-        for one in whole_of(second, flights)
+        replace(
+            segment, sequence=advance(segment.sequence, 10**6), acknowledgment=advance(segment.acknowledgment, 10**6)
+        )
+        for segment in whole_of(second, flights)
     ]
     items = decrypted(tape([first, again]), secure.keylog.read_bytes())
 
@@ -228,7 +233,7 @@ def without(segments: list[Segment], lost: Segment) -> list[Segment]:
 
 
 @VERSIONS
-@pytest.mark.parametrize(("flight", "side"), [(-3, "client"), (-2, "server")])
+@pytest.mark.parametrize(("flight", "side"), some([(-3, "client"), (-2, "server")], several=True))
 def test_what_follows_a_gap_is_said_to_be_not_decrypted(version: ssl.TLSVersion, flight: int, side: str) -> None:
     secure = Secure(version)
     talk, flights = conversation(secure, FIRST_PORT, 60)
@@ -239,7 +244,7 @@ def test_what_follows_a_gap_is_said_to_be_not_decrypted(version: ssl.TLSVersion,
     items = decrypted(tape([without(whole, flights[flight][0])]), keys)
 
     assert complete == PACKETS
-    assert reasons(items) == [f"what the {side} sent after a gap"]
+    assert reasons(items) == [f"the {side} sent data after a gap"]
     (gap,) = only(events(items), GapEvent)
     assert gap.length == 60
     read = [event.packet.raw for event in only(events(items), PacketEvent)]
@@ -250,21 +255,21 @@ def test_what_follows_a_gap_is_said_to_be_not_decrypted(version: ssl.TLSVersion,
 
 @VERSIONS
 @pytest.mark.parametrize(
-    ("chunk", "flight", "place", "told", "gaps"),
+    ("chunk", "flight", "place", "expected", "gaps"),
     [
         pytest.param(0, -1, -1, [], 1, id="at the end: the gap itself is reported where all gaps are"),
         pytest.param(100, 1, 0, ["bytes of the server are missing in the capture"], 1, id="in the handshake"),
     ],
 )
 def test_a_gap_elsewhere(
-    version: ssl.TLSVersion, chunk: int, flight: int, place: int, told: list[str], gaps: int
+    version: ssl.TLSVersion, chunk: int, flight: int, place: int, expected: list[str], gaps: int
 ) -> None:
     secure = Secure(version)
     talk, flights = conversation(secure, FIRST_PORT, chunk)
 
     items = decrypted(tape([without(whole_of(talk, flights), flights[flight][place])]), secure.keylog.read_bytes())
 
-    assert reasons(items) == told
+    assert reasons(items) == expected
     assert len(only(events(items), GapEvent)) == gaps
 
 
@@ -293,7 +298,7 @@ def test_keys_of_one_direction_alone() -> None:
     items = decrypted(whole, b"".join(line for line in lines if not line.startswith(b"SERVER_")))
 
     assert reasons(items) == [
-        "tshark could decrypt nothing that the server sent with the keys that the key log has for this session"
+        "tshark could decrypt no data of the server with the keys that the key log has for this session"
     ]
 
 
@@ -329,7 +334,7 @@ def test_an_encrypted_client_hello_may_stand_for_another_session() -> None:
     assert session.reason(Keys()) == "the key log has no keys for this session"
     session.tls.encrypted_client_hello = True
     assert session.reason(Keys()) == (
-        "the key log has no keys for this session under the random of its ClientHello, which may stand for an encrypted"
+        "the key log has no keys for this session with the random of its ClientHello, which may conceal an encrypted"
         " one"
     )
 
@@ -356,10 +361,14 @@ def test_sequence_numbers_that_wrap() -> None:
     shift = 2**32 - 6_000
     connections = [
         [
-            replace(one, sequence=advance(one.sequence, shift), acknowledgment=advance(one.acknowledgment, shift))
-            if not one.flags & SYN or one.acknowledgment
-            else replace(one, sequence=advance(one.sequence, shift))
-            for one in whole_of(talk, flights)
+            replace(
+                segment,
+                sequence=advance(segment.sequence, shift),
+                acknowledgment=advance(segment.acknowledgment, shift),
+            )
+            if not segment.flags & SYN or segment.acknowledgment
+            else replace(segment, sequence=advance(segment.sequence, shift))
+            for segment in whole_of(talk, flights)
         ]
     ]
 
@@ -401,17 +410,21 @@ def test_not_too_much_waits_for_tshark(monkeypatch: pytest.MonkeyPatch, tmp_path
     talk, _ = conversation(secure, FIRST_PORT, 4)
     segments = talk.tape.segments
     assert len(segments) > 300
-    taken: list[Segment] = []
+    used_segments: list[Segment] = []
     passed = most = 0
+    faults: list[str] = []
 
     def source() -> Iterator[Segment]:
         for segment in segments:
-            taken.append(segment)
+            used_segments.append(segment)
             yield segment
 
     for item in Decryption(Keys(secure.keylog.read_bytes())).join(source()):
         passed += isinstance(item, Segment)
-        most = max(most, len(taken) - passed)
+        faults += [item.message] if isinstance(item, CaptureError) else []
+        most = max(most, len(used_segments) - passed)
 
     assert passed == len(segments)
+    [fault] = faults
+    assert "silent for 0 s" in fault
     assert 100 < most <= 100 + 64

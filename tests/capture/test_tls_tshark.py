@@ -58,12 +58,12 @@ def running(tmp_path: Path, script: str) -> Tshark[str]:
 
 
 def answers(tshark: Tshark[str], count: int) -> list[tuple[str, list[bytes], bool]]:
-    found: list[tuple[str, list[bytes], bool]] = []
+    rows: list[tuple[str, list[bytes], bool]] = []
     deadline = time.monotonic() + 20
-    while len(found) < count and tshark.fault is None and time.monotonic() < deadline:
-        found += tshark.answers()
+    while len(rows) < count and tshark.fault is None and time.monotonic() < deadline:
+        rows += tshark.answers()
         time.sleep(0.005)
-    return found
+    return rows
 
 
 def answer(number: int, protocols: str, *fields: tuple[str, str]) -> str:
@@ -79,12 +79,12 @@ HEAD = "echo '<?xml version=\"1.0\"?><pdml>'; "
 
 def test_answers(tmp_path: Path) -> None:
     """Data right inside TCP is none that was decrypted."""
-    told = (
+    text = (
         answer(1, "a:tls:data", ("data.data", "0102"), ("data.data", "03"))
         + answer(2, "a:tcp:data", ("data.data", "04"))
         + answer(3, "a:tcp:tls")
     )
-    tshark = running(tmp_path, f"{HEAD}{told}exec sleep 60")
+    tshark = running(tmp_path, f"{HEAD}{text}exec sleep 60")
     for name in "abc":
         tshark.feed(FRAME, name)
 
@@ -149,21 +149,21 @@ def test_what_it_does_not_take_is_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         ("echo out of memory >&2; exit 3", "ended early; exit code 3): out of memory"),
         ("kill -9 $$", "ended early; signal 9)"),
-        ("echo nonsense; exec sleep 60", "said b'nonsense')"),
-        (f"{HEAD}{answer(2, 'a')}exec sleep 60", "said b'<?xml"),
+        ("echo nonsense; exec sleep 60", "printed b'nonsense')"),
+        (f"{HEAD}{answer(2, 'a')}exec sleep 60", "printed b'<?xml"),
     ],
 )
-def test_how_it_fails(script: str, told: str, tmp_path: Path) -> None:
+def test_how_it_fails(script: str, expected: str, tmp_path: Path) -> None:
     tshark = running(tmp_path, script)
     tshark.feed(FRAME, "a")
 
     assert answers(tshark, 1) == []
     assert tshark.fault is not None
-    assert told in tshark.fault
+    assert expected in tshark.fault
     assert list(tshark.waiting) == ["a"]
     assert tshark.watched() == []
     tshark.feed(FRAME, "b")

@@ -128,11 +128,11 @@ def test_interfaces_are_listed_without_pyshark_and_lxml(tmp_path: Path) -> None:
 
 
 def test_a_missing_dumpcap_is_named_without_pyshark_and_lxml(tmp_path: Path) -> None:
-    told = "dumpcap is needed to capture and was not found; install it (Debian: apt-get install tshark, "
+    text = "dumpcap is needed to capture and was not found; install it (Debian: apt-get install tshark, "
     for words in (("sniff", "lo"), ("sniff", "--list-interfaces")):
         done = without_packages(tmp_path, *words, PATH=str(tmp_path / "empty"))
         assert done.returncode == 3
-        assert done.stderr.startswith(f"Error: {told}")
+        assert done.stderr.startswith(f"Error: {text}")
 
 
 @pytest.mark.tshark
@@ -154,7 +154,7 @@ def test_tshark_as_front_end_says_which_packages_to_install(command: str, tmp_pa
 
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr == (
-        "Error: --via tshark needs what is not installed (No module named 'lxml'): "
+        "Error: --via tshark needs packages that are not installed (No module named 'lxml'): "
         f"{package_command('pyshark', 'lxml')}\n"
     )
 
@@ -164,10 +164,10 @@ def test_ports_keys_and_what_would_look_inside() -> None:
     words = decrypting(find_tshark(), "-", "keys.txt", {8883, 443})
 
     assert words[1:6] == ["-n", "-r", "-", "-o", "tls.keylog_file:keys.txt"]
-    assert [one for one in words if "port" in one] == [
+    assert [word for word in words if "port" in word] == [
         "tcp.port==443,tls", "tls.port==443,data", "tcp.port==8883,tls", "tls.port==8883,data",
     ]  # fmt: skip
-    hidden = {words[at + 1] for at, one in enumerate(words) if one == "--disable-protocol"}
+    hidden = {words[at + 1] for at, word in enumerate(words) if word == "--disable-protocol"}
     assert {"http", "http2", "mqtt", "websocket"} < hidden
 
 
@@ -184,7 +184,7 @@ def running(program: str) -> TsharkProcess:
 
 def all_of_it(process: TsharkProcess) -> bytes:
     """Everything that it says until it ends, while it is given what it takes."""
-    said, until = b"", time.monotonic() + 30
+    raw, until = b"", time.monotonic() + 30
     while time.monotonic() < until:
         process.push()
         if not process.behind:
@@ -194,9 +194,9 @@ def all_of_it(process: TsharkProcess) -> bytes:
         if piece is None:
             time.sleep(0.005)
         elif piece:
-            said += piece
+            raw += piece
         else:
-            return said
+            return raw
     raise AssertionError("it did not end")
 
 
@@ -205,8 +205,8 @@ def test_what_is_fed_arrives_whole_and_in_order() -> None:
     for number in range(500):
         process.feed(Frame(0, number, 1, number.to_bytes(2, "big") * 500, 1_000, ""))
 
-    said = all_of_it(process)
-    places = [said.find(number.to_bytes(2, "big") * 500) for number in range(1, 500)]
+    raw = all_of_it(process)
+    places = [raw.find(number.to_bytes(2, "big") * 500) for number in range(1, 500)]
     assert -1 not in places
     assert places == sorted(places)
     process.close()

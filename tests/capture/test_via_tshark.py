@@ -67,7 +67,7 @@ def via(items: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = N
 
 
 def own(items: Iterable[Frame | CaptureNotice], skipped: Counter[str] | None = None) -> list[Segment | CaptureNotice]:
-    return [one for one in segments(items, skipped) if not isinstance(one, DnsMessage)]
+    return [segment for segment in segments(items, skipped) if not isinstance(segment, DnsMessage)]
 
 
 def numbered(*datas: tuple[int, bytes]) -> list[Frame]:
@@ -82,21 +82,25 @@ def test_all_committed_captures_give_the_segments_of_our_own_walk() -> None:
 
     assert via(open_capture(COMMITTED), skipped=counted[1]) == expected
     assert counted[0] == counted[1]
-    assert len({one.capture for one in expected}) == len(COMMITTED) >= 70
-    assert sum(isinstance(one, Segment) and bool(one.payload) for one in expected) > 1_500
+    assert len({segment.capture for segment in expected}) == len(COMMITTED) >= 70
+    assert sum(isinstance(segment, Segment) and bool(segment.payload) for segment in expected) > 1_500
 
 
 def test_every_link_and_tunnel_of_the_tables() -> None:
     rows = [*LINKED, *octets.WHOLE]
     frames = numbered(*((link_type, data) for _, link_type, data, _ in rows))
-    found: dict[int, list[Segment]] = {}
-    for one in via(frames):
-        assert isinstance(one, Segment)
-        found.setdefault(one.frame, []).append(one)
+    actual_segments: dict[int, list[Segment]] = {}
+    for other_segment in via(frames):
+        assert isinstance(other_segment, Segment)
+        actual_segments.setdefault(other_segment.frame, []).append(other_segment)
 
-    differing = {row[0] for row, given in zip(rows, frames, strict=True) if found.get(given.number) != [segment(given)]}
+    differing = {
+        row[0] for row, frame in zip(rows, frames, strict=True) if actual_segments.get(frame.number) != [segment(frame)]
+    }
     assert differing == OTHERWISE.keys()
-    assert all(given.number not in found for row, given in zip(rows, frames, strict=True) if row[0] in OTHERWISE)
+    assert all(
+        frame.number not in actual_segments for row, frame in zip(rows, frames, strict=True) if row[0] in OTHERWISE
+    )
 
 
 TUNNELS: list[tuple[int, Callable[[bytes], bytes]]] = [
@@ -115,17 +119,21 @@ TUNNELS: list[tuple[int, Callable[[bytes], bytes]]] = [
 def test_a_conversation_in_a_tunnel(number: int) -> None:
     """A whole capture with its datagrams wrapped: both front ends agree, and find what is in the plain one."""
     link_type, wrap = TUNNELS[number]
-    given = list(open_capture([COMMITTED[0].parents[1] / "v5-qos" / "capture.pcapng"]))
+    frames = list(open_capture([COMMITTED[0].parents[1] / "v5-qos" / "capture.pcapng"]))
     wrapped = []
-    for one in given:
-        assert isinstance(one, Frame)
-        data = wrap(one.data[14:])
-        wrapped.append(replace(one, link_type=link_type, data=data, original_length=len(data)))
+    for frame in frames:
+        assert isinstance(frame, Frame)
+        data = wrap(frame.data[14:])
+        wrapped.append(replace(frame, link_type=link_type, data=data, original_length=len(data)))
     expected = own(wrapped)
 
     assert via(wrapped) == expected
-    plain = [(one.sequence, one.payload, one.frame) for one in own(given) if isinstance(one, Segment)]
-    assert [(one.sequence, one.payload, one.frame) for one in expected if isinstance(one, Segment)] == plain
+    plain = [
+        (segment.sequence, segment.payload, segment.frame) for segment in own(frames) if isinstance(segment, Segment)
+    ]
+    assert [
+        (segment.sequence, segment.payload, segment.frame) for segment in expected if isinstance(segment, Segment)
+    ] == plain
 
 
 LLC = octets.SNAP + b"\x08\0"
@@ -136,13 +144,14 @@ def test_two_equal_layers_of_a_frame_are_two_segments() -> None:
     """The trap of pyshark's JSON and EK modes: they keep one of them."""
     both = octets.subframe(LLC + octets.IP4, last=False) + octets.subframe(LLC + SECOND)
     three = octets.subframe(LLC + SECOND, last=False) + both
-    frames = numbered(*((105, octets.wlan(one, kind=0x88, quality=b"\x80\0")) for one in (both, three)))
-    found = via(frames)
+    frames = numbered(*((105, octets.wlan(raw, kind=0x88, quality=b"\x80\0")) for raw in (both, three)))
+    actual_segments = via(frames)
 
-    assert [(one.payload, one.frame) for one in found if isinstance(one, Segment)] == [
+    assert [(segment.payload, segment.frame) for segment in actual_segments if isinstance(segment, Segment)] == [
         (octets.PINGREQ, 1), (b"\xd0\0", 1), (b"\xd0\0", 2), (octets.PINGREQ, 2), (b"\xd0\0", 2),
     ]  # fmt: skip
-    assert {one.key for one in found if isinstance(one, Segment)} == {segment(octets.frame(octets.IP4, 228)).key}  # type: ignore[union-attr]
+    key = segment(octets.frame(octets.IP4, 228)).key  # type: ignore[union-attr]
+    assert {segment.key for segment in actual_segments if isinstance(segment, Segment)} == {key}
     skipped: Counter[str] = Counter()
     assert own(frames, skipped) == []
     assert skipped == {"wlan_aggregate": 2}
@@ -151,9 +160,9 @@ def test_two_equal_layers_of_a_frame_are_two_segments() -> None:
 def test_vlans_of_one_datagram_are_not_those_of_the_next() -> None:
     tagged = octets.SNAP + b"\x81\0" + octets.vlan(7, 0x800, octets.IP4)
     both = octets.subframe(tagged, last=False) + octets.subframe(LLC + SECOND)
-    found = via(numbered((105, octets.wlan(both, kind=0x88, quality=b"\x80\0"))))
+    actual_segments = via(numbered((105, octets.wlan(both, kind=0x88, quality=b"\x80\0"))))
 
-    assert [one.key[12:] for one in found if isinstance(one, Segment)] == [b"\0\x07\x04", b""]
+    assert [segment.key[12:] for segment in actual_segments if isinstance(segment, Segment)] == [b"\0\x07\x04", b""]
 
 
 def test_what_icmp_quotes_is_no_segment() -> None:
@@ -163,9 +172,13 @@ def test_what_icmp_quotes_is_no_segment() -> None:
     skipped: Counter[str] = Counter()
     frames = numbered((228, quoting), (229, quoting_6), (105, octets.wlan(both, kind=0x88, quality=b"\x80\0")))
     noted: list[tuple[str, str, int]] = []
-    found = list(Dissection(frames, skipped, note_skipped=lambda *one: noted.append(one)).segments())
+    actual_segments = list(
+        Dissection(frames, skipped, note_skipped=lambda *arguments: noted.append(arguments)).segments()
+    )
 
-    assert [(one.payload, one.frame) for one in found if isinstance(one, Segment)] == [(b"\xd0\0", 3)]
+    assert [(segment.payload, segment.frame) for segment in actual_segments if isinstance(segment, Segment)] == [
+        (b"\xd0\0", 3)
+    ]
     assert skipped == {"not_tcp": 2}
     assert noted == [(frames[0].capture, "not_tcp", 1)] * 2
 
@@ -184,8 +197,8 @@ def _file(frames: list[Frame]) -> bytes:
 
     stream = io.BytesIO()
     with PcapngWriter(stream) as writer:
-        for one in frames:
-            writer.write(one)
+        for frame in frames:
+            writer.write(frame)
     return stream.getvalue()
 
 
@@ -197,10 +210,12 @@ def test_of_tcp_inside_tcp_the_innermost_counts() -> None:
     answer = pdml(bytes(outer), 228, "-d", "tcp.port==9999,gtp")
     assert answer.count(b'<proto name="tcp"') == 2
 
-    number, found = dissected(answer, octets.frame(bytes(outer), 228, number=12))
+    number, actual_segments = dissected(answer, octets.frame(bytes(outer), 228, number=12))
 
     assert number == 1
-    assert [(one.payload, one.frame, endpoints(one.key)[1]) for one in found] == [(b"inside!!", 12, "10.0.0.2:1883")]
+    assert [(segment.payload, segment.frame, endpoints(segment.key)[1]) for segment in actual_segments] == [
+        (b"inside!!", 12, "10.0.0.2:1883")
+    ]
 
 
 def test_fragments_give_the_segment_with_the_number_of_the_last_frame() -> None:
@@ -213,21 +228,24 @@ def test_fragments_give_the_segment_with_the_number_of_the_last_frame() -> None:
         octets.ip6(octets.fragment_header(6, at, at == 0) + whole[at : at + 512 if not at else None], 44)
         for at in (512, 0)
     ]
-    frames = numbered(*((228, one) for one in four), *((229, one) for one in six))
+    frames = numbered(*((228, raw) for raw in four), *((229, raw) for raw in six))
     skipped: Counter[str] = Counter()
 
-    found = via(frames, skipped=skipped)
+    actual_segments = via(frames, skipped=skipped)
 
-    assert found == own(frames)
-    assert [(len(one.payload), one.frame) for one in found if isinstance(one, Segment)] == [(1000, 4), (1000, 6)]
+    assert actual_segments == own(frames)
+    assert [(len(segment.payload), segment.frame) for segment in actual_segments if isinstance(segment, Segment)] == [
+        (1000, 4),
+        (1000, 6),
+    ]
     assert skipped == {}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("length", [40, 54, 60, 70, 96, 200])
 def test_snap_lengths(length: int) -> None:
-    given = [one for one in open_capture(COMMITTED[:12]) if isinstance(one, Frame)]
-    cut = [replace(one, data=one.data[:length]) for one in given]
+    frames = [frame for frame in open_capture(COMMITTED[:12]) if isinstance(frame, Frame)]
+    cut = [replace(frame, data=frame.data[:length]) for frame in frames]
     counted: tuple[Counter[str], Counter[str]] = Counter(), Counter()
 
     assert via(cut, skipped=counted[0]) == own(cut, counted[1])
@@ -244,32 +262,40 @@ def test_frames_cut_at_every_byte() -> None:
                 replace(octets.frame(data[:at], link_type, len(data)), number=len(frames) + at)
                 for at in range(len(data))
             ]
-    frames = [replace(one, number=number) for number, one in enumerate(frames, 1)]
+    frames = [replace(frame, number=number) for number, frame in enumerate(frames, 1)]
     assert len(frames) > 1_500
-    walked = {number: one for number, one in enumerate(map(segment, frames), 1) if isinstance(one, Segment)}
-    found = [one for one in via(frames) if isinstance(one, Segment)]
+    walked = {
+        number: other_segment
+        for number, other_segment in enumerate(map(segment, frames), 1)
+        if isinstance(other_segment, Segment)
+    }
+    actual_segments = [segment for segment in via(frames) if isinstance(segment, Segment)]
 
-    assert len(found) > 50
+    assert len(actual_segments) > 50
     # Of a header without its last two bytes, the urgent pointer, tshark still tells the rest.
-    assert [one for one in found if one != walked.get(one.frame) and one.missing != len(octets.PINGREQ)] == []
+    assert [
+        segment
+        for segment in actual_segments
+        if segment != walked.get(segment.frame) and segment.missing != len(octets.PINGREQ)
+    ] == []
 
 
 def test_longer_frames_than_tshark_reads_are_cut() -> None:
     data = octets.ethernet(0x800, octets.ip4(octets.tcp(b"y" * 300_000), total=0))
-    (found,) = via([octets.frame(data), octets.frame(octets.ethernet(0x806, bytes(46)), number=2)])
+    (actual_segment,) = via([octets.frame(data), octets.frame(octets.ethernet(0x806, bytes(46)), number=2)])
 
-    assert isinstance(found, Segment)
-    assert len(found.payload) + found.missing == 300_000
-    assert len(found.payload) == MAX_FRAME_BYTES - 54
+    assert isinstance(actual_segment, Segment)
+    assert len(actual_segment.payload) + actual_segment.missing == 300_000
+    assert len(actual_segment.payload) == MAX_FRAME_BYTES - 54
 
 
 def test_data_of_a_reset() -> None:
     data = bytearray(octets.ip4(octets.tcp(b"Access denied")))
     data[33] = 0x14
-    (found,) = via(numbered((228, bytes(data))))
+    (actual_segment,) = via(numbered((228, bytes(data))))
 
-    assert isinstance(found, Segment)
-    assert (found.flags, found.payload, found.missing) == (0x14, b"Access denied", 0)
+    assert isinstance(actual_segment, Segment)
+    assert (actual_segment.flags, actual_segment.payload, actual_segment.missing) == (0x14, b"Access denied", 0)
 
 
 def test_notices_stay_in_their_place_and_captures_keep_their_numbers() -> None:
@@ -281,7 +307,7 @@ def test_notices_stay_in_their_place_and_captures_keep_their_numbers() -> None:
         error,
     ]
     assert via(frames) == own(frames)
-    assert [type(one).__name__ for one in via(frames)] == ["Segment", "CaptureDrops", "Segment", "CaptureError"]
+    assert [type(segment).__name__ for segment in via(frames)] == ["Segment", "CaptureDrops", "Segment", "CaptureError"]
     assert via([drops, error]) == [drops, error]
     assert via([]) == []
 
@@ -294,7 +320,7 @@ def test_link_types_that_nobody_knows() -> None:
         octets.frame(octets.IP4, 228, number=3),
     ]
 
-    assert [one.frame for one in via(frames, skipped=skipped) if isinstance(one, Segment)] == [3]
+    assert [segment.frame for segment in via(frames, skipped=skipped) if isinstance(segment, Segment)] == [3]
     assert skipped == {"unsupported_link_type": 2}
 
 
@@ -309,9 +335,9 @@ def test_few_frames_are_on_the_way() -> None:
             yield octets.frame(octets.ethernet(0x800, octets.ip4(octets.tcp(bytes(1200)))), number=number)
 
     dissection = Dissection(frames())
-    for one in dissection.segments():
-        assert isinstance(one, Segment)
-        most = max(most, pulled - one.frame)
+    for single_segment in dissection.segments():
+        assert isinstance(single_segment, Segment)
+        most = max(most, pulled - single_segment.frame)
     assert dissection.answered == pulled == 4 * MAX_AHEAD - 1
     assert most <= MAX_AHEAD
 
@@ -324,9 +350,9 @@ def test_who_waits_for_each_segment_gets_it_before_the_next_frame() -> None:
             assert seen == list(range(1, number))
             yield octets.frame(octets.IP4, 228, number=number)
 
-    for one in Dissection(frames(), waiting=True).segments():
-        assert isinstance(one, Segment)
-        seen.append(one.frame)
+    for single_segment in Dissection(frames(), waiting=True).segments():
+        assert isinstance(single_segment, Segment)
+        seen.append(single_segment.frame)
     assert seen == [1, 2, 3]
 
 
@@ -335,13 +361,13 @@ def rc4(key: bytes, data: bytes) -> bytes:
     for number in range(256):
         at = (at + state[number] + key[number % len(key)]) % 256
         state[number], state[at] = state[at], state[number]
-    made, first, second = bytearray(), 0, 0
-    for one in data:
+    buffer, first, second = bytearray(), 0, 0
+    for other_number in data:
         first = (first + 1) % 256
         second = (second + state[first]) % 256
         state[first], state[second] = state[second], state[first]
-        made.append(one ^ state[(state[first] + state[second]) % 256])
-    return bytes(made)
+        buffer.append(other_number ^ state[(state[first] + state[second]) % 256])
+    return bytes(buffer)
 
 
 def test_encrypted_802_11_with_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,13 +381,13 @@ def test_encrypted_802_11_with_its_key(tmp_path: Path, monkeypatch: pytest.Monke
 
     (tmp_path / "80211_keys").write_text('"wep","0102030405"\n', "utf-8")
     monkeypatch.setenv("WIRESHARK_CONFIG_DIR", str(tmp_path))
-    (found,) = via(frames)
+    (actual_segment,) = via(frames)
 
-    assert found == segment(octets.frame(octets.IP4, 228))
+    assert actual_segment == segment(octets.frame(octets.IP4, 228))
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "expected"),
     [
         ("exit 0", "ended early; exit code 0)"),
         ("echo 'no memory' >&2; exit 2", "ended early; exit code 2): no memory"),
@@ -373,18 +399,18 @@ def test_encrypted_802_11_with_its_key(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_a_tshark_that_fails_is_an_error(
-    script: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake(script, tmp_path, monkeypatch)
     drops = CaptureDrops("x.pcap", 0, None, 3)
-    found = via([drops, *numbered(*[(228, octets.IP4)] * 3000)])
+    actual_segments = via([drops, *numbered(*[(228, octets.IP4)] * 3000)])
 
-    assert found[0] == drops
-    (error,) = (one for one in found if isinstance(one, CaptureError))
+    assert actual_segments[0] == drops
+    (error,) = (segment for segment in actual_segments if isinstance(segment, CaptureError))
     assert error.capture == "x.pcap"
     assert error.message.startswith("tshark failed (")
-    assert told in error.message
-    assert error.message.endswith("what it had not dissected is missing")
+    assert expected in error.message
+    assert error.message.endswith("frames not yet dissected are missing")
 
 
 def test_what_was_read_before_tshark_failed_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -395,11 +421,11 @@ def test_what_was_read_before_tshark_failed_stays(tmp_path: Path, monkeypatch: p
         tmp_path,
         monkeypatch,
     )
-    found = via(numbered(*[(228, octets.IP4)] * 40))
+    actual_segments = via(numbered(*[(228, octets.IP4)] * 40))
 
-    assert [one.frame for one in found if isinstance(one, Segment)] == [1, 2, 3]
-    assert isinstance(found[-1], CaptureError)
-    assert found[-1].frames == 3
+    assert [segment.frame for segment in actual_segments if isinstance(segment, Segment)] == [1, 2, 3]
+    assert isinstance(actual_segments[-1], CaptureError)
+    assert actual_segments[-1].frames == 3
 
 
 def fake(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,7 +462,7 @@ def test_captures_of_links_and_transports(folders: tuple[str, ...]) -> None:
     """Where both know the link type: the same segments, and no more left aside than our own walk leaves."""
 
     def read(items: list[Segment | CaptureNotice]) -> list[Segment]:
-        return [one for one in items if isinstance(one, Segment)]
+        return [segment for segment in items if isinstance(segment, Segment)]
 
     paths = [
         path

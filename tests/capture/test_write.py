@@ -48,11 +48,11 @@ def test_what_was_flushed_is_there_before_the_end(tmp_path: Path) -> None:
     recorder.write(frame(1))
     recorder.flush()
 
-    found = read_files(path)
+    frames = read_files(path)
 
-    assert [type(one) for one in found] == [Frame]
+    assert [type(frame) for frame in frames] == [Frame]
     recorder.close()
-    assert recorder.told() == f"wrote 1 frame to {path}"
+    assert recorder.summary() == f"wrote 1 frame to {path}"
 
 
 def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_a_file_cut_anywhere_keeps_the_frames_before(tmp_path: Path) -> None:
 
     for end in range(len(data) - 1, 200, -37):
         cut.write_bytes(data[:end])
-        frames = [one for one in read_files(cut) if isinstance(one, Frame)]
-        assert [one.number for one in frames] == list(range(1, len(frames) + 1))
+        frames = [read_file for read_file in read_files(cut) if isinstance(read_file, Frame)]
+        assert [frame.number for frame in frames] == list(range(1, len(frames) + 1))
         assert len(frames) >= (end - 100) // 132 - 1
 
 
@@ -74,13 +74,13 @@ def test_a_ring_keeps_the_newest_files_and_each_reads_by_itself(tmp_path: Path) 
 
     assert len(files) == 3
     assert recorder.files - recorder.removed == 3
-    assert all(one.name.startswith("ring_000") and one.name.endswith("_20260102T030405.pcapng") for one in files)
-    payloads = [one.data[0] for path in files for one in read_files(path) if isinstance(one, Frame)]
+    assert all(file.name.startswith("ring_000") and file.name.endswith("_20260102T030405.pcapng") for file in files)
+    payloads = [frame.data[0] for path in files for frame in read_files(path) if isinstance(frame, Frame)]
     assert payloads == list(range(101 - len(payloads), 101))
-    assert not any(isinstance(one, CaptureError) for path in files for one in read_files(path))
+    assert not any(isinstance(read_file, CaptureError) for path in files for read_file in read_files(path))
     assert all(path.stat().st_size <= 1_000 + 132 for path in files)
-    assert "3 removed" not in recorder.told()
-    assert f"{recorder.removed} of them removed again" in recorder.told()
+    assert "3 removed" not in recorder.summary()
+    assert f"{recorder.removed} of them removed again" in recorder.summary()
 
 
 def test_a_ring_without_a_number_of_files_keeps_all(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_a_ring_without_a_number_of_files_keeps_all(tmp_path: Path) -> None:
 
 
 def test_foreign_files_are_never_removed(tmp_path: Path) -> None:
-    kept = tmp_path / "ring_00001_20250101T000000.pcapng"
-    kept.write_bytes(b"mine")
+    path = tmp_path / "ring_00001_20250101T000000.pcapng"
+    path.write_bytes(b"mine")
     recorded(tmp_path / "ring.pcapng", 3, ring_bytes=1, ring_files=1)
 
-    assert kept.read_bytes() == b"mine"
+    assert path.read_bytes() == b"mine"
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -111,12 +111,12 @@ def test_a_ring_leaves_files_alone_that_are_there_and_lets_only_their_owner_read
     for _ in range(2):
         recorded(tmp_path / "ring.pcapng", 1, ring_bytes=1_000)
 
-    found = sorted(tmp_path.iterdir())
-    assert len(found) == 2
-    assert found[0].name.removesuffix(".pcapng") == found[1].name.removesuffix(".pcapng").removesuffix("-2") or (
-        found[1].name.removesuffix(".pcapng") == found[0].name.removesuffix(".pcapng").removesuffix("-2")
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) == 2
+    assert paths[0].name.removesuffix(".pcapng") == paths[1].name.removesuffix(".pcapng").removesuffix("-2") or (
+        paths[1].name.removesuffix(".pcapng") == paths[0].name.removesuffix(".pcapng").removesuffix("-2")
     )
-    assert {path.stat().st_mode & 0o777 for path in found} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
 
 
 def test_a_new_file_is_for_its_owner_alone(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_a_file_that_is_written_whole_is_for_its_owner_and_keeps_links_and_right
     file.chmod(0o640)
     write.write_file(file, b"two")
     assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"two", 0o640)
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["file", "link"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
 
 
 def test_a_file_that_cannot_be_replaced_stays(tmp_path: Path) -> None:
@@ -297,8 +297,8 @@ def test_a_path_is_created_overwritten_and_closed(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="closed"):
             writer.write(FRAMES[0])
         writer.close()
-        found = list(open_capture([path]))
-        assert [item.data for item in found if isinstance(item, Frame)] == [b"ethernet"]
+        frames = list(open_capture([path]))
+        assert [item.data for item in frames if isinstance(item, Frame)] == [b"ethernet"]
 
 
 def test_an_open_file_is_flushed_and_stays_open(tmp_path: Path) -> None:
@@ -339,10 +339,10 @@ def test_what_pcapng_cannot_hold_is_refused_and_harms_nothing(frame: Frame) -> N
 def test_dpkt_reads_the_same() -> None:
     frames = [frame for frame in FRAMES if frame.link_type == 1 and frame.timestamp_ns > 0]
 
-    found = list(dpkt.pcapng.Reader(io.BytesIO(written(frames))))
+    result = list(dpkt.pcapng.Reader(io.BytesIO(written(frames))))
 
-    assert [bytes(data) for _, data in found] == [frame.data for frame in frames]
-    assert [time for time, _ in found] == pytest.approx([frame.timestamp_ns / 10**9 for frame in frames], abs=1e-6)
+    assert [bytes(data) for _, data in result] == [frame.data for frame in frames]
+    assert [time for time, _ in result] == pytest.approx([frame.timestamp_ns / 10**9 for frame in frames], abs=1e-6)
 
 
 @pytest.mark.tshark
@@ -422,14 +422,23 @@ def test_a_frame_is_read_as_it_was_meant(
         *addresses, (50_000, 1883), sequence=sequence, acknowledgment=acknowledgment, flags=flags, window=4_096,
         payload=payload, options=options, missing=missing,
     )  # fmt: skip
-    found = segment(made_frame(data, missing))
+    actual_segment = segment(made_frame(data, missing))
 
-    assert isinstance(found, Segment)
-    source, destination = endpoints(found.key)
+    assert isinstance(actual_segment, Segment)
+    source, destination = endpoints(actual_segment.key)
     assert source.endswith(":50000")
     assert destination.endswith(":1883")
-    assert (found.sequence, found.acknowledgment, found.flags & 63) == (sequence, acknowledgment, flags)
-    assert (found.payload, found.missing, found.options, found.window) == (payload, missing, options, 4_096)
+    assert (actual_segment.sequence, actual_segment.acknowledgment, actual_segment.flags & 63) == (
+        sequence,
+        acknowledgment,
+        flags,
+    )
+    assert (actual_segment.payload, actual_segment.missing, actual_segment.options, actual_segment.window) == (
+        payload,
+        missing,
+        options,
+        4_096,
+    )
 
 
 @pytest.mark.parametrize("addresses", [V4, V6], ids=["ipv4", "ipv6"])
@@ -455,6 +464,8 @@ def test_frames_that_an_interface_dropped_are_told() -> None:
         writer.write_drops(100, 7)
         writer.write_drops(None, 9)
     out.seek(0)
-    told = [one for one in read_capture(out, "b") if isinstance(one, CaptureDrops)]
+    capture_dropses = [frame for frame in read_capture(out, "b") if isinstance(frame, CaptureDrops)]
 
-    assert [(one.interface, one.received, one.dropped) for one in told] == [(0, 100, 7), (0, None, 2)]
+    assert [
+        (capture_drops.interface, capture_drops.received, capture_drops.dropped) for capture_drops in capture_dropses
+    ] == [(0, 100, 7), (0, None, 2)]

@@ -7,25 +7,27 @@ from dataclasses import replace
 from pathlib import Path
 
 from mqttscope.capture import PcapngWriter
-from mqttscope.lint.examples import Step, client, closes, conversation, opened, segments, server
+from mqttscope.lint.examples import ExampleStep, client, closes, conversation, opened, segments, server
 from mqttscope.mqtt.packets import Disconnect, Publish
 from mqttscope.mqtt.properties import Properties
 from tests.dissect.secure import as_frame
 
 
-def write_capture(path: Path, *steps: Step, handshake: bool = True, to: str = "10.0.0.2:1883", drops: int = 0) -> Path:
+def write_capture(
+    path: Path, *steps: ExampleStep, handshake: bool = True, to: str = "10.0.0.2:1883", drops: int = 0
+) -> Path:
     """Write the frames of a conversation; ``drops``: the interface reports that many dropped frames."""
-    made = segments(conversation("made", *steps, handshake=handshake, server=to))
+    new_segments = segments(conversation("made", *steps, handshake=handshake, server=to))
     with path.open("wb") as file:
         out = PcapngWriter(file)
-        for number, one in enumerate(made, 1):
-            out.write(as_frame(replace(one, frame=number)))
+        for number, segment in enumerate(new_segments, 1):
+            out.write(as_frame(replace(segment, frame=number)))
         if drops:
             out.write_drops(None, drops)
     return path
 
 
-def on(number: int, *steps: Step) -> Iterator[Step]:
+def on(number: int, *steps: ExampleStep) -> Iterator[ExampleStep]:
     """The steps on the connection of this number."""
     return (replace(step, connection=number) for step in steps)
 
@@ -36,7 +38,7 @@ def site(path: Path, clients: int = 5) -> Path:
     After these the second client gives two warnings (ENC103, a control character in a topic), the last one an error
     (PUB103, a wildcard in a topic name).
     """
-    steps: list[Step] = []
+    steps: list[ExampleStep] = []
     for number in range(clients):
         steps += on(number, *opened(client_identifier=f"pump-{number:04}"))
     for number in range(clients):

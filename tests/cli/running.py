@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -60,8 +61,8 @@ class Done:
     @property
     def document(self) -> dict[str, Any]:
         """Standard output as one JSON document."""
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        actual_document: dict[str, Any] = json.loads(self.out)
+        return actual_document
 
     @property
     def lines(self) -> list[dict[str, Any]]:
@@ -80,9 +81,9 @@ class Done:
 
 def capture(name: str) -> Path:
     """A capture of the project."""
-    found = ROOT / "captures" / name / "capture.pcapng"
-    assert found.is_file()
-    return found
+    path = ROOT / "captures" / name / "capture.pcapng"
+    assert path.is_file()
+    return path
 
 
 def command(*arguments: Word) -> list[str | bytes]:
@@ -90,9 +91,9 @@ def command(*arguments: Word) -> list[str | bytes]:
     return [sys.executable, "-m", "mqttscope", *(os.fspath(word) for word in arguments)]
 
 
-def run(*arguments: Word, given: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
+def run(*arguments: Word, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None) -> Done:
     """Run the program as users do, but for its start."""
-    done = forked.run(command(*arguments), given, env=environment(env), cwd=cwd)
+    done = forked.run(command(*arguments), stdin, env=environment(env), cwd=cwd)
     return Done(done.returncode, done.stdout, done.stderr.decode("utf-8", "replace"))
 
 
@@ -115,7 +116,7 @@ class Started:
 
 
 @contextmanager
-def started(*arguments: Word, given: bytes = b"") -> Iterator[Started]:
+def started(*arguments: Word, stdin: bytes = b"") -> Iterator[Started]:
     """The program at work, whose input has begun and does not end."""
     process = Forked(
         command(*arguments), bufsize=0,
@@ -125,21 +126,28 @@ def started(*arguments: Word, given: bytes = b"") -> Iterator[Started]:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        process.stdin.write(given)
+        process.stdin.write(stdin)
         try:
             yield Started(process, process.stdin, process.stdout, process.stderr)
         finally:
             process.kill()
 
 
-def invoke(*arguments: str | Path, given: bytes = b"", env: Mapping[str, str | None] | None = None) -> Done:
-    """Run the command line in this process; an error inside is raised."""
+def invoke(*arguments: str | Path, stdin: bytes = b"", env: Mapping[str, str | None] | None = None) -> Done:
+    """Run the command line in this process; an error inside is raised.
+
+    A command has garbage collected rarely, which would hold the memory of all later tests.
+    """
     words = ["mqttscope", *map(str, arguments)]
+    thresholds = gc.get_threshold()
     changes: dict[str, str | None] = {**dict.fromkeys(UNSET), "MQTTSCOPE_TRACEBACK": "1", **(env or {})}
-    with CliRunner().isolation(input=given, env=changes) as streams, pytest.MonkeyPatch.context() as patch:
+    with CliRunner().isolation(input=stdin, env=changes) as streams, pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", words)
-        with pytest.raises(SystemExit) as leave:
-            main()
+        try:
+            with pytest.raises(SystemExit) as leave:
+                main()
+        finally:
+            gc.set_threshold(*thresholds)
         assert isinstance(leave.value.code, int)
         sys.stdout.flush()
         sys.stderr.flush()
@@ -147,9 +155,9 @@ def invoke(*arguments: str | Path, given: bytes = b"", env: Mapping[str, str | N
         return Done(leave.value.code, streams[0].getvalue(), streams[1].getvalue().decode())
 
 
-def inspected(*arguments: str | Path, given: bytes = b"") -> Done:
+def inspected(*arguments: str | Path, stdin: bytes = b"") -> Done:
     """``inspect --format jsonl`` in this process, which must end well."""
-    done = invoke("inspect", "--format", "jsonl", *arguments, given=given)
+    done = invoke("inspect", "--format", "jsonl", *arguments, stdin=stdin)
     assert done.code == 0
     # How a capture was taken is said, and is no fault.
     assert all("captured twice" in line or "one direction only" in line for line in done.err.splitlines()), done.err

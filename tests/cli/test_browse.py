@@ -16,7 +16,7 @@ tools.package("textual")
 
 from mqttscope.cli.browsing import CaptureSource, FrameExport
 from mqttscope.cli.options import FileOptions, ProtocolOptions
-from mqttscope.cli.reading import Reading
+from mqttscope.cli.reading import CommandReading
 from mqttscope.installation import extra_command
 from tests.cli.running import capture, inspected, invoke
 from tests.cli.terminals import Terminal, in_terminal
@@ -26,38 +26,39 @@ QOS = capture("v5-qos")
 
 
 @each(
-    "words, code, told",
+    "words, code, expected",
     [
-        ((), 2, "name captures, an interface with -i, or a lake with --lake"),
+        ((), 2, "give captures, an interface with -i, or a lake with --lake"),
         ((QOS, "--lake", "l"), 2, "captures and --lake exclude each other"),
         (("-i", "lo", "--lake", "l"), 2, "-i and --lake exclude each other"),
         ((QOS, "--fs", "region=a"), 2, "--fs needs --lake"),
-        (("--lake", "l", "--show-secrets"), 2, "a lake holds no secrets"),
+        (("--lake", "l", "--show-secrets"), 2, "a lake contains no secrets"),
         (("--lake", "l", "--select", "PUB"), 2, "--select and --lake exclude each other"),
         (("--lake", "l", "--no-lint"), 2, "--no-lint and --lake exclude each other"),
-        (("--lake", "ftp://l/l"), 2, "is no place for a lake"),
+        (("--lake", "ftp://l/l"), 2, "cannot contain a lake"),
         (("--lake", ""), 2, "the name of the folder is empty"),
         (("-i", "lo", "--write", "x.pcap"), 2, "--write writes pcapng, and x.pcap is named like pcap"),
         (("--lake", "l"), 3, "browse needs a terminal"),
-        (("-",), 2, "standard input is the keyboard here"),
+        (("-",), 2, "standard input is used for the keyboard"),
         ((QOS, "-i", "lo"), 2, "captures and -i exclude each other"),
         ((QOS, "--bpf", "port 1"), 2, "--bpf needs -i"),
-        ((QOS, "--connection", "1", "--connection", "2"), 2, "names one connection here"),
+        ((QOS, "--serve", "0"), 2, "--serve needs -i"),
+        ((QOS, "--connection", "1", "--connection", "2"), 2, "takes one connection"),
         ((QOS, "--filter", "qos = 1"), 2, "unexpected character '='"),
         ((QOS, "--select", "XYZ"), 2, "XYZ"),
         ((QOS, "--profile", "nobody's"), 2, "nobody's"),
-        (("-i", "lo", "--keylog", "k"), 2, "-i takes neither --keylog nor --via"),
+        (("-i", "lo", "--keylog", "k"), 2, "-i cannot be combined with --keylog or --via"),
         ((QOS,), 3, "browse needs a terminal"),
         ((QOS, "missing.pcap"), 3, "missing.pcap: does not exist"),
         (("missing*.pcap",), 3, "missing*.pcap: matches no file"),
         ((QOS, "--connection", "x"), 2, "'x' is not the number of a connection"),
     ],
 )
-def test_what_is_refused(words: tuple[str | Path, ...], code: int, told: str) -> None:
+def test_what_is_refused(words: tuple[str | Path, ...], code: int, expected: str) -> None:
     done = invoke("browse", *words)
 
     assert done.code == code
-    assert told in done.err
+    assert expected in done.err
     assert done.out == b""
 
 
@@ -122,6 +123,6 @@ def test_frames_of_packets_are_written(tmp_path: Path) -> None:
 
 
 def test_the_source_is_what_is_read() -> None:
-    source = CaptureSource(Reading([str(QOS)]))
+    source = CaptureSource(CommandReading([str(QOS)]))
     assert sum(1 for _ in source.segments(Counter(), None)) > 50
     source.stop()

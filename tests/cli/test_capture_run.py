@@ -21,9 +21,9 @@ PCAP = bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000")
 
 @pytest.fixture
 def sentences(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    said: list[str] = []
-    monkeypatch.setattr(capture_run, "warn_all", lambda found: said.extend(filter(None, found)))
-    return said
+    texts: list[str] = []
+    monkeypatch.setattr(capture_run, "warn_all", lambda result: texts.extend(filter(None, result)))
+    return texts
 
 
 def read(*captures: Path, ports: tuple[tuple[int, str], ...] = ()) -> CaptureRun:
@@ -53,18 +53,19 @@ def test_advice_comes_in_its_order(sentences: list[str]) -> None:
 
     assert run.end(("more", None), connections=(7,), filtered=True, matched=False) == EXIT_CLEAN
     beginnings = [sentence.split()[0] for sentence in sentences]
-    assert beginnings == ["--port", "bytes", "more", "there"]
+    assert beginnings == ["--port", "bytes", "more", "connection"]
 
 
 @pytest.mark.parametrize(
-    ("whole", "matched", "said"), [(True, True, True), (False, True, False), (False, False, True), (True, False, True)]
+    ("whole", "matched", "expected"),
+    [(True, True, True), (False, True, False), (False, False, True), (True, False, True)],
 )
 def test_a_connection_that_is_absent_is_said_if_it_was_looked_for(
-    whole: bool, matched: bool, said: bool, sentences: list[str]
+    whole: bool, matched: bool, expected: bool, sentences: list[str]
 ) -> None:
     read(SITE).end(connections=(7,), matched=matched, whole=whole)
 
-    assert ["there is no connection 7: numbers go from 0 to 1"] * said == sentences
+    assert ["connection 7 does not exist: numbers go from 0 to 1"] * expected == sentences
 
 
 def test_captures_without_mqtt(tmp_path: Path, sentences: list[str]) -> None:

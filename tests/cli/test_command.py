@@ -46,7 +46,7 @@ class Made:
     captures: tuple[str, ...] = argument("CAPTURE...", nargs=-1)
     limit: int = option(OTHER, "--limit", "-l", type=int, default=3, help="How many.")
     size: dict[str, int] = option(
-        OUTPUT, "--size", multiple=True, value={}, callback=lambda *given: {"x": len(given[2])}
+        OUTPUT, "--size", multiple=True, value={}, callback=lambda *arguments: {"x": len(arguments[2])}
     )
     shared: Shared = group(Shared)
 
@@ -61,9 +61,9 @@ def run(*words: str) -> tuple[Made, list[tuple[str, str]], list[str]]:
     spelled: list[tuple[str, str]] = []
 
     @make_command(Made, epilog="The end.")
-    def command(given: Made) -> int:
+    def command(input_argument: Made) -> int:
         """Do something."""
-        got.append(given)
+        got.append(input_argument)
         spelled.extend(on_command_line())
         return 7
 
@@ -75,9 +75,9 @@ def run(*words: str) -> tuple[Made, list[tuple[str, str]], list[str]]:
 
 
 def test_values_go_into_the_class_and_the_classes_in_it() -> None:
-    given, spelled, headings = run("a", "b", "-l", "5", "--port", "1", "--port", "2", "--loud", "--size", "9")
+    input_argument, spelled, headings = run("a", "b", "-l", "5", "--port", "1", "--port", "2", "--loud", "--size", "9")
 
-    assert given == Made(
+    assert input_argument == Made(
         captures=("a", "b"), limit=5, size={"x": 1}, shared=Shared(ports=(1, 2), keylog=None, loud=True)
     )
     assert spelled == [
@@ -88,16 +88,16 @@ def test_values_go_into_the_class_and_the_classes_in_it() -> None:
 
 
 def test_nothing_given_is_what_the_class_says_on_its_own() -> None:
-    given, spelled, _ = run()
+    input_argument, spelled, _ = run()
 
-    assert (given.captures, given.limit, given.shared, spelled) == ((), 3, Shared(), [])
+    assert (input_argument.captures, input_argument.limit, input_argument.shared, spelled) == ((), 3, Shared(), [])
     with pytest.raises(FrozenInstanceError):
-        given.limit = 4  # type: ignore[misc]
+        input_argument.limit = 4  # type: ignore[misc]
 
 
 def test_contradictions_are_usage_errors() -> None:
     @make_command(Made)
-    def command(given: Made) -> int:
+    def command(input_argument: Made) -> int:
         return 0
 
     done = CliRunner().invoke(command, ["--limit", "13"])
@@ -109,10 +109,16 @@ def test_a_group_may_be_hidden_but_for_some_with_other_texts() -> None:
     class Quiet:
         shared: Shared = group(Shared, shown={"loud": "Whisper."})
 
-    found = {one.name: one for one in parameters(Quiet) if isinstance(one, Option)}
-    assert {name: one.hidden for name, one in found.items()} == {"ports": True, "keylog": True, "loud": False}
-    assert (found["loud"].help, found["loud"].section) == ("Whisper.", OUTPUT)
-    assert {one.name: one.help for one in parameters(Shared) if isinstance(one, Option)}["loud"] == "Shout."
+    actual_options = {parameter.name: parameter for parameter in parameters(Quiet) if isinstance(parameter, Option)}
+    assert {name: option.hidden for name, option in actual_options.items()} == {
+        "ports": True,
+        "keylog": True,
+        "loud": False,
+    }
+    assert (actual_options["loud"].help, actual_options["loud"].section) == ("Whisper.", OUTPUT)
+    assert {parameter.name: parameter.help for parameter in parameters(Shared) if isinstance(parameter, Option)}[
+        "loud"
+    ] == "Shout."
     assert collect(Quiet, {"ports": (), "keylog": "k", "loud": False}) == Quiet(shared=Shared(keylog="k"))
 
 
@@ -124,12 +130,12 @@ def test_each_command_has_sections_that_line_up(names: tuple[str, ...]) -> None:
     page = help_text(*names)
     headings = re.findall(r"^(\w[^:\n]*):$", page, re.MULTILINE)
 
-    assert headings == [one for one in SECTIONS if one in headings]
+    assert headings == [section for section in SECTIONS if section in headings]
     assert len(headings) >= 2
     # A text begins in one column, or on a line of its own below a long option.
     columns = {match.end() for match in re.finditer(r"^  -.*?\S {2,}(?=\S)", page, re.MULTILINE)}
     starts = [re.match(r"  -\S.*?\s{2,}(?=\S)", line) for line in page.splitlines()]
-    assert len({found.end() for found in starts if found is not None}) == 1
+    assert len({start.end() for start in starts if start is not None}) == 1
     assert columns
 
 
@@ -137,13 +143,13 @@ def test_each_command_has_sections_that_line_up(names: tuple[str, ...]) -> None:
 def test_each_help_names_the_arguments_of_the_command(names: tuple[str, ...]) -> None:
     command = find_command(*names)
     context = click.Context(command)
-    for one in command.params:
-        if isinstance(one, click.Argument):
-            metavars = re.findall(r"[A-Z]{2,}", one.make_metavar(context))
-            assert all(re.search(rf"\b{word}\b", command.help or "") for word in metavars), one.name
+    for param in command.params:
+        if isinstance(param, click.Argument):
+            metavars = re.findall(r"[A-Z]{2,}", param.make_metavar(context))
+            assert all(re.search(rf"\b{word}\b", command.help or "") for word in metavars), param.name
     # Of two options with one name, groups would overwrite each other's values.
-    found = [one.name for one in command.params]
-    assert len(found) == len(set(found))
+    texts = [parameter.name for parameter in command.params]
+    assert len(texts) == len(set(texts))
 
 
 FOLDER = ROOT / "mqttscope" / "cli"
@@ -152,17 +158,17 @@ MODULES = {"mqttscope.cli." + ".".join(p.relative_to(FOLDER).with_suffix("").par
 
 def imported(path: Path) -> set[str]:
     """Modules of the command line that a file imports, wherever in it."""
-    found: set[str] = set()
+    texts: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom):
-            found |= {node.module or "", *(f"{node.module}.{one.name}" for one in node.names)}
-    return found & MODULES.keys()
+            texts |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return texts & MODULES.keys()
 
 
 def test_commands_do_not_import_commands() -> None:
     """What they share is in modules that are none, so that each can change alone."""
-    made = {name: path.read_text("utf-8").count("\n@make_command(") for name, path in MODULES.items()}
-    commands = {name for name, count in made.items() if count}
+    counts = {name: path.read_text("utf-8").count("\n@make_command(") for name, path in MODULES.items()}
+    commands = {name for name, count in counts.items() if count}
 
-    assert sum(made.values()) == len(COMMANDS)
+    assert sum(counts.values()) == len(COMMANDS)
     assert {name: both for name in MODULES if (both := imported(MODULES[name]) & commands)} == {}

@@ -18,28 +18,28 @@ QOS, OLD = capture("v5-qos"), capture("v311-qos")
 
 
 @each(
-    "options, said",
+    "options, expected",
     [
         ((QOS,), "Missing argument 'B'"),
         (("-", "-"), "standard input can be only one of the two captures"),
         ((QOS, OLD, "--ignore", "times"), "'times' is not one of payload, properties"),
         ((QOS, OLD, "--count", "payload"), "'payload' is not one of packet-identifier"),
-        ((QOS, OLD, "--ignore-topic", "a/#/b"), "'a/#/b' is no Topic Filter: # must be the last level"),
+        ((QOS, OLD, "--ignore-topic", "a/#/b"), "'a/#/b' is not a Topic Filter: # must be the last level"),
         ((QOS, OLD, "--timing", "-1"), "--timing"),
         ((QOS, OLD, "--timing", "nan"), "--timing"),
-        ((QOS, OLD, "--output", str(OLD)), "is a capture that is read"),
+        ((QOS, OLD, "--output", str(OLD)), "is an input capture"),
         ((QOS, OLD, "--output", "new.pcapng"), "is named like a capture"),
         ((QOS, OLD, "--output", ""), "the name of the file is empty"),
-        ((QOS, OLD, "--output", "c.html"), "c.html is named like a format that compare does not write; it writes text"),
-        ((QOS, OLD, "--output", "c.csv"), "c.csv is named like a format"),
-        ((QOS, OLD, "--ignore", ""), "the value is empty; it names one or more of payload, "),
+        ((QOS, OLD, "--output", "c.html"), "c.html has the suffix of an unsupported format; compare writes text"),
+        ((QOS, OLD, "--output", "c.csv"), "c.csv has the suffix of an unsupported format"),
+        ((QOS, OLD, "--ignore", ""), "the value is empty; use one or more of payload, "),
     ],
 )
-def test_what_makes_no_sense_is_said(options: tuple[str | Path, ...], said: str) -> None:
+def test_what_makes_no_sense_is_said(options: tuple[str | Path, ...], expected: str) -> None:
     done = invoke("compare", *options)
 
     assert (done.code, done.text) == (2, "")
-    assert said in done.err
+    assert expected in done.err
 
 
 def test_the_name_of_the_output_says_the_format(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_firmware_release(tmp_path: Path) -> None:
 
     done = invoke("compare", before, after)
     same = invoke("compare", before, before)
-    piped = invoke("compare", "-", after, "--format", "jsonl", given=before.read_bytes())
+    piped = invoke("compare", "-", after, "--format", "jsonl", stdin=before.read_bytes())
     ignored = invoke("compare", before, after, "--ignore", "qos", "--ignore-topic", "plant/b")
     written = invoke("compare", before, after, "--format", "json", "-o", tmp_path / "found.json")
 
@@ -104,19 +104,19 @@ def test_a_firmware_release(tmp_path: Path) -> None:
 
 
 def test_what_was_compared_is_counted() -> None:
-    one, other = capture("v5-qos"), capture("byte-by-byte")
-    found = invoke("compare", one, other, "--format", "jsonl").of("comparison")[0]
+    other_path, other = capture("v5-qos"), capture("byte-by-byte")
+    document = invoke("compare", other_path, other, "--format", "jsonl").of("comparison")[0]
 
-    for side, path in (("a", one), ("b", other)):
+    for side, path in (("a", other_path), ("b", other)):
         closed = inspected(path).of("connection_closed")
         lengths = [line["length"] for line in inspected(path).packets]
-        assert found["connections"][side] == len(closed)
-        assert (found["packets"][side], found["bytes"][side]) == (len(lengths), sum(lengths))
+        assert document["connections"][side] == len(closed)
+        assert (document["packets"][side], document["bytes"][side]) == (len(lengths), sum(lengths))
         wanted = sum(half["data_segments"] for line in closed for half in line["tcp"].values())
-        assert found["segments"][side] == wanted
+        assert document["segments"][side] == wanted
     # One has as many segments as packets, the other as many as bytes.
-    assert found["segments"]["a"] <= found["packets"]["a"] + 2
-    assert found["segments"]["b"] > found["packets"]["b"]
+    assert document["segments"]["a"] <= document["packets"]["a"] + 2
+    assert document["segments"]["b"] > document["packets"]["b"]
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -159,10 +159,10 @@ def test_too_much_to_keep(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_found_before_a_signal_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(self: captures.Comparison) -> None:
+    def interrupted(self: captures.CaptureComparison) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(captures.Comparison, "finish", interrupted)
+    monkeypatch.setattr(captures.CaptureComparison, "finish", interrupted)
 
     done = invoke("compare", QOS, OLD, "--format", "json")
 

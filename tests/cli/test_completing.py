@@ -66,7 +66,7 @@ def test_words_of_filters() -> None:
 
 def test_very_long_topics_are_left_out(tmp_path: Path) -> None:
     topics = ("a/" + "b" * 50_000, "a/c", "a/" + "d" * 200)
-    steps = (client(Publish(topic_name=one, payload=b"x")) for one in topics)
+    steps = (client(Publish(topic_name=topic, payload=b"x")) for topic in topics)
     path = write_capture(tmp_path / "a.pcapng", *opened(), *steps)
     assert offered("explain", path, "--message", "a") == ["a/c"]
 
@@ -76,7 +76,7 @@ def test_clients_and_topics_are_those_of_the_capture_on_the_line() -> None:
     assert offered("explain", QOS, "--client", "log") == ["logger"]
     topics = offered("explain", QOS, "--message", "plant/")
     assert topics
-    assert all(one.startswith("plant/") for one in topics)
+    assert all(topic.startswith("plant/") for topic in topics)
 
 
 def test_without_a_capture_that_can_be_read_there_are_none(tmp_path: Path) -> None:
@@ -105,12 +105,12 @@ def test_interfaces(monkeypatch: pytest.MonkeyPatch) -> None:
     from mqttscope.cli.sniff import command
 
     context = context_of(command)
-    found = [live.Interface(name) for name in ("eth0", "ech;o", "lo")]
-    monkeypatch.setattr(live, "interfaces", lambda: found)
+    interfaces = [live.CaptureInterface(name) for name in ("eth0", "ech;o", "lo")]
+    monkeypatch.setattr(live, "interfaces", lambda: interfaces)
     assert completing.words(context, ["--interface", "-i"], "e") == ["eth0"]
     assert completing.interface_names(context, command.params[0], "") == ["eth0", "lo"]
 
-    def fails() -> list[live.Interface]:
+    def fails() -> list[live.CaptureInterface]:
         raise OSError("no dumpcap")
 
     monkeypatch.setattr(live, "interfaces", fails)

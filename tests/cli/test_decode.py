@@ -22,7 +22,7 @@ SOME = [case for case in CASES if case.raw]
 
 class TestHexadecimal:
     @pytest.mark.parametrize(
-        "given",
+        "text",
         [
             "c000",
             "C0 00",
@@ -37,11 +37,11 @@ class TestHexadecimal:
             "0XC000",
         ],
     )
-    def test_bytes_are_read_however_they_are_written(self, given: str) -> None:
-        assert to_bytes(given) == (b"\xc0\x00", None)
+    def test_bytes_are_read_however_they_are_written(self, text: str) -> None:
+        assert to_bytes(text) == (b"\xc0\x00", None)
 
     @pytest.mark.parametrize(
-        ("given", "problem"),
+        ("text", "problem"),
         [
             ("c00", "an odd number of hexadecimal digits (3)"),
             ("c0 0g", "'g' is not a hexadecimal digit"),
@@ -49,8 +49,8 @@ class TestHexadecimal:
             ("٣٣", "'٣' is not a hexadecimal digit"),
         ],
     )
-    def test_what_is_wrong_is_named(self, given: str, problem: str) -> None:
-        assert to_bytes(given) == (b"", problem)
+    def test_what_is_wrong_is_named(self, text: str, problem: str) -> None:
+        assert to_bytes(text) == (b"", problem)
 
     @given(st.binary(max_size=40), st.sampled_from(("", " ", ":", "-", ", ", "\t")))
     @settings(max_examples=50, deadline=None)
@@ -154,8 +154,8 @@ class TestArguments:
 class TestLines:
     @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
     def test_each_line_is_a_sequence_with_its_number_from_1(self, end: bytes) -> None:
-        given = end.join((b"c000", b"d0 00 c0 00", b"", b"  ", b"e000"))
-        done = invoke("decode", "-", "--format", "jsonl", given=given)
+        raw = end.join((b"c000", b"d0 00 c0 00", b"", b"  ", b"e000"))
+        done = invoke("decode", "-", "--format", "jsonl", stdin=raw)
 
         assert (done.code, done.err) == (0, "")
         assert [(line["line"], line["packet"], line["type"]) for line in done.lines] == [
@@ -164,13 +164,13 @@ class TestLines:
         assert [list(line)[:3] for line in done.lines] == [["schema", "event", "line"]] * 4
 
     def test_lines_know_nothing_of_each_other(self) -> None:
-        done = invoke("decode", "-", "--format", "jsonl", given=f"{CONNECT}\n{PUBLISH}\n".encode())
+        done = invoke("decode", "-", "--format", "jsonl", stdin=f"{CONNECT}\n{PUBLISH}\n".encode())
 
         assert [line["client_identifier"] for line in done.lines] == ["abc", None]
         assert [line["version_known"] for line in done.lines] == [True, False]
 
     def test_a_line_that_is_not_hexadecimal_is_told_and_the_others_are_decoded(self) -> None:
-        done = invoke("decode", "-", "--format", "jsonl", given=b"c000\nrx: d000\ne00\n\xff\xfe\nd000\n")
+        done = invoke("decode", "-", "--format", "jsonl", stdin=b"c000\nrx: d000\ne00\n\xff\xfe\nd000\n")
 
         assert done.code == 3
         assert done.err == (
@@ -183,25 +183,25 @@ class TestLines:
         ]  # fmt: skip
 
     def test_a_malformed_line_makes_exit_code_1_and_the_others_are_decoded(self) -> None:
-        done = invoke("decode", "-", "--format", "jsonl", given=b"30\nc000\n")
+        done = invoke("decode", "-", "--format", "jsonl", stdin=b"30\nc000\n")
 
         assert done.code == 1
         assert [line["event"] for line in done.lines] == ["malformed", "packet"]
 
     def test_text_names_the_line(self) -> None:
-        done = invoke("decode", "-", given=b"c000\n\nd000\n")
+        done = invoke("decode", "-", stdin=b"c000\n\nd000\n")
 
         assert [line for line in done.text.splitlines() if line.startswith("line")] == ["line 1", "line 3"]
 
     def test_no_input_gives_no_output(self) -> None:
-        done = invoke("decode", "-", given=b"")
+        done = invoke("decode", "-", stdin=b"")
 
         assert (done.code, done.out, done.err) == (0, b"", "")
 
     def test_a_line_that_is_too_long_is_told_and_passed_over(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pasted, "MAX_LINE_BYTES", 10)
-        given = b"c000\n" + b"00" * 40 + b"\nd000\n" + b"00" * 40
-        done = invoke("decode", "-", "--format", "jsonl", given=given)
+        raw = b"c000\n" + b"00" * 40 + b"\nd000\n" + b"00" * 40
+        done = invoke("decode", "-", "--format", "jsonl", stdin=raw)
 
         assert done.code == 3
         assert [(line["line"], line["event"]) for line in done.lines] == [
@@ -218,7 +218,7 @@ class TestLines:
             assert running.process.wait(30) == 0
 
     def test_the_program_itself(self) -> None:
-        done = run("decode", "-", "--from", "server", "--mqtt-version", "5.0", "--format", "jsonl", given=b"d000\nzz\n")
+        done = run("decode", "-", "--from", "server", "--mqtt-version", "5.0", "--format", "jsonl", stdin=b"d000\nzz\n")
 
         assert done.code == 3
         assert done.lines[0]["direction"] == "server_to_client"

@@ -28,9 +28,9 @@ QOS = capture("v5-qos")
 
 
 def frames(path: Path) -> list[Frame]:
-    found = list(open_capture([path]))
-    assert all(isinstance(frame, Frame) for frame in found)
-    return found  # type: ignore[return-value]
+    actual_frames = list(open_capture([path]))
+    assert all(isinstance(frame, Frame) for frame in actual_frames)
+    return actual_frames  # type: ignore[return-value]
 
 
 def told(path: Path, *arguments: str) -> list[dict[str, Any]]:
@@ -42,11 +42,11 @@ def told(path: Path, *arguments: str) -> list[dict[str, Any]]:
     ]
 
 
-def exported(tmp_path: Path, *arguments: str | Path, given: bytes = b"") -> Path:
+def exported(tmp_path: Path, *arguments: str | Path, stdin: bytes = b"") -> Path:
     target = tmp_path / "out.pcapng"
-    done = invoke("inspect", "--format", "jsonl", *arguments, "--write", target, given=given)
+    done = invoke("inspect", "--format", "jsonl", *arguments, "--write", target, stdin=stdin)
     assert done.code == 0
-    known = "captured twice", "one direction only", "mergecap makes one of them"
+    known = "captured twice", "one direction only", "mergecap merges them"
     assert all(any(words in line for words in known) for line in done.err.splitlines()), done.err
     return target
 
@@ -61,7 +61,7 @@ def test_reading_the_export_gives_the_same_packets(path: Path, tmp_path: Path) -
     elif inspected(path).packets:
         assert told(target) == told(path)
     whole = iter(frames(path))
-    assert all(any(kept.data == frame.data for frame in whole) for kept in frames(target))
+    assert all(any(left_frame.data == frame.data for frame in whole) for left_frame in frames(target))
 
 
 def of_packet(line: dict[str, Any]) -> str:
@@ -100,11 +100,11 @@ def test_reading_what_a_filter_chose_gives_the_same_packets(path: Path, expressi
 
 def test_frames_keep_their_bytes_and_times_to_the_nanosecond(tmp_path: Path) -> None:
     target = exported(tmp_path, QOS)
-    kept = frames(target)
+    left_frames = frames(target)
     by_time = {frame.timestamp_ns: frame.data for frame in frames(QOS)}
 
-    assert kept
-    for frame in kept:
+    assert left_frames
+    for frame in left_frames:
         assert by_time[frame.timestamp_ns] == frame.data
     assert target.stat().st_mode & 0o077 == 0, "it is for its owner alone"
 
@@ -146,7 +146,7 @@ def test_several_captures_become_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["v5-qos", "websocket-deflate", "reordered", "byte-by-byte"])
 def test_standard_input(name: str, tmp_path: Path) -> None:
     path = capture(name)
-    target = exported(tmp_path, "-", given=path.read_bytes())
+    target = exported(tmp_path, "-", stdin=path.read_bytes())
 
     assert told(target) == told(path)
     assert target.read_bytes() == exported(tmp_path, path).read_bytes()
@@ -154,7 +154,7 @@ def test_standard_input(name: str, tmp_path: Path) -> None:
 
 def test_standard_input_keeps_its_name_and_leaves_no_temporary_file(tmp_path: Path) -> None:
     words = ("inspect", "-", "--format", "jsonl", "-w", tmp_path / "o.pcapng")
-    done = run(*words, given=QOS.read_bytes(), env={"TMPDIR": str(tmp_path)})
+    done = run(*words, stdin=QOS.read_bytes(), env={"TMPDIR": str(tmp_path)})
 
     assert done.code == 0
     assert {line["capture"] for line in done.lines} == {"-"}
@@ -166,7 +166,7 @@ LIKE_A_CAPTURE = "is named like a capture; use --write for the frames"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("-w", "folder"), "--write: folder is a directory"),
         (("-w", "nowhere/o.pcapng"), "/nowhere is not a directory"),
@@ -189,14 +189,14 @@ LIKE_A_CAPTURE = "is named like a capture; use --write for the frames"
     ],
 )
 def test_what_cannot_be_written_is_refused(
-    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    words: tuple[str, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
     done = invoke("inspect", QOS, *words)
 
     assert (done.code, done.out) == (2, b"")
-    assert said in done.err.splitlines()[-1]
+    assert expected in done.err.splitlines()[-1]
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
 
@@ -232,49 +232,54 @@ def findings(path: Path) -> list[dict[str, Any]]:
     return [line for line in done.lines if "rule" in line and line["rule"] != "CON108"]
 
 
-def mapped(original: list[Frame], kept: list[Frame]) -> dict[int, int]:
+def mapped(original: list[Frame], left_frames: list[Frame]) -> dict[int, int]:
     """Numbers of the frames of an export in the capture that they come from."""
-    found, rest = {}, iter(original)
-    for frame in kept:
-        found[frame.number] = next(
-            one.number for one in rest if (one.timestamp_ns, one.data) == (frame.timestamp_ns, frame.data)
+    counts, rest = {}, iter(original)
+    for frame in left_frames:
+        counts[frame.number] = next(
+            other_frame.number
+            for other_frame in rest
+            if (other_frame.timestamp_ns, other_frame.data) == (frame.timestamp_ns, frame.data)
         )
-    return found
+    return counts
 
 
-def of_connection(found: list[dict[str, Any]], number: int, numbers: dict[int, int] | None) -> Counter[str]:
+def of_connection(documents: list[dict[str, Any]], number: int, numbers: dict[int, int] | None) -> Counter[str]:
     """Findings of one connection, by all that does not count from the beginning of a capture.
 
     Without those that other connections show: what a session or a broker did, and what is overdue, since that shows
     when a frame of any connection comes late enough.
     """
     told_apart: Counter[str] = Counter()
-    for one in found:
-        rule = all_rules()[one["rule"]]
-        if rule.scope in WIDE or (rule.implements("check_due") and one["packet"] is None):
+    for document in documents:
+        rule = all_rules()[document["rule"]]
+        if rule.scope in WIDE or (rule.implements("check_due") and document["packet"] is None):
             continue
-        if one["connection"] == number:
-            frame = one["frame"] if numbers is None else numbers.get(one["frame"])
-            kept = without(one, "capture", "connection", "packet", "fingerprint", "frame", "related")
-            told_apart[json.dumps({**kept, "frame": frame}, sort_keys=True)] += 1
+        if document["connection"] == number:
+            frame = document["frame"] if numbers is None else numbers.get(document["frame"])
+            left_document = without(document, "capture", "connection", "packet", "fingerprint", "frame", "related")
+            told_apart[json.dumps({**left_document, "frame": frame}, sort_keys=True)] += 1
     return told_apart
 
 
 def closing(line: dict[str, Any], numbers: dict[int, int] | None) -> dict[str, Any]:
     # What other connections tell of the same addresses is not exported, and an answer may have been among it.
-    kept = without(line, "capture", "connection", "tcp_unacknowledged")
+    document = without(line, "capture", "connection", "tcp_unacknowledged")
     if numbers is not None:
-        kept["frame"] = numbers.get(kept["frame"])
-        if kept["also_closed"]:
-            kept["also_closed"] = {**kept["also_closed"], "frame": numbers.get(kept["also_closed"]["frame"])}
-    return kept
+        document["frame"] = numbers.get(document["frame"])
+        if document["also_closed"]:
+            document["also_closed"] = {
+                **document["also_closed"],
+                "frame": numbers.get(document["also_closed"]["frame"]),
+            }
+    return document
 
 
 def script_of(path: Path, number: int) -> tuple[list[bytes], str, str | None] | None:
     """What is replayed of a connection; ``None`` where it cannot be read, as inside TLS."""
-    for found in read_scripts(dissect(open_capture([path]))):
-        if found.connection.number == number:
-            return [entry.raw for entry in found.entries], found.ending.how, found.ending.by
+    for read_script in read_scripts(dissect(open_capture([path]))):
+        if read_script.connection.number == number:
+            return [entry.raw for entry in read_script.entries], read_script.ending.how, read_script.ending.by
     return None
 
 
@@ -300,7 +305,8 @@ def test_the_export_of_a_connection_says_of_it_what_the_capture_says(path: Path,
         before, after = closing(closed, None), closing(again[place], numbers)
         if closed["how"] in NO_END_SEEN:
             before, after = (
-                {**one, **dict.fromkeys(("how", "frame", "timestamp", "timestamp_ns"))} for one in (before, after)
+                {**document, **dict.fromkeys(("how", "frame", "timestamp", "timestamp_ns"))}
+                for document in (before, after)
             )
         if path.name == CHALLENGED:
             del before["tcp"], after["tcp"]
@@ -314,12 +320,14 @@ def test_the_export_of_a_connection_says_of_it_what_the_capture_says(path: Path,
 def test_the_export_of_a_client_has_its_ends(identifier: str, tmp_path: Path) -> None:
     path, expression = capture("keep-alive"), f'client_identifier == "{identifier}"'
     target = exported(tmp_path, path, "--filter", expression)
-    (before,) = [one for one in inspected(path).of("connection_closed") if one["client_identifier"] == identifier]
+    (before,) = [
+        document for document in inspected(path).of("connection_closed") if document["client_identifier"] == identifier
+    ]
     (after,) = inspected(target).of("connection_closed")
 
     assert (after["how"], after["by"], after["timestamp_ns"]) == (before["how"], before["by"], before["timestamp_ns"])
-    assert [one["rule"] for one in findings(target)] == [
-        one["rule"] for one in findings(path) if one["client_identifier"] == identifier
+    assert [finding["rule"] for finding in findings(target)] == [
+        finding["rule"] for finding in findings(path) if finding["client_identifier"] == identifier
     ]
 
 

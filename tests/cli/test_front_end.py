@@ -37,8 +37,8 @@ def captured(*datas: tuple[int, bytes], beside: Iterable[Frame] = ()) -> bytes:
     """A capture of frames of some link types, after others."""
     stream = io.BytesIO()
     with PcapngWriter(stream) as writer:
-        for one in beside:
-            writer.write(one)
+        for other_frame in beside:
+            writer.write(other_frame)
         for link_type, data in datas:
             writer.write(frame(data, link_type))
     return stream.getvalue()
@@ -65,14 +65,14 @@ class TestNotRead:
         ids=" ".join,
     )
     def test_one_line_beside_what_was_read(self, words: tuple[str, ...]) -> None:
-        done = invoke(*words, "-", given=self.MIXED)
+        done = invoke(*words, "-", stdin=self.MIXED)
 
         assert done.code == 0
         assert done.err == self.LINE
         assert done.out
 
     def test_where_nothing_was_read(self) -> None:
-        done = invoke("inspect", "-", given=captured((228, SN)))
+        done = invoke("inspect", "-", stdin=captured((228, SN)))
 
         assert done.err.splitlines() == [
             "mqttscope: no TCP connection found",
@@ -81,9 +81,9 @@ class TestNotRead:
 
     @pytest.mark.parametrize("command", ["inspect", "stats", "lint"])
     def test_ordinary_traffic_beside_needs_no_word(self, command: str) -> None:
-        given = captured(*((1, one) for one in ORDINARY), beside=recorded(QOS))
+        raw = captured(*((1, raw) for raw in ORDINARY), beside=recorded(QOS))
 
-        assert invoke(command, "-", given=given).err == ""
+        assert invoke(command, "-", stdin=raw).err == ""
 
     @pytest.fixture
     def mixed(self, tmp_path: Path) -> Path:
@@ -116,7 +116,7 @@ class TestNotRead:
         assert self.LINE in invoke("mutate", mixed, "--write", tmp_path / "made.pcapng", "--cases", "1").err
 
     def test_counts_by_reason_in_json(self) -> None:
-        (done,) = invoke("stats", "-", "--format", "json", given=self.MIXED).lines
+        (done,) = invoke("stats", "-", "--format", "json", stdin=self.MIXED).lines
 
         assert done["totals"]["not_read"] == {"gtp_u_version_2": 1, "mqtt_sn": 2, "quic": 1}
         assert done["totals"]["frames_skipped"] == {"not_tcp": 4}
@@ -167,26 +167,26 @@ class TestViaTshark:
 
     def test_what_only_tshark_reads(self) -> None:
         """A conversation in aggregated 802.11, two datagrams in a frame."""
-        given = recorded(QOS)
-        made = []
-        for pair in (given[at : at + 2] for at in range(0, len(given), 2)):
-            parts = [SNAP + one.data[12:14] + one.data[14:] for one in pair]
-            made.append(aggregated(pair[0], *(subframe(one, last=one is parts[-1]) for one in parts)))
-        whole = captured(beside=made)
-        plain = invoke("inspect", "-", "--format", "jsonl", given=whole)
+        frames = recorded(QOS)
+        new_frames = []
+        for pair in (frames[at : at + 2] for at in range(0, len(frames), 2)):
+            parts = [SNAP + frame.data[12:14] + frame.data[14:] for frame in pair]
+            new_frames.append(aggregated(pair[0], *(subframe(part, last=part is parts[-1]) for part in parts)))
+        whole = captured(beside=new_frames)
+        plain = invoke("inspect", "-", "--format", "jsonl", stdin=whole)
         assert plain.packets == [] or len(plain.packets) < 3
         assert "frames of aggregated 802.11 (--via tshark reads them)" in plain.err
 
-        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", given=whole)
+        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", stdin=whole)
 
         assert done.err == ""
         expected = invoke("inspect", "--format", "jsonl", QOS).packets
-        assert [(one["type"], one["frame"]) for one in done.packets] == [
-            (one["type"], (one["frame"] + 1) // 2) for one in expected
+        assert [(packet["type"], packet["frame"]) for packet in done.packets] == [
+            (document["type"], (document["frame"] + 1) // 2) for document in expected
         ]
 
     def test_what_tshark_does_not_read_either(self) -> None:
-        done = invoke("inspect", "-", "--via", "tshark", given=TestNotRead.MIXED)
+        done = invoke("inspect", "-", "--via", "tshark", stdin=TestNotRead.MIXED)
 
         assert done.err == TestNotRead.LINE.replace(" (--via tshark reads it)", "")
         assert len(done.text.splitlines()) > 20
@@ -200,10 +200,12 @@ class TestViaTshark:
         talk.close()
         plain = write(talk.tape, tmp_path / "plain.pcapng")
         hidden = []
-        for one in recorded(plain):
-            datagram = b"\x08\0" + one.data if one.link_type == 101 else one.data[12:]
+        for single_frame in recorded(plain):
+            datagram = b"\x08\0" + single_frame.data if single_frame.link_type == 101 else single_frame.data[12:]
             hidden.append(
-                aggregated(one, subframe(SNAP + datagram, last=False), subframe(SNAP + b"\x08\x06" + bytes(28)))
+                aggregated(
+                    single_frame, subframe(SNAP + datagram, last=False), subframe(SNAP + b"\x08\x06" + bytes(28))
+                )
             )
         path = tmp_path / "hidden.pcapng"
         path.write_bytes(captured(beside=hidden))
@@ -215,8 +217,8 @@ class TestViaTshark:
         done = invoke(*words, "--via", "tshark", path)
 
         assert (done.code, done.err) == (0, "")
-        assert [(one["type"], one["frame"]) for one in done.packets] == [
-            (one["type"], one["frame"]) for one in expected.packets
+        assert [(packet["type"], packet["frame"]) for packet in done.packets] == [
+            (packet["type"], packet["frame"]) for packet in expected.packets
         ]
         assert done.of("connection_closed")[0]["tls"]["decrypted"] is True
         inside = with_secrets(path, secure.keylog.read_bytes(), tmp_path / "both.pcapng")
@@ -233,7 +235,7 @@ class TestViaTshark:
 
     def test_a_pipe_that_goes_on_is_shown_as_it_comes(self) -> None:
         data = QOS.read_bytes()
-        with started("inspect", "-", "--via", "tshark", given=data[:-2000]) as running:
+        with started("inspect", "-", "--via", "tshark", stdin=data[:-2000]) as running:
             # Without waiting for more, which does not come.
             assert b"opened" in running.out.readline()
             assert b"CONNECT" in running.out.readline()
@@ -244,22 +246,22 @@ class TestViaTshark:
 
     def test_a_damaged_capture_is_read_as_far_as_it_goes(self) -> None:
         data = QOS.read_bytes()[:-700]
-        expected = invoke("inspect", "-", "--format", "jsonl", given=data)
-        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", given=data)
+        expected = invoke("inspect", "-", "--format", "jsonl", stdin=data)
+        done = invoke("inspect", "-", "--format", "jsonl", "--via", "tshark", stdin=data)
 
         assert done == expected
         assert done.code == 3
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("stats", "--via", "nobody"), "'nobody'"),
         (("lint", "--via", "tshark", "--engine", "spark"), "--engine spark takes no --via"),
     ],
 )
-def test_options_that_do_not_fit(words: tuple[str, ...], told: str) -> None:
+def test_options_that_do_not_fit(words: tuple[str, ...], expected: str) -> None:
     done = invoke(*words, QOS)
 
     assert done.code == 2
-    assert told in done.err
+    assert expected in done.err

@@ -83,9 +83,9 @@ def nonsense(data: bytes, chance: random.Random) -> Iterator[bytes]:
 def test_damaged_captures(name: str, damage: object, words: tuple[str, ...]) -> None:
     assert callable(damage)
     data = capture(name).read_bytes()
-    for given in damage(data, random.Random(f"{name} {words}")):
+    for argument in damage(data, random.Random(f"{name} {words}")):
         # An exception would be raised here: `invoke` asks for tracebacks.
-        done = invoke(words[0], "-", *words[1:], given=given)
+        done = invoke(words[0], "-", *words[1:], stdin=argument)
         assert done.code in (0, 3)
         if done.code == 3:
             assert done.err.startswith("mqttscope: -: ")
@@ -99,8 +99,8 @@ def test_damaged_captures(name: str, damage: object, words: tuple[str, ...]) -> 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_damaged_captures_of_the_program_itself(words: tuple[str, ...]) -> None:
     data = capture("v5-qos").read_bytes()
-    for given in (data[:3_000], *list(flipped(data, random.Random(1)))[5:6]):
-        done = run(words[0], "-", *words[1:], given=given)
+    for raw in (data[:3_000], *list(flipped(data, random.Random(1)))[5:6]):
+        done = run(words[0], "-", *words[1:], stdin=raw)
         assert done.code in (0, 3)
         assert "Traceback" not in done.err
         assert "internal error" not in done.err
@@ -117,8 +117,8 @@ def test_damaged_packets(form: str, version: str) -> None:
         for _ in range(chance.randrange(4) if changed else 0):
             changed[chance.randrange(len(changed))] = chance.randrange(256)
         lines.append(bytes(changed))
-    given = b"\n".join(line.hex().encode() for line in lines)
-    done = invoke("decode", "-", "--format", form, "--mqtt-version", version, given=given)
+    raw = b"\n".join(line.hex().encode() for line in lines)
+    done = invoke("decode", "-", "--format", form, "--mqtt-version", version, stdin=raw)
 
     assert (done.code, done.err) == (1, "")
     assert b"\x1b" not in done.out
@@ -129,8 +129,8 @@ def test_damaged_packets(form: str, version: str) -> None:
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("form", ["text", "jsonl"])
 def test_lines_of_anything(form: str) -> None:
-    given = random.Random(form).randbytes(20_000)
-    done = invoke("decode", "-", "--format", form, given=given)
+    raw = random.Random(form).randbytes(20_000)
+    done = invoke("decode", "-", "--format", form, stdin=raw)
 
     assert done.code == 3
     assert "Traceback" not in done.err
@@ -150,7 +150,7 @@ def test_lines_of_anything(form: str) -> None:
     ids=["many packets", "a length never reached", "many empty filters", "a bad length again and again"],
 )
 def test_long_lines(raw: bytes, code: int, form: str) -> None:
-    assert invoke("decode", "-", "--format", form, given=raw.hex().encode()).code == code
+    assert invoke("decode", "-", "--format", form, stdin=raw.hex().encode()).code == code
 
 
 MOST_BYTES = 320 * 1024 * 1024
@@ -163,17 +163,17 @@ FLOODED_S = 1.0
 """How long a broker has sent before the run is stopped."""
 
 
-def quick(names: Iterable[str], *kept: str) -> list[Any]:
+def quick(names: Iterable[str], *arguments: str) -> list[Any]:
     """Those of the names that are tried each time, and the others as what takes minutes."""
-    return [one if one in kept else pytest.param(one, marks=pytest.mark.exhaustive) for one in names]
+    return [name if name in arguments else pytest.param(name, marks=pytest.mark.exhaustive) for name in names]
 
 
-def stops(names: Iterable[str], **kept: str) -> list[Any]:
+def stops(names: Iterable[str], **text: str) -> list[Any]:
     """Each of the names with each signal, of which those kept are tried each time."""
     return [
         pytest.param(
             name, getattr(signal, how), id=f"{name}-{how}",
-            marks=() if kept.get(name) == how else pytest.mark.exhaustive,
+            marks=() if text.get(name) == how else pytest.mark.exhaustive,
         )
         for name in names
         for how in ("SIGINT", "SIGTERM")
@@ -209,8 +209,8 @@ def flood(name: str, upstream: int = 0) -> Iterator[Flood]:
 @contextmanager
 def broker(name: str, upstream: int = 0) -> Iterator[int]:
     """The port of such a broker."""
-    with flood(name, upstream) as made:
-        yield made.port
+    with flood(name, upstream) as new_flood:
+        yield new_flood.port
 
 
 @dataclass(slots=True)
@@ -285,17 +285,17 @@ def test_a_replay_ends_whatever_the_broker_sends(name: str, tmp_path: Path) -> N
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["pings", "to-acknowledge"])
 def test_what_is_not_kept_of_a_flood_is_said(name: str, tmp_path: Path) -> None:
-    said = "packets beyond the recording not kept, compared or measured"
+    text = "packets beyond the recording not kept, compared or measured"
     with broker(name) as port:
         # How long it takes until the limit is reached depends on what else the machine does.
         for wait in ("1.5", "6", "24"):
             done = replayed(port, tmp_path, "--wait", wait, "--verify")
-            if said in done.out:
+            if text in done.out:
                 break
 
     assert done.code in (EXIT_FINDINGS, EXIT_FAILED)
     assert "stopped before its end" not in done.out
-    assert said in done.out
+    assert text in done.out
     assert "the limit is 32 MiB of a connection, and 256 MiB of all" in " ".join(done.out.split())
     assert done.most_bytes < MOST_BYTES
 
@@ -316,8 +316,8 @@ def test_a_packet_above_all_limits_is_passed_over_and_said(tmp_path: Path) -> No
     ("name", "how"), stops(["pings", "to-acknowledge", "connacks", "silent", "deaf"], pings="SIGINT", deaf="SIGTERM")
 )
 def test_a_replay_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
-    with flood(name) as made:
-        done = replayed(made.port, tmp_path, "--wait", "60", "--verify", stop=made.goes_on, how=how)
+    with flood(name) as new_flood:
+        done = replayed(new_flood.port, tmp_path, "--wait", "60", "--verify", stop=new_flood.goes_on, how=how)
 
     assert done.code == EXIT_FAILED, done.out
     assert "stopped before its end" in done.out
@@ -332,7 +332,7 @@ def test_a_broker_without_end_is_no_broker_for_mutate(name: str, tmp_path: Path)
         done = mutated(port, tmp_path, "--mutation", "publish:qos-3", "--wait", "0.4")
 
     assert done.code == EXIT_UNREADABLE, done.out
-    assert "sends without end" in done.out or "does not answer CONNECT" in done.out
+    assert "floods its clients" in done.out or "does not answer CONNECT" in done.out
     assert done.most_bytes < MOST_BYTES
 
 
@@ -354,9 +354,16 @@ def test_mutate_ends_its_cases_in_a_flood(name: str, tmp_path: Path) -> None:
     ("name", "how"), stops(["pings", "to-acknowledge", "mute", "silent", "deaf"], pings="SIGTERM", mute="SIGINT")
 )
 def test_mutate_can_be_stopped(name: str, how: int, tmp_path: Path) -> None:
-    with rig.mosquitto(tmp_path) as real, flood(name, real.port) as made:
+    with rig.mosquitto(tmp_path) as real, flood(name, real.port) as new_flood:
         done = mutated(
-            made.port, tmp_path, "--wait", "30", "--reduce", str(tmp_path / "found"), stop=made.goes_on, how=how
+            new_flood.port,
+            tmp_path,
+            "--wait",
+            "30",
+            "--reduce",
+            str(tmp_path / "found"),
+            stop=new_flood.goes_on,
+            how=how,
         )
 
     assert done.code == EXIT_UNREADABLE, done.out

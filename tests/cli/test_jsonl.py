@@ -160,8 +160,8 @@ def test_a_connection_opens_before_its_packets_and_counts_them_at_its_end(lines:
         assert (first["event"], closed["event"]) == ("connection_opened", "connection_closed")
         assert not {"connection_opened", "connection_closed"} & {line["event"] for line in between}
         for direction in ("client_to_server", "server_to_client"):
-            said = [line for line in between if line["event"] == "packet" and line["direction"] == direction]
-            assert closed["packets"][direction] >= len(said)
+            documents = [line for line in between if line["event"] == "packet" and line["direction"] == direction]
+            assert closed["packets"][direction] >= len(documents)
             times = [line["timestamp_ns"] for line in between if "packet" in line and line["direction"] == direction]
             assert all(earlier <= later for earlier, later in pairwise(times))
         gaps = [line["length"] for line in between if line["event"] == "gap"]
@@ -204,13 +204,13 @@ def test_the_bytes_of_a_captured_broken_connect_do_not_tell_the_password() -> No
     secret = next(line["connect"]["password"]["text"] for line in packets if line.get("connect", {}).get("password"))
     # The protocol name is not what it should be; everything after it can be read.
     broken = path.read_bytes().replace(b"\0\4MQTT", b"\0\4mqtt")
-    hidden = invoke("inspect", "-", "--format", "jsonl", given=broken)
-    shown = invoke("inspect", "-", "--format", "jsonl", "--show-secrets", given=broken)
+    hidden = invoke("inspect", "-", "--format", "jsonl", stdin=broken)
+    shown = invoke("inspect", "-", "--format", "jsonl", "--show-secrets", stdin=broken)
 
     assert hidden.of("malformed")
-    for told in (secret, secret.encode().hex()):
-        assert told not in hidden.text
-        assert told in shown.text
+    for result in (secret, secret.encode().hex()):
+        assert result not in hidden.text
+        assert result in shown.text
 
 
 def test_decode_gives_back_the_bytes_it_was_given_but_for_secrets() -> None:
@@ -253,9 +253,9 @@ def test_several_faults_are_all_told() -> None:
     # QoS 3, and a topic that is not UTF-8.
     line = decoded("36 05 0001 ff 0001", *V3_1_1, code=1)
 
-    assert [one["reason"] for one in line["malformed"]["faults"]] == ["qos_invalid", "utf8_ill_formed"]
+    assert [row["reason"] for row in line["malformed"]["faults"]] == ["qos_invalid", "utf8_ill_formed"]
     assert line["malformed"]["reason"] == "qos_invalid"
-    assert all(set(one) == {"reason", "offset", "field", "detail"} for one in line["malformed"]["faults"])
+    assert all(set(each) == {"reason", "offset", "field", "detail"} for each in line["malformed"]["faults"])
 
 
 def test_a_gap_and_what_follows() -> None:

@@ -13,7 +13,7 @@ import pytest
 from mqttscope.cli import linting
 from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.lint.catalogue import find, select
-from mqttscope.lint.examples import Step
+from mqttscope.lint.examples import ExampleStep
 from mqttscope.mqtt.packets import Pingreq, Pingresp
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings.base import FindingReporter
@@ -32,8 +32,8 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def run(*arguments: str | Path, given: bytes = b"") -> Done:
-    return invoke("lint", *arguments, given=given)
+def run(*arguments: str | Path, stdin: bytes = b"") -> Done:
+    return invoke("lint", *arguments, stdin=stdin)
 
 
 def rows(*arguments: str | Path) -> list[dict[str, Any]]:
@@ -45,8 +45,8 @@ def document(*arguments: str | Path) -> dict[str, Any]:
     return run(*arguments, "--format", "json").document
 
 
-def codes(found: Iterable[dict[str, Any]]) -> set[str]:
-    return {one["rule"] for one in found}
+def codes(documents: Iterable[dict[str, Any]]) -> set[str]:
+    return {document["rule"] for document in documents}
 
 
 def refused(*arguments: str | Path) -> str:
@@ -57,7 +57,7 @@ def refused(*arguments: str | Path) -> str:
 
 
 def test_a_row_has_every_key_of_the_interface() -> None:
-    row = next(one for one in rows() if one["rule"] == "PUB103")
+    row = next(row for row in rows() if row["rule"] == "PUB103")
 
     assert list(row)[:23] == [
         "schema", "rule", "slug", "severity", "confidence", "message", "statements", "version", "capture", "frame",
@@ -81,7 +81,7 @@ def test_severity_and_confidence_decide_what_fails_and_what_is_shown() -> None:
     assert run(FAILING, *only).code == 0
     assert run(FAILING, *only, "--fail-on", "info").code == 1
     assert run(FAILING, "--select", "PUB103", "--fail-confidence", "certain").code == 1
-    assert all(one["confidence"] == "certain" for one in rows("--min-confidence", "certain"))
+    assert all(row["confidence"] == "certain" for row in rows("--min-confidence", "certain"))
 
 
 def test_rules_are_selected_by_prefix_and_name() -> None:
@@ -125,12 +125,12 @@ def test_reports_go_to_files(options: tuple[str, ...], files: dict[str, str], tm
         (("--output", "sarif=x", "--output", "junit=x"), "same file"),
         (("--output", "/nonexistent/folder/x"), "cannot write"),
         (("--update-baseline",), "needs --baseline"),
-        (("--baseline", "missing.json"), "--update-baseline makes it"),
+        (("--baseline", "missing.json"), "--update-baseline creates it"),
         (("--profile", "aws"), "did you mean aws-iot-core"),
         (("--config", "missing.toml"), "missing.toml"),
         (("--filter", "topic =="), "--filter"),
         (("--complete", "fd00::1:1883"), "write an IPv6 address in brackets"),
-        (("--complete", "broker:1883"), "captures have no names of hosts"),
+        (("--complete", "broker:1883"), "captures contain no host names"),
         *((("--statistics", "--format", form), f"--statistics has no format {form}") for form in NO_STATISTICS),
     ],
 )
@@ -165,7 +165,7 @@ def update(baseline: Path, *more: str | Path) -> Done:
 
 
 def add_entry(baseline: Path) -> dict[str, str]:
-    """Add a finding that is not there any more."""
+    """Add a finding that no longer exists."""
     entry = {
         "fingerprint": "0" * 32, "rule": "PUB102", "client": "thermostat-7", "topic": "", "packet_type": "publish",
         "direction": "client_to_server", "field": "dup",
@@ -180,7 +180,7 @@ def test_a_baseline_silences_what_was_there_and_tells_what_is_fixed(known: Path)
     assert known.stat().st_mode & 0o777 == 0o600
     assert run(FAILING, "--baseline", known).code == 0
     add_entry(known)
-    assert [one["rule"] for one in document(FAILING, "--baseline", known)["summary"]["fixed"]] == ["PUB102"]
+    assert [row["rule"] for row in document(FAILING, "--baseline", known)["summary"]["fixed"]] == ["PUB102"]
 
 
 def test_findings_beyond_the_baseline_fail(tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def known(tmp_path: Path) -> Path:
 
 
 def entries(baseline: Path) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads(baseline.read_text("utf-8"))["findings"]
-    return found
+    text_lists: list[dict[str, str]] = json.loads(baseline.read_text("utf-8"))["findings"]
+    return text_lists
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_an_update_keeps_what_did_not_run(more: tuple[str, ...], known: Path) ->
 
 def test_an_update_keeps_what_is_not_sure_enough_to_be_shown(tmp_path: Path) -> None:
     baseline = tmp_path / "known.json"
-    assert {one["confidence"] for one in rows("--select", "ALL")} > {"certain"}
+    assert {row["confidence"] for row in rows("--select", "ALL")} > {"certain"}
     update(baseline, "--select", "ALL")
     before = baseline.read_text("utf-8")
     update(baseline, "--select", "ALL", "--min-confidence", "certain")
@@ -238,8 +238,8 @@ def test_an_update_keeps_the_clients_that_were_not_captured(known: Path) -> None
     before = entries(known)
     result = run(CLEAN, "--baseline", known, "--update-baseline")
 
-    assert [one for one in entries(known) if one in before] == before
-    assert "0 gone; 4 kept, whose rules or clients were not judged" in result.err
+    assert [texts for texts in entries(known) if texts in before] == before
+    assert "0 gone; 4 kept, because their rules or clients were not linted" in result.err
 
 
 def test_an_update_takes_out_what_is_fixed(known: Path) -> None:
@@ -258,7 +258,7 @@ def test_a_capture_that_cannot_be_read_leaves_the_baseline_alone(left: int, know
 
     assert result.code == 3
     assert known.read_text("utf-8") == before
-    assert "not written, since a capture could not be read to its end" in result.err
+    assert "not written, because a capture could not be read to its end" in result.err
     assert json.loads(result.text)["summary"]["fixed"] == []
 
 
@@ -305,17 +305,17 @@ def test_a_configuration_that_is_named_and_refused_is_a_contradiction(
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "found"),
+    ("name", "text", "expected"),
     [
         ("pyproject.toml", '[tool.mqttscope.lint]\nselect = ["PUB103"]\n', {"PUB103"}),
         ("mqttscope.toml", '[lint]\nselect = ["TOP104"]\n[rules.TOP104]\nlevels = 2\n', {"TOP104"}),
     ],
     ids=["our table of pyproject.toml", "the settings of a rule"],
 )
-def test_a_configuration_selects_rules(name: str, text: str, found: set[str], tmp_path: Path) -> None:
+def test_a_configuration_selects_rules(name: str, text: str, expected: set[str], tmp_path: Path) -> None:
     configure(tmp_path, text, name)
 
-    assert codes(rows()) == found
+    assert codes(rows()) == expected
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ KNOWN = '[[lint.suppress]]\nrules = ["PUB103"]\nreason = "known"\nexpires = '
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"),
+    ("text", "code", "expected"),
     [
         ('[lint.per-client-ignores]\n"thermostat-*" = ["PUB"]\n', 0, ""),
         ('[lint.per-topic-ignores]\n"other/#" = ["PUB"]\n', 1, ""),
@@ -346,13 +346,13 @@ KNOWN = '[[lint.suppress]]\nrules = ["PUB103"]\nreason = "known"\nexpires = '
     ids=["client", "other topic", "suppressed", "expired"],
 )
 def test_findings_are_ignored_by_client_and_topic_and_suppressed_for_a_time(
-    text: str, code: int, said: str, tmp_path: Path
+    text: str, code: int, expected: str, tmp_path: Path
 ) -> None:
     configure(tmp_path, '[lint]\nselect = ["PUB103"]\n' + text)
     result = run(FAILING)
 
     assert result.code == code
-    assert said in result.err
+    assert expected in result.err
 
 
 @pytest.mark.parametrize(("selected", "length"), [("SEC104", 32), ("PUB103", 40)])
@@ -374,23 +374,23 @@ def test_reports_hide_what_the_rule_takes_for_a_secret(
 
 def test_a_profile_brings_its_own_rules(tmp_path: Path) -> None:
     configure(tmp_path, 'dated = 2026-11-21\ntitle = "Ours"\n[limits]\nmaximum_qos = 0\n', "ours.toml")
-    found = rows("--profile", "ours.toml", "--select", "PUB103")
+    documents = rows("--profile", "ours.toml", "--select", "PUB103")
 
-    assert codes(found) == {"PUB103", "PRF101"}
-    assert any("Ours (2026-11-21)" in one["message"] for one in found)
+    assert codes(documents) == {"PUB103", "PRF101"}
+    assert any("Ours (2026-11-21)" in document["message"] for document in documents)
 
 
 def test_show_settings_says_where_they_come_from(tmp_path: Path) -> None:
     configure(tmp_path, '[lint]\nselect = ["PUB103"]\nport = ["1884"]\n')
-    given = ("--complete", "10.0.0.2:1883", "--complete", "[FD00::1]:1883", "--show-settings")
-    result = run(*given)
+    row = ("--complete", "10.0.0.2:1883", "--complete", "[FD00::1]:1883", "--show-settings")
+    result = run(*row)
 
     assert result.code == 0
     assert str(tmp_path / "mqttscope.toml") in result.text
     assert "port: 1884:mqtt" in result.text
     assert "PUB103 wildcard-in-topic-name (error, certain)" in result.text
     assert "complete: 10.0.0.2:1883\ncomplete: [fd00::1]:1883\n" in result.text
-    assert document(*given)["complete"] == ["10.0.0.2:1883", "[fd00::1]:1883"]
+    assert document(*row)["complete"] == ["10.0.0.2:1883", "[fd00::1]:1883"]
 
 
 def taken_over(path: Path) -> Path:
@@ -407,7 +407,7 @@ def test_what_follows_is_certain_where_the_capture_holds_every_connection(tmp_pa
     configured = run(*words)
 
     assert (likely.code, certain.code, configured.code) == (0, 1, 1)
-    assert certain.lines == [one | {"confidence": "certain"} for one in likely.lines]
+    assert certain.lines == [line | {"confidence": "certain"} for line in likely.lines]
     assert configured.text == certain.text
     assert certain.err == ""
     assert "--complete [fd00::1]:1883: no connection of this server was seen" in other.err
@@ -428,15 +428,15 @@ def test_show_settings_as_json(tmp_path: Path) -> None:
     assert (shown["ports"], shown["mqtt_version"], shown["fail_on"]) == ({"1884": "mqtt"}, "3.1", "error")
     assert shown["more"] == [{"format": "sarif", "output": "x.sarif"}]
     assert shown["suppressed"][0]["expires"] == "2999-01-01"
-    assert [(one["rule"], one["settings"]["levels"]) for one in shown["rules"]] == [("TOP104", 2)]
+    assert [(row["rule"], row["settings"]["levels"]) for row in shown["rules"]] == [("TOP104", 2)]
 
 
 def test_show_settings_as_json_says_what_the_text_says() -> None:
-    told, shown = run("--show-settings").text, document("--show-settings")
+    text, shown = run("--show-settings").text, document("--show-settings")
 
-    assert len(shown["rules"]) == told.count("\n  ")
+    assert len(shown["rules"]) == text.count("\n  ")
     # Further formats and suppressions are lines only where there are any.
-    keys = {line.partition(":")[0] for line in told.splitlines() if line[0] != " "}
+    keys = {line.partition(":")[0] for line in text.splitlines() if line[0] != " "}
     assert {key.replace("-", "_").replace(" ", "_") for key in keys} <= {*shown}
 
 
@@ -451,7 +451,7 @@ def test_statistics_count_instead_of_showing() -> None:
             "suppressed": 0, "withheld": 0} in shown["rules"]  # fmt: skip
     result = run(FAILING, "--statistics", "--format", "jsonl")
     assert result.code == 1
-    assert result.lines == [{"schema": 1, **one} for one in shown["rules"]]
+    assert result.lines == [{"schema": 1, **each} for each in shown["rules"]]
 
 
 @pytest.mark.parametrize(
@@ -464,9 +464,9 @@ def test_statistics_count_instead_of_showing() -> None:
     ids=" ".join,
 )
 def test_a_selection_that_leaves_no_rule_is_refused(options: tuple[str, ...]) -> None:
-    told = " and ".join(map(" ".join, zip(options[::2], options[1::2], strict=True)))
+    text = " and ".join(map(" ".join, zip(options[::2], options[1::2], strict=True)))
     for more in ((), ("--show-settings",)):
-        assert refused(FAILING, *options, *more) == f"{told}: no rule is left to check with"
+        assert refused(FAILING, *options, *more) == f"{text}: no rule is left to check with"
     assert run(FAILING, "--select", "PUB101,PUB102", "--ignore", "PUB102").code == 0, "one rule is enough"
 
 
@@ -484,8 +484,8 @@ def test_a_configuration_that_leaves_no_rule_is_refused(tmp_path: Path, monkeypa
 
 
 def test_a_capture_that_ends_early_is_exit_code_3_and_still_reported() -> None:
-    assert run("-", given=FAILING.read_bytes()).code == 1
-    result = run("-", given=FAILING.read_bytes()[:-20])
+    assert run("-", stdin=FAILING.read_bytes()).code == 1
+    result = run("-", stdin=FAILING.read_bytes()[:-20])
 
     assert result.code == 3
     assert "PUB103" in result.text
@@ -530,7 +530,7 @@ def test_a_page_is_asked_for_by_its_name_and_not_written_to_a_terminal(
     assert run(FAILING, "--format", "html", "--output", page).code == 1
 
 
-NO_MQTT = "nothing to judge: no MQTT packet in what was read"
+NO_MQTT = "nothing to judge: the captures contain no MQTT packet"
 
 
 @pytest.fixture
@@ -541,16 +541,16 @@ def silent(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("missing.pcap", ""), ("silent.pcapng", "not written, since there was nothing to judge")]
+    ("name", "expected"), [("missing.pcap", ""), ("silent.pcapng", "not written, because there was nothing to judge")]
 )
 @pytest.mark.usefixtures("silent")
-def test_what_was_not_judged_makes_no_baseline(name: str, said: str, tmp_path: Path) -> None:
-    made = tmp_path / "new.json"
-    result = run(name, "--baseline", made, "--update-baseline")
+def test_what_was_not_judged_makes_no_baseline(name: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "new.json"
+    result = run(name, "--baseline", path, "--update-baseline")
 
     assert result.code == 3
-    assert not made.exists()
-    assert said in result.err
+    assert not path.exists()
+    assert expected in result.err
 
 
 @pytest.mark.parametrize("form", FINDING_FORMATS)
@@ -566,15 +566,15 @@ def test_nothing_to_judge_is_exit_code_3_in_every_format(form: str, silent: Path
 
 
 @pytest.mark.parametrize(
-    ("raw", "said"),
-    [(bytes(100), " is well formed\n"), (b"\x10\x0d\x00\x04MQTT", " came to its end\n")],
+    ("raw", "kind"),
+    [(bytes(100), "well-formed"), (b"\x10\x0d\x00\x04MQTT", "complete")],
     ids=["zeros", "half a CONNECT"],
 )
-def test_what_is_no_whole_packet_is_nothing_to_judge(raw: bytes, said: str, tmp_path: Path) -> None:
+def test_what_is_no_whole_packet_is_nothing_to_judge(raw: bytes, kind: str, tmp_path: Path) -> None:
     result = run(write_capture(tmp_path / "a.pcapng", client(raw), closes("client")), "--format", "concise")
 
     assert result.code == 3
-    assert f"mqttscope: {NO_MQTT}{said}" in result.err
+    assert f"mqttscope: nothing to judge: the captures contain no {kind} MQTT packet\n" in result.err
 
 
 def test_nothing_to_judge_is_said_where_each_format_says_such_things(silent: Path) -> None:
@@ -585,7 +585,7 @@ def test_nothing_to_judge_is_said_where_each_format_says_such_things(silent: Pat
     assert run(silent).text == f"{NO_MQTT}\n"
     assert (shown["nothing"], shown["packets"]) == (NO_MQTT, 0)
     assert sarif["executionSuccessful"] is False
-    assert [one["message"]["text"] for one in sarif["toolExecutionNotifications"]] == [NO_MQTT]
+    assert [row["message"]["text"] for row in sarif["toolExecutionNotifications"]] == [NO_MQTT]
     assert run(silent, "--format", "github").text == f"::error title=mqttscope::{NO_MQTT}\n"
     assert junit.count("<skipped ") == len(shown["rules"]) + 1
     assert 'failures="0"' in junit
@@ -609,7 +609,7 @@ def test_a_finding_that_counts_is_something_to_judge(tmp_path: Path) -> None:
     result = run(path, "--port", "1883", "--format", "jsonl")
 
     assert result.code == 1
-    assert any((one["severity"], one["confidence"]) == ("error", "certain") for one in result.lines)
+    assert any((line["severity"], line["confidence"]) == ("error", "certain") for line in result.lines)
 
 
 def test_an_empty_capture_among_others_is_skipped_for_itself(silent: Path) -> None:
@@ -625,34 +625,34 @@ def test_an_empty_capture_among_others_is_skipped_for_itself(silent: Path) -> No
 
 
 @pytest.mark.parametrize("answer", [(), (server(b"HTTP/1.1 400 Bad Request\r\n\r\n"),)], ids=["silent", "HTTP"])
-def test_it_is_said_where_no_broker_answered(tmp_path: Path, answer: tuple[Step, ...]) -> None:
+def test_it_is_said_where_no_broker_answered(tmp_path: Path, answer: tuple[ExampleStep, ...]) -> None:
     path = write_capture(tmp_path / "silent.pcapng", opened()[0], *answer, closes("server", after=5))
-    told = "no broker answered: 1 connection has a CONNECT and no CONNACK, so that only what clients sent was judged"
+    text = "no broker answered: 1 connection has a CONNECT and no CONNACK, so that only what clients sent was judged"
 
     result = run(path)
 
     assert result.code == (1 if answer else 0)
-    assert f"mqttscope: {told}\n" in result.err
-    assert told in result.text
+    assert f"mqttscope: {text}\n" in result.err
+    assert text in result.text
     assert "one direction only" not in result.text + result.err
-    assert told in run(path, "--format", "markdown").text.replace("&#45;", "-")
+    assert text in run(path, "--format", "markdown").text.replace("&#45;", "-")
     github = run(path, "--format", "github").text
-    assert re.search(rf"^::warning title=mqttscope::.*{told}$", github, re.MULTILINE)
+    assert re.search(rf"^::warning title=mqttscope::.*{text}$", github, re.MULTILINE)
     assert document(path)["summary"]["quality"]["unanswered"] == 1
 
 
 def test_a_named_capture_without_any_packet_is_named_beside_others(silent: Path) -> None:
-    told = f"no MQTT packet to judge in {silent}"
+    text = f"no MQTT packet to judge in {silent}"
 
     result = run(CLEAN, silent)
 
     assert result.code == 3
-    assert f"mqttscope: {told}\n" in result.err
-    assert told in result.text
+    assert f"mqttscope: {text}\n" in result.err
+    assert text in result.text
     github = run(CLEAN, silent, "--format", "github")
     assert "::error title=mqttscope::" in github.text
-    assert told in github.text
-    assert told in github.err
+    assert text in github.text
+    assert text in github.err
     assert "no MQTT packet to judge" not in run(CLEAN).err
 
 
@@ -671,11 +671,15 @@ def test_a_number_of_packets_can_be_required(tmp_path: Path) -> None:
 
     assert run(CLEAN, "--require-packets", str(packets)).code == 0
     result = run(CLEAN, "--require-packets", str(packets + 1))
-    told = f"too little to judge: {packets} MQTT packets, {packets + 1} are required"
-    assert (result.code, result.text.splitlines()[-2], result.err) == (3, told, f"mqttscope: {told}\n")
+    text = f"too little to judge: {packets} MQTT packets, {packets + 1} are required"
+    assert (result.code, result.text.splitlines()[-2], result.err) == (
+        3,
+        text,
+        f"mqttscope: {text}\n",
+    )
     assert run(CLEAN, "--require-packets", str(packets + 1), "--exit-zero").code == 0
     junit = run(CLEAN, "--require-packets", str(packets + 1), "--format", "junit").text
-    assert f'<error message="{told}"' in junit
+    assert f'<error message="{text}"' in junit
 
     configure(tmp_path, f"[lint]\nrequire-packets = {packets + 1}\n")
     assert run(CLEAN).code == 3
@@ -693,9 +697,9 @@ def test_a_missing_file_says_only_that() -> None:
 
 
 def test_the_summary_says_how_many_findings_count() -> None:
-    assert run(FAILING).text.splitlines()[-1] == f"3 errors (3 count), 1 note by {len(select())} rules"
+    assert run(FAILING).text.splitlines()[-1] == f"3 errors (3 fail the run), 1 note by {len(select())} rules"
     by_note = run(FAILING, "--fail-on", "info", "--ignore", "PUB103").text.splitlines()[-1]
-    assert by_note == f"2 errors (2 count), 1 note (1 counts) by {len(select()) - 1} rules"
+    assert by_note == f"2 errors (2 fail the run), 1 note (1 fails the run) by {len(select()) - 1} rules"
 
 
 def test_what_does_not_count_is_no_error_on_github() -> None:
@@ -706,8 +710,8 @@ def test_what_does_not_count_is_no_error_on_github() -> None:
 
     assert errors > counting > 1
     assert github.count("::error file=") == counting
-    assert github.count("This error does not count") == errors - counting
-    assert f"::notice title=mqttscope::{errors} errors ({counting} count)" in github
+    assert github.count("This error does not fail the run") == errors - counting
+    assert f"::notice title=mqttscope::{errors} errors ({counting} fail the run)" in github
 
 
 @pytest.fixture
@@ -767,16 +771,18 @@ def test_what_is_hidden_is_counted_and_may_be_configured(pumps: Path, tmp_path: 
     configure(tmp_path, '[lint]\nmin-severity = "error"\n')
 
     last = run(pumps).text.splitlines()[-1]
-    assert last == f"1 error (1 counts), 2 warnings, 1 note by {len(select())} rules; 3 not shown (--min-severity)"
+    assert (
+        last == f"1 error (1 fails the run), 2 warnings, 1 note by {len(select())} rules; 3 not shown (--min-severity)"
+    )
     assert "ENC103" in run(pumps, "--min-severity", "warning").text
     junit = run(pumps, "--select", "ENC103", "--fail-on", "warning", "--format", "junit")
     assert junit.code == 1
-    assert "2 findings that make the run fail are below --min-severity" in junit.text
+    assert "2 findings that fail the run are below --min-severity" in junit.text
 
 
 def found(path: Path, *more: str | int) -> list[tuple[str, str]]:
     lines = run(path, "--format", "jsonl", *map(str, more)).lines
-    return [(one["rule"], one["client_identifier"]) for one in lines]
+    return [(line["rule"], line["client_identifier"]) for line in lines]
 
 
 def test_findings_of_one_client_of_one_connection_and_of_a_filter(pumps: Path) -> None:
@@ -887,6 +893,6 @@ def test_settings_of_a_rule_win_over_the_timing(tmp_path: Path) -> None:
 
     shown = json.loads(run("--show-settings", "--format", "json").out)
     assert shown["timing"] == "test"
-    settings = {one["rule"]: one["settings"] for one in shown["rules"]}
+    settings = {row["rule"]: row["settings"] for row in shown["rules"]}
     assert (settings["DLV410"], settings["SES411"]) == ({"timeout": 30}, {"timeout": 1})
     assert "timing: test" in run("--show-settings").text.splitlines()

@@ -16,7 +16,7 @@ from mqttscope.capture import PcapngWriter
 from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.lint.examples import (
     START_NS,
-    Step,
+    ExampleStep,
     acknowledges,
     conversation,
     framed,
@@ -45,7 +45,7 @@ def _in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def captured(*steps: Step, handshake: bool = True) -> list[Segment]:
+def captured(*steps: ExampleStep, handshake: bool = True) -> list[Segment]:
     """The segments of a conversation."""
     return segments(conversation("", *steps, handshake=handshake))
 
@@ -177,7 +177,7 @@ def test_a_whole_capture_is_good_enough(level: str, tmp_path: Path) -> None:
     assert run(FAILING, "--require-quality", level).code == 1, "a device at fault is no fault of its capture"
 
 
-def broken_websocket() -> list[Step]:
+def broken_websocket() -> list[ExampleStep]:
     reserved = bytes((0x83,)) + framed(Pingreq())[1:]
     return [*web_opened(), client(reserved), client(framed(Pingreq())), closes("client")]
 
@@ -283,7 +283,7 @@ def test_a_capture_of_a_later_time_does_not_make_an_earlier_one_longer(tmp_path:
     assert run(late, CLEAN, "--require-quality", "usable").code == 3
 
 
-FAULTS: dict[str, tuple[Step, ...]] = {
+FAULTS: dict[str, tuple[ExampleStep, ...]] = {
     "a length of five bytes": (*opened(), client(hexadecimal("30 ff ff ff ff 01 00 01 61")), closes("server")),
     "a malformed CONNACK": (opened()[0], server(hexadecimal("20 03 02 00 00")), closes("client")),
     "reset inside a packet": (*opened(), client(UNFINISHED), closes("client", "reset")),
@@ -418,7 +418,7 @@ def test_a_bad_capture_makes_no_baseline(tmp_path: Path) -> None:
 
     result = run(path, "--require-quality", "usable", "--baseline", baseline, "--update-baseline")
     assert result.code == 3
-    assert f"baseline {baseline}: not written, since the captures are not usable\n" in result.err
+    assert f"baseline {baseline}: not written, because the captures are not usable\n" in result.err
     assert not baseline.exists()
 
 

@@ -21,14 +21,14 @@ tools.package("pyspark")
         (("a.pcap", "--engine", "spark", "--filter", "connection == 1"), "no numbers of the run"),
         (("a.pcap", "--engine", "spark", "--filter", "publish and packet < 3"), "no numbers of the run"),
         (("a.pcap", "--engine", "spark", "--filter", "time < +3s"), "no numbers of the run"),
-        (("a.pcap", "--engine", "spark", "--keylog", "{keys}"), "decrypts nothing"),
+        (("a.pcap", "--engine", "spark", "--keylog", "{keys}"), "cannot decrypt TLS"),
     ],
 )
 def test_what_cannot_be(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:
     keys = tmp_path / "keys.log"
     keys.write_text("CLIENT_RANDOM " + "00" * 32 + " " + "11" * 48 + "\n")
 
-    done = invoke("lint", *(one.format(keys=keys) for one in arguments))
+    done = invoke("lint", *(argument.format(keys=keys) for argument in arguments))
     assert done.code == 2
     assert message in done.err
 

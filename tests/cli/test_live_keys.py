@@ -69,19 +69,19 @@ def put_before_others(path: Path, script: str, monkeypatch: pytest.MonkeyPatch) 
 def test_packets_inside_tls(variable: bool, sniffed: Callable[..., Done], tmp_path: Path) -> None:
     """They are those of inspect; what is written is what was captured."""
     keys, target = str(tmp_path / "keys.txt"), tmp_path / "w.pcapng"
-    given = () if variable else ("--keylog", keys)
+    pair = () if variable else ("--keylog", keys)
 
     (tmp_path / "keys.txt").touch()
     env = {"SSLKEYLOGFILE": keys} if variable else None
-    done = sniffed(*given, "--duration", "1", "--write", str(target), env=env)
+    done = sniffed(*pair, "--duration", "1", "--write", str(target), env=env)
 
     expected = inspected(tmp_path / "tls.pcapng", "--keylog", keys)
     assert done.code == 0, done.err
-    shown, same = ([without(one, "capture") for one in some.packets] for some in (done, expected))
+    shown, same = ([without(packet, "capture") for packet in some.packets] for some in (done, expected))
     assert shown == same != []
-    assert [one["tls"]["decrypted"] for one in done.of("connection_closed")] == [True]
+    assert [document["tls"]["decrypted"] for document in done.of("connection_closed")] == [True]
     written, captured = (recorded(path) for path in (target, tmp_path / "tls.pcapng"))
-    assert [one.data for one in written] == [one.data for one in captured]
+    assert [frame.data for frame in written] == [frame.data for frame in captured]
     assert "no TLS" not in done.err
 
 
@@ -116,7 +116,7 @@ def test_a_tshark_that_fails(sniffed: Callable[..., Done], tmp_path: Path, monke
     done = sniffed("--keylog", str(tmp_path / "keys.txt"), "--duration", "0.5")
 
     assert done.code == 3
-    assert "tshark: failed while it decrypted TLS (ended early; exit code 2): no memory" in done.err
+    assert "tshark: failed while decrypting TLS (ended early; exit code 2): no memory" in done.err
     assert done.of("connection_closed")
 
 

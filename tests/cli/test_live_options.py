@@ -29,39 +29,39 @@ PLAIN, SECURE = "mqtt://127.0.0.1", "mqtts://127.0.0.1"
 
 
 @pytest.mark.parametrize(
-    ("given", "speed", "causal", "text"),
+    ("argument", "speed", "causal", "text"),
     [
         ("causal", None, True, "causal"),
         ("2x", 2.0, False, "2x"),
         ("0.5X", 0.5, False, "0.5x"),
     ],
 )
-def test_pace(given: str, speed: float | None, causal: bool, text: str) -> None:
-    made = PaceOptions(pace=PaceType().convert(given, None, None)).read()
+def test_pace(argument: str, speed: float | None, causal: bool, text: str) -> None:
+    pace = PaceOptions(pace=PaceType().convert(argument, None, None)).read()
 
-    assert (made.speed, made.causal, made.text) == (speed, causal, text)
+    assert (pace.speed, pace.causal, pace.text) == (speed, causal, text)
 
 
-@pytest.mark.parametrize("given", ["", "2", "x", "0x", "-1x", "1e9x", "infx", "nanx", "fast"])
-def test_what_is_no_pace(given: str) -> None:
+@pytest.mark.parametrize("text", ["", "2", "x", "0x", "-1x", "1e9x", "infx", "nanx", "fast"])
+def test_what_is_no_pace(text: str) -> None:
     with pytest.raises(click.BadParameter, match="nor a speed such as 2x"):
-        PaceType().convert(given, None, None)
+        PaceType().convert(text, None, None)
 
 
 def test_mapped_ports() -> None:
     assert MappedPort().convert("1883=1884", None, None) == (1883, 1884)
-    for given in ("1883", "1883=", "0=1", "1=65536", "1=2=3", "a=b", "\u0663=1"):
+    for text in ("1883", "1883=", "0=1", "1=65536", "1=2=3", "a=b", "\u0663=1"):
         with pytest.raises(click.BadParameter, match="RECORDED=LIVE"):
-            MappedPort().convert(given, None, None)
+            MappedPort().convert(text, None, None)
 
 
 @each(
     "make, message",
     [
         (lambda: ListenOptions(listen="nowhere").address(), "'nowhere' is not HOST:PORT"),
-        (lambda: ChangeOptions(lossy=True, convert=ProtocolVersion.V5), "--lossy is for --convert 3.1.1"),
-        (lambda: RunOptions(output=""), "--output needs the name of a file"),
-        (lambda: RunOptions(write=""), "--write needs the name of a file"),
+        (lambda: ChangeOptions(lossy=True, convert=ProtocolVersion.V5), "--lossy needs --convert 3.1.1"),
+        (lambda: RunOptions(output=""), "--output needs a file name"),
+        (lambda: RunOptions(write=""), "--write needs a file name"),
         (
             lambda: ReplayOptions(captures=("a",), broker=PLAIN, run=RunOptions(write="x", output="x")),
             "--output: x is the file of --write",
@@ -78,19 +78,19 @@ def test_contradictions(make, message: str) -> None:  # type: ignore[no-untyped-
 
 
 def test_tls_is_for_brokers_that_speak_it() -> None:
-    given, plain = TlsOptions(insecure=True), target_of(PLAIN, "--broker")
+    tls_options, plain = TlsOptions(insecure=True), target_of(PLAIN, "--broker")
 
     assert TlsOptions().context(plain) is None
-    given.refuse_plain(target_of(SECURE, "--broker"), "a broker")
+    tls_options.refuse_plain(target_of(SECURE, "--broker"), "a broker")
     with pytest.raises(click.UsageError, match="--insecure is for a broker with TLS"):
-        given.refuse_plain(plain, "a broker")
+        tls_options.refuse_plain(plain, "a broker")
     with pytest.raises(click.UsageError, match="--server-name is for a broker with TLS"):
         TlsOptions().refuse_plain(plain, "a broker", server_name="other")
 
 
 def test_insecure_tls_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert TlsOptions(insecure=True).context(target_of(SECURE, "--broker")) is not None
-    assert "--insecure: the certificate of mqtts://127.0.0.1:8883 is not checked" in capsys.readouterr().err
+    assert "--insecure: the certificate of mqtts://127.0.0.1:8883 is not verified" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("data", "password"), [(b"a b\n", b"a b"), (b"a\r\n", b"a"), (b"a\n\n", b"a\n"), (b"", b"")])
@@ -115,5 +115,5 @@ def test_a_report_and_a_recording_may_not_be_one_file(tmp_path: Path) -> None:
     capture.write_bytes(b"")
 
     RunOptions(output=str(tmp_path / "b")).refuse_inputs((str(capture),))
-    with pytest.raises(click.UsageError, match="is a capture that is read"):
+    with pytest.raises(click.UsageError, match="is an input capture"):
         RunOptions(output=str(capture)).refuse_inputs((str(capture),))

@@ -25,6 +25,7 @@ from mqttscope import __version__
 from mqttscope.cli import main as program
 from mqttscope.cli.main import COMMANDS, group, is_capture
 from mqttscope.dev.generate import command_names, find_command, help_text
+from mqttscope.kernel import status
 from mqttscope.system import bytes_unread
 from tests.cli.running import BUSY, CAPTURES, Done, Word, capture, command, environment, invoke, python, run
 from tests.each import some
@@ -53,7 +54,7 @@ def imported(*arguments: str) -> set[str]:
 
 @pytest.mark.parametrize("option", some(["--version", "-V"]))
 def test_version_is_told_without_importing_anything_slow(option: str) -> None:
-    assert run(option).out.decode() == f"mqttscope {__version__}\n"
+    assert run(option).out.decode() == f"mqttscope {__version__}\n{status()}\n"
     assert not imported(option) & {"click", "rich", "pyshark", "dpkt", "orjson", "lz4", "zstandard", "asyncio"}
 
 
@@ -88,9 +89,9 @@ def test_overview_lists_commands_without_importing_them() -> None:
         group.get_help(click.Context(group, info_name="mqttscope"))
         print(*(name for name in sys.modules if name.startswith("mqttscope.")))
     """
-    found = python(script).stdout.split()
+    texts = python(script).stdout.split()
 
-    assert {*found} == {"mqttscope.errors", "mqttscope.system", "mqttscope.cli", "mqttscope.cli.main"}
+    assert {*texts} == {"mqttscope.errors", "mqttscope.system", "mqttscope.cli", "mqttscope.cli.main"}
 
 
 @pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
@@ -99,9 +100,9 @@ def test_help_is_short_enough_to_be_read_and_says_what_every_option_does(names: 
 
     assert len(lines) <= LINES
     assert max(map(len, lines)) <= 104
-    options = [one for one in command.params if isinstance(one, click.Option)]
+    options = [param for param in command.params if isinstance(param, click.Option)]
     # Choices may speak for themselves.
-    assert [one.name for one in options if not one.help and not isinstance(one.type, click.Choice)] == []
+    assert [option.name for option in options if not option.help and not isinstance(option.type, click.Choice)] == []
     # A command has the settings of the program on its own too.
     context = command.make_context("alone", [], resilient_parsing=True)
     assert (context.help_option_names, context.max_content_width) == (["-h", "--help"], 100)
@@ -124,10 +125,10 @@ def own_part(line: str) -> list[str]:
 
 @pytest.mark.parametrize("names", EVERY, ids=lambda names: " ".join(names) or "overview")
 def test_help_has_at_least_two_examples_that_the_command_line_accepts(names: tuple[str, ...]) -> None:
-    found = examples(names)
+    texts = examples(names)
 
-    assert len(found) >= 2
-    for line in found:
+    assert len(texts) >= 2
+    for line in texts:
         chosen, command, arguments = group.resolve_command(click.Context(group), own_part(line))
         assert command is not None
         assert chosen is not None
@@ -196,9 +197,9 @@ def test_what_is_raised_is_told_in_words(
 
     monkeypatch.setattr(program, "_run", failing)
     done = invoke("decode", "c000", env={"MQTTSCOPE_TRACEBACK": None})
-    said, _, rest = done.err.partition("\n")
+    text, _, rest = done.err.partition("\n")
 
-    assert (done.code, said, bool(rest)) == (code, first, more)
+    assert (done.code, text, bool(rest)) == (code, first, more)
     assert "Traceback" not in done.err
     if more:
         # The traceback is there on demand.
@@ -385,9 +386,9 @@ class Endless:
 
 @pytest.fixture
 def endless(tmp_path: Path) -> Iterator[Endless]:
-    made = Endless(tmp_path)
-    yield made
-    made.close()
+    new_endless = Endless(tmp_path)
+    yield new_endless
+    new_endless.close()
 
 
 @contextmanager
@@ -412,7 +413,7 @@ def asked_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> in
 
 @pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM, signal.SIGHUP]), ids=lambda number: number.name)
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "expected"),
     some(
         [
             (("inspect",), b" CONNECT "),
@@ -428,13 +429,13 @@ def asked_to_end(process: subprocess.Popen[bytes], number: signal.Signals) -> in
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
 def test_an_endless_capture(
-    tmp_path: Path, endless: Endless, words: tuple[str, ...], found: bytes, number: signal.Signals
+    tmp_path: Path, endless: Endless, words: tuple[str, ...], expected: bytes, number: signal.Signals
 ) -> None:
     with running(tmp_path, *words, endless.path) as process:
         endless.wait(process)
         assert asked_to_end(process, number) == CODES[number]
     out, err = (tmp_path / "out").read_bytes(), (tmp_path / "err").read_text()
-    assert found in out
+    assert expected in out
     assert "Traceback" not in err
     assert "before everything was written" not in err
 
@@ -602,13 +603,13 @@ def test_a_handler_gets_signals_meanwhile_and_the_one_before_is_back_afterwards(
 
 
 def test_another_thread_leaves_handlers_as_they_are() -> None:
-    found: list[dict[int, object]] = []
+    documents: list[dict[int, object]] = []
 
     def work() -> None:
         with program.handling(lambda number, frame: None) as before:
-            found.append(before)
+            documents.append(before)
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
-    assert found == [{}]
+    assert documents == [{}]

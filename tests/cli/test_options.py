@@ -13,21 +13,21 @@ from tests.each import each
 
 
 @each(
-    "given, wanted",
+    "text, wanted",
     [("1", (1, "mqtt")), ("65535:mqtt", (65535, "mqtt")), ("8883:tls", (8883, "tls")), ("1884:", (1884, "mqtt"))],
 )
-def test_port(given: str, wanted: tuple[int, str]) -> None:
-    assert Port().convert(given, None, None) == wanted
+def test_port(text: str, wanted: tuple[int, str]) -> None:
+    assert Port().convert(text, None, None) == wanted
 
 
 @pytest.mark.parametrize(
-    "given", ["0", "65536", "-1", "99999999999999999999", "", "ws", "1884:http", "1884:ws:tls", "²", "٣"]
+    "text", ["0", "65536", "-1", "99999999999999999999", "", "ws", "1884:http", "1884:ws:tls", "²", "٣"]
 )
-def test_what_is_no_port_is_named(given: str) -> None:
+def test_what_is_no_port_is_named(text: str) -> None:
     with pytest.raises(click.BadParameter) as caught:
-        Port().convert(given, None, None)
+        Port().convert(text, None, None)
 
-    number, _, protocol = given.partition(":")
+    number, _, protocol = text.partition(":")
     assert caught.value.message in (
         f"{number!r} is not a port (1 to 65535)",
         f"{protocol!r} is not one of mqtt, ws, tls",
@@ -35,7 +35,7 @@ def test_what_is_no_port_is_named(given: str) -> None:
 
 
 @each(
-    "words, told",
+    "words, expected",
     [
         (("inspect", "--port", "http"), "Invalid value for '--port': 'http' is not"),
         (("stats", "--port", "1883:http"), "Invalid value for '--port': 'http' is not"),
@@ -51,37 +51,37 @@ def test_what_is_no_port_is_named(given: str) -> None:
         (("replay", "--keylog", ""), "'--keylog': the name of the file is empty"),
     ],
 )
-def test_a_value_that_names_nothing_is_a_usage_error(words: tuple[str, ...], told: str) -> None:
+def test_a_value_that_names_nothing_is_a_usage_error(words: tuple[str, ...], expected: str) -> None:
     command, *options = words
     done = invoke(command, capture("v5-qos"), *options)
 
     assert (done.code, done.out) == (2, b"")
-    assert told in done.err
+    assert expected in done.err
 
 
 @each("command, form", [("inspect", "jsonl"), ("lint", "json"), ("explain", "json"), ("stats", "json")])
 def test_connections_that_are_not_there_are_named(command: str, form: str) -> None:
     for more in ((), ("--format", form)):
         done = invoke(command, capture("v5-qos"), "--connection", "0", "--connection", "99", *more)
-        assert "there is no connection 99" in done.err
+        assert "connection 99 does not exist" in done.err
 
 
-@each("given, wanted", [("auto", None), ("3.1", ProtocolVersion.V3_1), (None, None)])
-def test_version(given: str | None, wanted: ProtocolVersion | None) -> None:
-    assert Version().convert(given, None, None) == wanted
+@each("text, wanted", [("auto", None), ("3.1", ProtocolVersion.V3_1), (None, None)])
+def test_version(text: str | None, wanted: ProtocolVersion | None) -> None:
+    assert Version().convert(text, None, None) == wanted
 
 
-@pytest.mark.parametrize("given", ["6.0", "3.1.1.1", "five"])
-def test_what_is_no_version_is_named(given: str) -> None:
+@pytest.mark.parametrize("text", ["6.0", "3.1.1.1", "five"])
+def test_what_is_no_version_is_named(text: str) -> None:
     with pytest.raises(click.BadParameter, match="is not an MQTT version"):
-        Version().convert(given, None, None)
+        Version().convert(text, None, None)
 
 
 def test_options_become_those_of_the_dissector() -> None:
-    made = ProtocolOptions(ports=((1884, "mqtt"), (8080, "ws")), mqtt_version=ProtocolVersion.V5).dissection()
+    options = ProtocolOptions(ports=((1884, "mqtt"), (8080, "ws")), mqtt_version=ProtocolVersion.V5).dissection()
 
-    assert made.ports == {1884: "mqtt", 8080: "ws"}
-    assert made.version is ProtocolVersion.V5
+    assert options.ports == {1884: "mqtt", 8080: "ws"}
+    assert options.version is ProtocolVersion.V5
 
 
 def test_port_finds_mqtt_that_was_joined_in_the_middle() -> None:
@@ -113,6 +113,6 @@ def test_a_captured_connect_goes_before_the_version_that_the_user_says() -> None
 @each("names", command_names())
 def test_a_letter_means_the_same_in_every_command(names: tuple[str, ...]) -> None:
     letters = {"--write": "-w", "--output": "-o"}
-    for option in (one for one in find_command(*names).params if isinstance(one, click.Option)):
+    for option in (param for param in find_command(*names).params if isinstance(param, click.Option)):
         for long, short in letters.items():
             assert (long in option.opts) is (short in option.opts), f"{names}: {option.opts}"

@@ -26,7 +26,7 @@ from mqttscope.cli.export import Export
 from mqttscope.cli.main import group
 from mqttscope.cli.options import FINDING_FORMATS
 from mqttscope.cli.output import FileSink, Output, awaited, describe, refuse_inputs, same_file, wants_colour, warn
-from mqttscope.cli.reading import Reading
+from mqttscope.cli.reading import CommandReading
 from mqttscope.dissect import dissect_segments
 from mqttscope.net.frame import CaptureError
 from mqttscope.report.escape import cells
@@ -45,14 +45,14 @@ class Slow:
     """A binary stream that takes a few bytes at a time, and sometimes none."""
 
     def __init__(self) -> None:
-        self.taken = bytearray()
+        self.written = bytearray()
         self.turn = 0
 
     def write(self, data: memoryview) -> int | None:
         self.turn += 1
         if self.turn % 3 == 0:
             return None
-        self.taken += data[:7]
+        self.written += data[:7]
         return len(data[:7])
 
     def flush(self) -> None:
@@ -65,9 +65,9 @@ class Slow:
 @pytest.fixture
 def output() -> Iterator[Output]:
     before = signal.getsignal(signal.SIGINT)
-    made = Output()
-    made.stream = Slow()
-    yield made
+    new_output = Output()
+    new_output.stream = Slow()
+    yield new_output
     signal.signal(signal.SIGINT, before)
 
 
@@ -75,15 +75,15 @@ def test_everything_is_written_to_a_stream_that_takes_little(output: Output) -> 
     lines = [b"line %d\n" % number for number in range(100)]
     for line in lines:
         output.write(line)
-    assert not output.stream.taken
+    assert not output.stream.written
     output.flush()
     output.flush()
-    assert output.stream.taken == b"".join(lines)
+    assert output.stream.written == b"".join(lines)
 
     # When somebody waits, lines are written at once.
     output.immediate = True
     output.write(b"a line\n")
-    assert output.stream.taken.endswith(b"line 99\na line\n")
+    assert output.stream.written.endswith(b"line 99\na line\n")
 
 
 def test_an_interrupt_waits_for_the_line_that_is_being_written(output: Output) -> None:
@@ -91,7 +91,7 @@ def test_an_interrupt_waits_for_the_line_that_is_being_written(output: Output) -
     write = output.stream.write
 
     def interrupted(data: memoryview) -> int | None:
-        if not output.stream.taken:
+        if not output.stream.written:
             signal.raise_signal(signal.SIGINT)
         return write(data)  # type: ignore[no-any-return]
 
@@ -99,7 +99,7 @@ def test_an_interrupt_waits_for_the_line_that_is_being_written(output: Output) -
     with pytest.raises(KeyboardInterrupt):
         output.flush()
 
-    assert output.stream.taken == b"a line that takes several turns\n"
+    assert output.stream.written == b"a line that takes several turns\n"
 
 
 def test_a_second_interrupt_does_not_wait(output: Output) -> None:
@@ -186,8 +186,8 @@ def test_lint_goes_on_when_its_reader_leaves_in_the_middle() -> None:
         assert running.out.readline()
         running.out.close()
 
-        said = [line for line in running.err.read().splitlines() if b"captured twice" not in line]
-        assert (said, running.process.wait(60)) == ([], 1)
+        chunks = [line for line in running.err.read().splitlines() if b"captured twice" not in line]
+        assert (chunks, running.process.wait(60)) == ([], 1)
 
 
 def test_help_for_a_reader_that_is_gone() -> None:
@@ -197,15 +197,15 @@ def test_help_for_a_reader_that_is_gone() -> None:
 def interrupted(running: Started) -> list[bytes]:
     """The lines that come after Ctrl-C, which ends the program quietly."""
     running.process.send_signal(signal.SIGINT)
-    rest, said = running.process.communicate(timeout=60)
-    assert (running.process.returncode, said) == (130, b"")
+    rest, raw = running.process.communicate(timeout=60)
+    assert (running.process.returncode, raw) == (130, b"")
     lines: list[bytes] = rest.splitlines(keepends=True)
     return lines
 
 
 @pytest.mark.parametrize("form", FORMATS)
 def test_ctrl_c_ends_quietly_with_whole_lines(form: str) -> None:
-    with started("inspect", "-", "--format", form, given=TWO_THIRDS) as running:
+    with started("inspect", "-", "--format", form, stdin=TWO_THIRDS) as running:
         shown = [running.out.readline(), *interrupted(running)]
 
     assert shown[-1].endswith(b"\n")
@@ -215,7 +215,7 @@ def test_ctrl_c_ends_quietly_with_whole_lines(form: str) -> None:
 
 def test_ctrl_c_keeps_what_was_found_for_the_export(tmp_path: Path) -> None:
     target = tmp_path / "out.pcapng"
-    with started("inspect", "-", "--format", "jsonl", "-w", target, given=TWO_THIRDS) as running:
+    with started("inspect", "-", "--format", "jsonl", "-w", target, stdin=TWO_THIRDS) as running:
         shown = [running.out.readline() for _ in range(4)]
         shown += interrupted(running)
 
@@ -232,9 +232,9 @@ def test_ctrl_c_while_the_reader_is_slow_gives_whole_lines(tmp_path: Path) -> No
         until(lambda: bytes_unread(pipe) > size // 2 and is_waiting(process), "a full pipe")
         process.send_signal(signal.SIGINT)
         until(lambda: is_waiting(process), "the handler of the signal")
-        rest, said = process.communicate(timeout=60)
+        rest, raw = process.communicate(timeout=60)
 
-    assert (process.returncode, said) == (130, b"")
+    assert (process.returncode, raw) == (130, b"")
     lines = [json.loads(line) for line in (begun + rest).splitlines()]
     assert all(line["schema"] == 1 for line in lines)
     numbers = [line["packet"] for line in lines if "packet" in line]
@@ -275,15 +275,15 @@ def test_ctrl_c_in_a_terminal_leaves_the_prompt_on_a_line_of_its_own() -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         process.wait(60)
-    said = os.read(leader, 1000)
+    raw = os.read(leader, 1000)
     os.close(leader)
 
-    assert said == b"\r\n"
+    assert raw == b"\r\n"
 
 
 def test_input_that_may_still_be_written_is_shown_line_by_line() -> None:
     data = QOS.read_bytes()
-    with started("inspect", "-", "--format", "jsonl", given=data[:2000]) as running:
+    with started("inspect", "-", "--format", "jsonl", stdin=data[:2000]) as running:
         assert json.loads(running.out.readline())["event"] == "connection_opened"
         assert json.loads(running.out.readline())["type"] == "connect"
         running.input.write(data[2000:])
@@ -364,18 +364,18 @@ class Terminal(io.StringIO):
 class TestProgress:
     def terminal(self, monkeypatch: pytest.MonkeyPatch) -> Terminal:
         """Standard error as a terminal; not a fixture, since pytest puts its own in place before each test."""
-        found = Terminal()
-        monkeypatch.setattr(sys, "stderr", found)
+        actual_terminal = Terminal()
+        monkeypatch.setattr(sys, "stderr", actual_terminal)
         monkeypatch.setattr(outputs, "PROGRESS_AFTER_S", 0)
         monkeypatch.setattr(outputs, "PROGRESS_EVERY_S", 0)
         monkeypatch.setattr(outputs, "PROGRESS_EVENTS", 1)
         monkeypatch.setattr(outputs, "READ_EVERY_S", 0)
-        return found
+        return actual_terminal
 
     def read(self, *names: str, stdin: bytes | None = None) -> None:
         """Read captures, as commands do."""
-        watch = outputs.Watch(progress=True)
-        reading = Reading(names, stdin=None if stdin is None else io.BytesIO(stdin))
+        watch = outputs.CaptureWatch(progress=True)
+        reading = CommandReading(names, stdin=None if stdin is None else io.BytesIO(stdin))
         list(watch.events(dissect_segments(watch.follow(reading).segments(watch.skipped))))
 
     def test_a_line_is_shown_and_taken_away(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -389,12 +389,12 @@ class TestProgress:
 
     def test_bytes_of_all_captures_count(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         terminal = self.terminal(monkeypatch)
-        one = capture("v5-qos").read_bytes()
-        (tmp_path / "b.pcapng").write_bytes(one)
-        (tmp_path / "c.pcapng.gz").write_bytes(gzip.compress(one))
+        raw = capture("v5-qos").read_bytes()
+        (tmp_path / "b.pcapng").write_bytes(raw)
+        (tmp_path / "c.pcapng.gz").write_bytes(gzip.compress(raw))
         self.read(str(tmp_path))
         size = outputs.sized(sum(path.stat().st_size for path in tmp_path.iterdir()))
-        shown = [int(one) for one in re.findall(rf"(\d+) % of {size}", terminal.getvalue())]
+        shown = [int(hit) for hit in re.findall(rf"(\d+) % of {size}", terminal.getvalue())]
         assert shown == sorted(shown)
         assert shown[-1] == 100
 
@@ -427,9 +427,9 @@ class TestProgress:
 
     def test_two_watches_may_share_a_line(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.terminal(monkeypatch)
-        first = outputs.Watch(progress=True)
-        assert outputs.Watch(progress=first)._progress is first._progress
-        assert outputs.Watch(progress=outputs.Watch(progress=False))._progress is None
+        first = outputs.CaptureWatch(progress=True)
+        assert outputs.CaptureWatch(progress=first)._progress is first._progress
+        assert outputs.CaptureWatch(progress=outputs.CaptureWatch(progress=False))._progress is None
 
     @pytest.mark.parametrize("command", ["triage", "lint", "stats", "explain", "inspect", "redact", "compare"])
     def test_every_command_that_reads_shows_it(
@@ -521,9 +521,9 @@ class TestCapturesAreKept:
     ) -> None:
         (tmp_path / "soft").symlink_to(copy)
         (tmp_path / "hard").hardlink_to(copy)
-        said = refused(self.run(command_name, tmp_path / source, "-o", tmp_path / target), copy)
+        text = refused(self.run(command_name, tmp_path / source, "-o", tmp_path / target), copy)
 
-        assert said == f"Error: --output: {tmp_path / target} is a capture that is read"
+        assert text == f"Error: --output: {tmp_path / target} is an input capture"
 
     def test_another_file_of_the_folder_is_written_anew(self, command_name: str, copy: Path, tmp_path: Path) -> None:
         report = tmp_path / "report"
@@ -538,7 +538,7 @@ class TestCapturesAreKept:
             done = forked.run(command(command_name, "-", "-o", copy), stdin=file, env=environment())
 
         assert done.returncode == 2
-        assert b"is a capture that is read" in done.stderr
+        assert b"is an input capture" in done.stderr
         assert copy.read_bytes() == QOS.read_bytes()
 
 
@@ -546,7 +546,7 @@ def test_lint_refuses_further_formats_as_well(copy: Path, tmp_path: Path) -> Non
     other = tmp_path / "lint.sarif"
     arguments = ("lint", "--no-config", copy, "--output", f"sarif={other}", "--output", f"json={copy}")
 
-    assert "is a capture that is read" in refused(invoke(*arguments), copy)
+    assert "is an input capture" in refused(invoke(*arguments), copy)
     assert not other.exists()
 
 
@@ -572,11 +572,11 @@ def test_lint_refuses_the_other_files_that_it_reads(
 
 
 def test_a_baseline_that_is_made_is_no_report(tmp_path: Path) -> None:
-    made = tmp_path / "base.json"
-    done = invoke("lint", "--no-config", QOS, "--baseline", made, "--update-baseline", "-o", tmp_path / "." / made.name)
+    path = tmp_path / "base.json"
+    done = invoke("lint", "--no-config", QOS, "--baseline", path, "--update-baseline", "-o", tmp_path / "." / path.name)
 
     assert done.code == 2
-    assert not made.exists()
+    assert not path.exists()
 
 
 def test_a_report_that_a_pattern_would_find_is_not_left_behind(copy: Path, tmp_path: Path) -> None:
@@ -584,7 +584,7 @@ def test_a_report_that_a_pattern_would_find_is_not_left_behind(copy: Path, tmp_p
     done = invoke("lint", "--no-config", tmp_path / "*", "-o", report)
 
     assert (done.code, done.out) == (2, b"")
-    assert "is among the captures that are read" in done.err
+    assert "is one of the input captures" in done.err
     assert not report.exists()
 
 
@@ -673,7 +673,7 @@ def test_a_format_and_a_name_that_say_different_things(command: str, tmp_path: P
     ):
         done = invoke(command, QOS, "--format", form, "-o", tmp_path / name)
         assert done.code == 2
-        assert f"--format {form} does not go with --output {tmp_path / name}: {cure}" in done.err
+        assert f"--format {form} contradicts --output {tmp_path / name}: {cure}" in done.err
     assert not list(tmp_path.iterdir())
 
 
@@ -704,3 +704,27 @@ def test_a_report_keeps_the_mode_of_the_file_that_is_there(tmp_path: Path) -> No
     assert link.is_symlink()
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
     assert path.stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (("inspect", "--output", "jsonl=-"), "use --format jsonl alone"),
+        (("inspect", "--output", "csv=a.csv"), "use --format csv --output a.csv"),
+        (("stats", "-o", "json="), "use --format json --output FILE"),
+        (("explain", "-o", "html=a.html"), "use --format html --output a.html"),
+    ],
+)
+def test_a_format_before_the_name_of_the_only_report_is_refused(
+    words: tuple[str, ...], instead: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = invoke(*words, QOS)
+
+    assert done.code == 2
+    assert f"{instead}; a file of that name is ./{words[2]}" in done.err
+    assert not [*tmp_path.iterdir()]
+
+    assert invoke("inspect", "--output", "./text=a", QOS).code == 0
+    assert (tmp_path / "text=a").exists()
+    assert invoke("inspect", "--output", "text=a", QOS).code == 0  # it exists

@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.cli.pasted import Found, sequences, to_bytes
+from mqttscope.cli.pasted import PastedSequence, sequences, to_bytes
 from tests.cli.running import capture, invoke
 
 CONNECT = bytes.fromhex("100f 0004 4d515454 04 02 003c 0003 616263")
 LONG = b"\x30\x26\x00\x05plant" + bytes(range(0x61, 0x7A)) + b" 1234 "
 
 
-def read(text: str) -> list[Found]:
+def read(text: str) -> list[PastedSequence]:
     return list(sequences(enumerate(text.splitlines(keepends=True), 1)))
 
 
 def only(text: str) -> bytes:
-    (found,) = read(text)
-    assert found.problem is None, found.problem
-    return found.raw
+    (sequence,) = read(text)
+    assert sequence.problem is None, sequence.problem
+    return sequence.raw
 
 
 def rows(raw: bytes, width: int = 16) -> list[tuple[int, bytes, str]]:
-    found = []
+    actual_rows = []
     for at in range(0, len(raw), width):
         piece = raw[at : at + width]
-        found.append((at, piece, "".join(chr(one) if 32 <= one < 127 else "." for one in piece)))
-    return found
+        actual_rows.append((at, piece, "".join(chr(number) if 32 <= number < 127 else "." for number in piece)))
+    return actual_rows
 
 
 def as_tshark(raw: bytes) -> str:
@@ -67,9 +67,9 @@ class TestDumps:
 
     @pytest.mark.parametrize("raw", [CONNECT, LONG, b"\xc0\x00"], ids=len)
     def test_the_last_offset_of_hexdump_has_no_bytes(self, raw: bytes) -> None:
-        found = read(as_hexdump_c(raw))
+        pasted_sequences = read(as_hexdump_c(raw))
 
-        assert found[0].raw == raw
+        assert pasted_sequences[0].raw == raw
 
     @given(st.binary(min_size=17, max_size=80).map(lambda raw: b"\x30" + raw), st.sampled_from(FORMS))
     @settings(max_examples=100, deadline=None)
@@ -83,27 +83,31 @@ class TestDumps:
         assert only("".join(dump[start:])) == LONG
 
     def test_two_dumps_are_two_sequences(self) -> None:
-        found = read(as_tshark(CONNECT) + "\n" + as_tshark(b"\xc0\x00") + "d000\n")
+        pasted_sequences = read(as_tshark(CONNECT) + "\n" + as_tshark(b"\xc0\x00") + "d000\n")
 
-        assert [(one.line, one.raw) for one in found] == [(1, CONNECT), (4, b"\xc0\x00"), (5, b"\xd0\x00")]
+        assert [(sequence.line, sequence.raw) for sequence in pasted_sequences] == [
+            (1, CONNECT),
+            (4, b"\xc0\x00"),
+            (5, b"\xd0\x00"),
+        ]
 
     def test_a_row_that_is_missing_is_said(self) -> None:
         lines = as_tshark(CONNECT * 4).splitlines(keepends=True)
-        (found,) = read(lines[0] + lines[2])
+        (sequence,) = read(lines[0] + lines[2])
 
-        assert found.problem == "the row at offset 0x20 does not follow the 16 bytes before it"
+        assert sequence.problem == "the row at offset 0x20 does not follow the 16 bytes before it"
 
     def test_hidden_bytes_are_not_made_up(self) -> None:
-        (found,) = read("  0000  10 0e ** ** ** 3c  ...\n")
+        (sequence,) = read("  0000  10 0e ** ** ** 3c  ...\n")
 
-        assert "--show-secrets" in str(found.problem)
+        assert "--show-secrets" in str(sequence.problem)
 
     @pytest.mark.parametrize("line", ["00 00 c0 00", "0000c000", "0000", "0000 c000", "1000 0000 10 0e"])
     def test_lines_without_an_offset_stay_digits(self, line: str) -> None:
         assert only(line) == bytes.fromhex(line)
 
     def test_standard_input(self) -> None:
-        done = invoke("decode", "-", "--format", "jsonl", given=(as_tshark(CONNECT) + as_xxd(b"\xc0\x00")).encode())
+        done = invoke("decode", "-", "--format", "jsonl", stdin=(as_tshark(CONNECT) + as_xxd(b"\xc0\x00")).encode())
 
         assert done.code == 0
         assert [(line["line"], line["type"]) for line in done.lines] == [(1, "connect"), (3, "pingreq")]
@@ -119,11 +123,11 @@ class TestDumps:
         dumped = subprocess.run(
             ["tshark", "-r", path, "-x", "-Y", "mqtt"], capture_output=True, check=True, timeout=60
         ).stdout
-        done = invoke("decode", "-", "--format", "jsonl", given=dumped)
+        done = invoke("decode", "-", "--format", "jsonl", stdin=dumped)
         expected = [line["type"] for line in invoke("inspect", path, "--format", "jsonl").packets]
 
         assert sorted(line["type"] for line in done.lines) == sorted(expected)
-        assert done.err.count("a complete frame: the ") == dumped.count(b"0000  ")
+        assert done.err.count("a complete frame: decoded the ") == dumped.count(b"0000  ")
 
 
 class TestLiterals:
@@ -184,13 +188,13 @@ class TestArrays:
         assert only("{\n" + "0x30, 0x31,\n" * lines + "}\n") == b"01" * lines
 
     def test_an_array_that_never_ends(self) -> None:
-        (found,) = read("{0x10, 0x0e,\n0x00\n")
+        (sequence,) = read("{0x10, 0x0e,\n0x00\n")
 
-        assert found.problem is not None
+        assert sequence.problem is not None
 
 
 @given(st.lists(st.text(alphabet="0123456789abcdef {}[]'\"\\|:,*\n\tbxR^-zé", max_size=60), max_size=4))
 @settings(max_examples=300, deadline=None)
 def test_no_input_raises(lines: list[str]) -> None:
-    for found in read("\n".join(lines)):
-        assert (found.problem is None) or not found.raw
+    for sequence in read("\n".join(lines)):
+        assert (sequence.problem is None) or not sequence.raw

@@ -18,27 +18,27 @@ def test_debian() -> None:
     assert (
         screen(ERROR, System("linux", "ann", debian=True))
         == """\
-no permission to capture from eth0. There are three ways:
+no permission to capture from eth0. There are three solutions:
 
   1. The group wireshark, whose members may capture:
        sudo dpkg-reconfigure wireshark-common    # answer yes
        sudo usermod -aG wireshark ann
        newgrp wireshark    # or log in again
 
-  2. Capabilities of the program, for everybody who can run it:
+  2. Capabilities of the program, for all users who can run it:
        sudo setcap cap_net_raw,cap_net_admin=eip '/usr/local/my bin/dumpcap'
 
-  3. No privileges at all: clients connect to a proxy, which records what passes:
+  3. No privileges at all: clients connect to a proxy, which records their traffic:
        mqttscope proxy --listen 127.0.0.1:1884 --upstream mqtt://BROKER:1883 --write out.pcapng"""
     )
 
 
 @pytest.mark.parametrize(
-    ("system", "told", "not_told"),
+    ("system", "expected", "not_told"),
     [
         (System("linux", "ann", group_exists=True), ["sudo usermod -aG wireshark ann", "newgrp"], ["groupadd", "dpkg"]),
         (System("linux", "ann"), ["sudo groupadd -r wireshark", "chmod 750", "setcap"], ["dpkg"]),
-        (System("linux", "ann", debian=True, is_member=True), ["you are in it", "newgrp wireshark"], ["usermod"]),
+        (System("linux", "ann", debian=True, is_member=True), ["you are a member", "newgrp wireshark"], ["usermod"]),
         (System("linux", "ann", container=True), ["--cap-add NET_RAW --cap-add NET_ADMIN"], []),
         (System("linux", "ann", become="doas"), ["doas setcap"], ["sudo"]),
         (
@@ -50,10 +50,12 @@ no permission to capture from eth0. There are three ways:
         (System("openbsd7", "ann", become="doas"), ["doas chown ann /dev/bpf*"], ["sudo", "setcap"]),
     ],
 )
-def test_other_systems(system: System, told: list[str], not_told: list[str]) -> None:
+def test_other_systems(system: System, expected: list[str], not_told: list[str]) -> None:
     text = screen(ERROR, system)
-    assert all(one in text for one in (*told, "mqttscope proxy --listen", "  1. ", "  2. ", "  3. ")), text
-    assert not any(one in text for one in not_told), text
+    assert all(
+        other_text in text for other_text in (*expected, "mqttscope proxy --listen", "  1. ", "  2. ", "  3. ")
+    ), text
+    assert not any(other_text in text for other_text in not_told), text
     assert len(text.splitlines()) <= 24
     assert all(len(line) <= 110 for line in text.splitlines())
 
@@ -80,7 +82,7 @@ def test_members_are_those_of_the_group_file(monkeypatch: pytest.MonkeyPatch) ->
     grp = pytest.importorskip("grp")
     monkeypatch.setenv("LOGNAME", "ann")
     monkeypatch.setattr(grp, "getgrnam", lambda name: grp.struct_group((name, "x", 99, ["ann"])))
-    found = this_system()
-    assert (found.group_exists, found.is_member) == (True, True)
+    system = this_system()
+    assert (system.group_exists, system.is_member) == (True, True)
     monkeypatch.setitem(sys.modules, "grp", None)
     assert not this_system().group_exists

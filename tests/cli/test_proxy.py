@@ -19,7 +19,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.cli import proxying
 from mqttscope.cli.main import LIMIT_S
-from mqttscope.cli.proxying import MAX_UNWRITTEN_BYTES, Background
+from mqttscope.cli.proxying import MAX_UNWRITTEN_BYTES, BackgroundOutput
 from mqttscope.mqtt import Connect, PacketType, ProtocolVersion, Publish, encode
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
@@ -53,8 +53,8 @@ def broker(folder: Path) -> Iterator[rig.Broker]:
 
 @pytest.fixture(scope="module")
 def certificates(folder: Path) -> Iterator[rig.Certificates]:
-    with rig.certificates(folder) as made:
-        yield made
+    with rig.certificates(folder) as certificates:
+        yield certificates
 
 
 def url(broker: rig.Broker, scheme: str = "mqtt") -> str:
@@ -148,7 +148,7 @@ def test_it_can_stop_at_a_finding(tmp_path: Path, broker: rig.Broker) -> None:
 
 @pytest.mark.broker
 @pytest.mark.parametrize(
-    ("options", "code", "found"),
+    ("options", "code", "expected"),
     [
         ((), 1, True),
         (("--exit-zero",), 0, True),
@@ -158,13 +158,13 @@ def test_it_can_stop_at_a_finding(tmp_path: Path, broker: rig.Broker) -> None:
     ],
 )
 def test_what_is_found_decides_at_the_end(
-    tmp_path: Path, broker: rig.Broker, options: tuple[str, ...], code: int, found: bool
+    tmp_path: Path, broker: rig.Broker, options: tuple[str, ...], code: int, expected: bool
 ) -> None:
     with program_proxy(tmp_path, url(broker), *options) as proxy:
         be_thrown_out(proxy.port)
         assert proxy.finish() == code, proxy.out + proxy.err
 
-    assert ("PUB103" in proxy.out) == found
+    assert ("PUB103" in proxy.out) == expected
     if "jsonl" in options:
         assert [json.loads(line)["rule"] for line in proxy.out.splitlines()] == ["PUB103"]
 
@@ -188,7 +188,7 @@ def test_it_ends(options: tuple[str, ...], tmp_path: Path) -> None:
             proxy.process.send_signal(signal.SIGINT)
         assert proxy.finish(ask=False) == 0
 
-    assert proxy.out == "nothing to judge: no MQTT packet in what was read\n"
+    assert proxy.out == "nothing to judge: the captures contain no MQTT packet\n"
     assert proxy.err.splitlines()[-1] == "mqttscope: 0 connections, 0 packets"
 
 
@@ -197,15 +197,23 @@ def test_tls_on_both_sides_is_recorded_as_plain_mqtt(
     tmp_path: Path, folder: Path, certificates: rig.Certificates
 ) -> None:
     """Even on 8883, where TLS would be expected."""
-    made = certificates
-    listener = f"cafile {made.ca}\ncertfile {made.cert}\nkeyfile {made.key}\nrequire_certificate true"
+    listener = (
+        f"cafile {certificates.ca}\ncertfile {certificates.cert}\nkeyfile {certificates.key}\nrequire_certificate true"
+    )
     path = tmp_path / "tls.pcapng"
     listen = "127.0.0.1:8883" if not _in_use(8883) else "127.0.0.1:0"
     with rig.mosquitto(folder, listener) as secure:
-        options = ("--listen-cert", made.cert, "--listen-key", made.key, "--write", str(path))
-        upstream = ("--ca", made.ca, "--cert", made.client_cert, "--key", made.client_key)
+        options = ("--listen-cert", certificates.cert, "--listen-key", certificates.key, "--write", str(path))
+        upstream = (
+            "--ca",
+            certificates.ca,
+            "--cert",
+            certificates.client_cert,
+            "--key",
+            certificates.client_key,
+        )
         with program_proxy(tmp_path, url(secure, "mqtts"), *options, *upstream, listen=listen) as proxy:
-            assert len(rig.talk(proxy.port, ca=made.ca).received) == 6
+            assert len(rig.talk(proxy.port, ca=certificates.ca).received) == 6
             assert proxy.finish() == 0, proxy.out + proxy.err
 
     assert packets(path)[-1] == ("client_to_server", "disconnect")
@@ -224,11 +232,10 @@ def transports(path: Path) -> set[str]:
 @pytest.mark.broker
 @pytest.mark.parametrize("scheme", ["ws", "wss"])
 def test_websocket_passes_through(tmp_path: Path, folder: Path, certificates: rig.Certificates, scheme: str) -> None:
-    made = certificates
     path = tmp_path / "websocket.pcapng"
     write = ("--write", str(path))
-    secure = f"\ncertfile {made.cert}\nkeyfile {made.key}" if scheme == "wss" else ""
-    options = ("--ca", made.ca) if scheme == "wss" else ()
+    secure = f"\ncertfile {certificates.cert}\nkeyfile {certificates.key}" if scheme == "wss" else ""
+    options = ("--ca", certificates.ca) if scheme == "wss" else ()
     with (
         rig.mosquitto(folder, f"protocol websockets{secure}") as web,
         program_proxy(tmp_path, url(web, scheme), *write, *options) as proxy,
@@ -242,7 +249,7 @@ def test_websocket_passes_through(tmp_path: Path, folder: Path, certificates: ri
 
 @pytest.mark.broker
 @pytest.mark.parametrize(
-    ("name", "trusted", "said"),
+    ("name", "trusted", "expected"),
     [
         ("server", "other_ca", "its certificate is not accepted: unable to get local issuer certificate"),
         (
@@ -253,15 +260,18 @@ def test_websocket_passes_through(tmp_path: Path, folder: Path, certificates: ri
     ],
 )
 def test_a_broker_that_nobody_vouches_for_is_not_used(
-    tmp_path: Path, folder: Path, certificates: rig.Certificates, name: str, trusted: str, said: str
+    tmp_path: Path, folder: Path, certificates: rig.Certificates, name: str, trusted: str, expected: str
 ) -> None:
-    made = certificates
-    cert, key = (made.cert, made.key) if name == "server" else (made.client_cert, made.client_key)
+    cert, key = (
+        (certificates.cert, certificates.key)
+        if name == "server"
+        else (certificates.client_cert, certificates.client_key)
+    )
     with rig.mosquitto(folder, f"certfile {cert}\nkeyfile {key}") as secure:
-        with program_proxy(tmp_path, url(secure, "mqtts"), "--ca", getattr(made, trusted)) as proxy:
+        with program_proxy(tmp_path, url(secure, "mqtts"), "--ca", getattr(certificates, trusted)) as proxy:
             assert rig.is_reset(proxy.port)
             assert proxy.finish() == 3
-            assert said in proxy.err
+            assert expected in proxy.err
         with program_proxy(tmp_path, url(secure, "mqtts"), "--insecure") as proxy:
             assert len(rig.talk(proxy.port).received) == 6
             assert proxy.finish() == 0
@@ -272,20 +282,21 @@ def test_a_broker_that_nobody_vouches_for_is_not_used(
 def test_a_broker_that_wants_a_client_certificate_says_so(
     tmp_path: Path, folder: Path, certificates: rig.Certificates
 ) -> None:
-    made = certificates
-    listener = f"certfile {made.cert}\nkeyfile {made.key}\ncafile {made.ca}\nrequire_certificate true"
+    listener = (
+        f"certfile {certificates.cert}\nkeyfile {certificates.key}\ncafile {certificates.ca}\nrequire_certificate true"
+    )
     with rig.mosquitto(folder, listener) as secure:
-        with program_proxy(tmp_path, url(secure, "mqtts"), "--ca", made.ca) as proxy:
+        with program_proxy(tmp_path, url(secure, "mqtts"), "--ca", certificates.ca) as proxy:
             with socket.create_connection(("127.0.0.1", proxy.port)) as client:
                 client.sendall(CONNECT)
                 with suppress(ConnectionError):
                     assert client.recv(1) == b""
             assert proxy.finish() == 3
             # Its alert, unless its reset came before.
-            assert "--cert shows it a client certificate" in proxy.err
+            assert "with --cert" in proxy.err
             assert "ended TLS: " in proxy.err
-        shown = ("--cert", made.client_cert, "--key", made.client_key)
-        with program_proxy(tmp_path, url(secure, "mqtts"), "--ca", made.ca, *shown) as proxy:
+        shown = ("--cert", certificates.client_cert, "--key", certificates.client_key)
+        with program_proxy(tmp_path, url(secure, "mqtts"), "--ca", certificates.ca, *shown) as proxy:
             assert len(rig.talk(proxy.port).received) == 6
             assert proxy.finish() == 0
 
@@ -294,10 +305,9 @@ def test_a_broker_that_wants_a_client_certificate_says_so(
 def test_a_client_that_does_not_trust_the_proxy_is_told_of(
     tmp_path: Path, broker: rig.Broker, certificates: rig.Certificates
 ) -> None:
-    made = certificates
-    options = ("--listen-cert", made.cert, "--listen-key", made.key)
+    options = ("--listen-cert", certificates.cert, "--listen-key", certificates.key)
     with program_proxy(tmp_path, url(broker), *options) as proxy:
-        context = ssl.create_default_context(cafile=made.other_ca)
+        context = ssl.create_default_context(cafile=certificates.other_ca)
         with (
             socket.create_connection(("127.0.0.1", proxy.port)) as distrustful,
             pytest.raises(ssl.SSLCertVerificationError),
@@ -306,7 +316,7 @@ def test_a_client_that_does_not_trust_the_proxy_is_told_of(
         with socket.create_connection(("127.0.0.1", proxy.port)) as plain:
             plain.sendall(CONNECT)
             assert plain.recv(1) in (b"", b"\x15")
-        assert len(rig.talk(proxy.port, ca=made.ca).received) == 6
+        assert len(rig.talk(proxy.port, ca=certificates.ca).received) == 6
         assert proxy.finish() == 0
 
     assert proxy.err.count("TLS with the client failed: ") == 2
@@ -336,8 +346,8 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_port_in_use_is_said() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as used_socket:
+        port = used_socket.getsockname()[1]
         done = run("--listen", f"127.0.0.1:{port}")
 
     assert done.returncode == 3
@@ -346,13 +356,13 @@ def test_a_port_in_use_is_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "said"),
+    ("words", "code", "expected"),
     [
         (("--listen", "1884"), 2, "'1884' is not HOST:PORT"),
         (("--listen", "192.0.2.1:0"), 3, "192.0.2.1:0 is not an address of this host"),
         ((*ANYWHERE, "--write", "/nowhere/x.pcapng"), 3, "cannot write /nowhere/x.pcapng: No such file"),
         ((*ANYWHERE, "--ready-file", "/nowhere/x"), 3, "cannot write /nowhere/x: No such file"),
-        (("--write", "-"), 2, "--write needs the name of a file"),
+        (("--write", "-"), 2, "--write needs a file name"),
         (("--write", ""), 2, "the name of the file is empty"),
         (("--duration", "nan"), 2, "nan is not a number"),
         (("--connect-timeout", "inf"), 2, "inf is not a number"),
@@ -361,16 +371,16 @@ def test_a_port_in_use_is_said() -> None:
         (("--ca", "ca.pem"), 2, "--ca is for an upstream with TLS (mqtts://, wss://), not for mqtt://127.0.0.1:1"),
         (("--listen-cert", "/nowhere/c.pem"), 2, "cannot read /nowhere/c.pem: No such file"),
         (("--stop-on-finding", "--no-lint"), 2, "--stop-on-finding needs the linter"),
-        (("--show", "--format", "sarif"), 2, "--show would write between --format sarif; add --output FILE"),
+        (("--show", "--format", "sarif"), 2, "--show would mix packets with --format sarif; add --output FILE"),
         (("--select", "XYZ"), 2, "XYZ"),
         *((("--max-packet", size), 2, "--max-packet") for size in ("10", "300M", "much", "1.5M")),
     ],
 )
-def test_what_cannot_be_is_said(words: tuple[str, ...], code: int, said: str) -> None:
+def test_what_cannot_be_is_said(words: tuple[str, ...], code: int, expected: str) -> None:
     done = run(*words)
 
     assert done.returncode == code, done.stderr
-    assert said in done.stderr
+    assert expected in done.stderr
 
 
 def test_a_certificate_needs_its_own_key(certificates: rig.Certificates) -> None:
@@ -416,14 +426,13 @@ def test_it_needs_no_rights(broker: rig.Broker) -> None:
 
 @pytest.mark.broker
 def test_tls_that_passes_unread_is_told_of(tmp_path: Path, folder: Path, certificates: rig.Certificates) -> None:
-    made = certificates
     with (
-        rig.mosquitto(folder, f"certfile {made.cert}\nkeyfile {made.key}") as secure,
+        rig.mosquitto(folder, f"certfile {certificates.cert}\nkeyfile {certificates.key}") as secure,
         program_proxy(tmp_path, url(secure)) as proxy,
     ):
-        assert len(rig.talk(proxy.port, ca=made.ca).received) == 6
+        assert len(rig.talk(proxy.port, ca=certificates.ca).received) == 6
         assert proxy.finish() == 0
-    assert "1 connection passed with TLS inside, unread; --listen-cert ends TLS here" in proxy.err
+    assert "1 connection passed with unread TLS inside; --listen-cert terminates TLS here" in proxy.err
 
 
 class Stuck:
@@ -440,8 +449,8 @@ class Stuck:
         self.lines.append(data)
 
 
-def in_front_of(output: Stuck) -> Background:
-    return Background(output)  # type: ignore[arg-type]
+def in_front_of(output: Stuck) -> BackgroundOutput:
+    return BackgroundOutput(output)  # type: ignore[arg-type]
 
 
 def test_nobody_waits_for_a_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -532,9 +541,9 @@ def test_who_keeps_the_linter_busy_holds_nobody_up(tmp_path: Path) -> None:
         assert "bytes forwarded but not judged; mqttscope lint " in proxy.err
     assert "error[" in first + proxy.out
     sent = b"".join(
-        found.payload
+        actual_segment.payload
         for frame in open_capture([path])
-        if isinstance(frame, Frame) and isinstance(found := segment(frame), Segment)
+        if isinstance(frame, Frame) and isinstance(actual_segment := segment(frame), Segment)
     )
     assert sent.count(GARBAGE[:16]) == len(GARBAGE) // 16
     assert sent.endswith(LAST)
@@ -544,10 +553,10 @@ def test_silent_clients_do_not_keep_their_places(tmp_path: Path) -> None:
     with before_patience(tmp_path, "--max-connections", "3", "--connect-timeout", "0.5") as proxy:
         silent = [socket.create_connection(("127.0.0.1", proxy.port), PATIENCE_S) for _ in range(3)]
         ports = [client.getsockname()[1] for client in silent]
-        for one in silent:
+        for other_socket in silent:
             with pytest.raises(ConnectionError):
-                one.recv(1)
-            one.close()
+                other_socket.recv(1)
+            other_socket.close()
         until(lambda: _may_connect(proxy.port))
         assert proxy.finish() == 0, proxy.err
     for port in ports:
@@ -629,7 +638,7 @@ def test_a_huge_packet_is_forwarded_and_recorded_but_not_kept(tmp_path: Path) ->
         assert memory_mib(proxy.process.pid) < 200
         # A slow machine does not judge as fast as it forwards, and says so.
         assert proxy.finish() == (3 if "judging is too slow" in proxy.err else 0), proxy.err
-    assert f"a packet of {size + 5:,} bytes was forwarded but not judged: --max-packet is 1,048,576" in proxy.err
+    assert f"a packet of {size + 5:,} bytes was forwarded but not linted: --max-packet is 1,048,576" in proxy.err
 
 
 def test_a_large_message_that_was_not_kept_accuses_nobody(tmp_path: Path) -> None:
@@ -653,7 +662,7 @@ def test_a_large_message_that_was_not_kept_accuses_nobody(tmp_path: Path) -> Non
             client.close()
             assert server.recv(1) == b""
         assert proxy.finish() == 0, proxy.out
-    assert f"a packet of {len(message):,} bytes was forwarded but not judged: --max-packet is 65,536" in proxy.err
+    assert f"a packet of {len(message):,} bytes was forwarded but not linted: --max-packet is 65,536" in proxy.err
 
 
 def test_who_never_reads_the_findings_holds_nobody_up(tmp_path: Path) -> None:

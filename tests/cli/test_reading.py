@@ -45,9 +45,9 @@ def packets(done: Done) -> list[str]:
     return [line["type"] for line in done.packets]
 
 
-def inspect(*arguments: str | Path, given: bytes = b"", env: dict[str, str] | None = None) -> Done:
+def inspect(*arguments: str | Path, stdin: bytes = b"", env: dict[str, str] | None = None) -> Done:
     """The JSON lines of captures."""
-    return run("inspect", "--format", "jsonl", *arguments, given=given, env=env)
+    return run("inspect", "--format", "jsonl", *arguments, stdin=stdin, env=env)
 
 
 def test_keys_by_option(recorded: tuple[Path, Path]) -> None:
@@ -57,7 +57,7 @@ def test_keys_by_option(recorded: tuple[Path, Path]) -> None:
     assert (done.code, done.err) == (0, "")
     assert packets(done)[:3] == ["connect", "connack", "subscribe"]
     assert done.of("connection_closed")[0]["tls"]["decrypted"] is True
-    assert len(packets(inspect("-", "--keylog", keys, given=capture.read_bytes()))) == 14
+    assert len(packets(inspect("-", "--keylog", keys, stdin=capture.read_bytes()))) == 14
 
 
 def test_keys_by_the_environment(recorded: tuple[Path, Path]) -> None:
@@ -70,7 +70,7 @@ def test_keys_by_the_environment(recorded: tuple[Path, Path]) -> None:
 def test_keys_in_the_capture(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
     both = with_secrets(capture, keys.read_bytes(), tmp_path / "both.pcapng")
-    done = inspect("-", given=both.read_bytes())
+    done = inspect("-", stdin=both.read_bytes())
 
     assert (len(packets(done)), done.err) == (14, "")
     assert packets(inspect(both)) == packets(done)
@@ -90,9 +90,9 @@ def test_keys_that_come_later_in_the_captures(option: bool, recorded: tuple[Path
     opened = doubled.write(tmp_path / "open.pcapng", doubled.recorded(capture)[:-3])
     (tmp_path / "late.pcapng").write_bytes(opened.read_bytes() + block_of_secrets(keys.read_bytes()))
     (tmp_path / "keys.txt").write_bytes(b"")
-    given = ("--keylog", tmp_path / "keys.txt") if option else ()
+    pair = ("--keylog", tmp_path / "keys.txt") if option else ()
 
-    done = inspect(tmp_path / "late.pcapng", *given)
+    done = inspect(tmp_path / "late.pcapng", *pair)
 
     assert (done.code, done.err) == (0, "")
     assert packets(done)[:3] == ["connect", "connack", "subscribe"]
@@ -135,15 +135,17 @@ def test_keys_that_open_nothing(recorded: tuple[Path, Path], tmp_path: Path) -> 
     assert f"not decrypted: {reason}" in " ".join(explained.text.split())
 
 
-@pytest.mark.parametrize(("content", "told"), [(None, "No such file"), ("no keys", "no lines like CLIENT_RANDOM")])
-def test_key_logs_that_are_none(content: str | None, told: str, recorded: tuple[Path, Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("content", "expected"), [(None, "No such file"), ("no keys", "no lines like CLIENT_RANDOM")])
+def test_key_logs_that_are_none(
+    content: str | None, expected: str, recorded: tuple[Path, Path], tmp_path: Path
+) -> None:
     path = tmp_path / "keys.txt"
     if content is not None:
         path.write_text(content)
     done = run("inspect", recorded[0], "--keylog", path)
 
     assert done.code == 3
-    assert told in done.err
+    assert expected in done.err
     assert "Traceback" not in done.err
 
 
@@ -154,16 +156,16 @@ def test_without_tshark_it_is_said_how_to_get_it(recorded: tuple[Path, Path], tm
     assert done.code == 3
     assert "apt-get install tshark" in done.err
     inside = with_secrets(capture, keys.read_bytes(), tmp_path / "both.pcapng")
-    told = inspect(inside, env={"PATH": str(tmp_path)})
-    assert told.code == 0
-    assert "holds keys of TLS; tshark is needed" in told.err
+    result = inspect(inside, env={"PATH": str(tmp_path)})
+    assert result.code == 0
+    assert "contains TLS keys; tshark is needed" in result.err
 
 
 @pytest.mark.long
 def test_no_temporary_file_is_left(recorded: tuple[Path, Path], tmp_path: Path) -> None:
     capture, keys = recorded
-    for arguments, given in (((capture,), b""), (("-",), capture.read_bytes())):
-        inspect(*arguments, "--keylog", keys, given=given, env={"TMPDIR": str(tmp_path)})
+    for arguments, raw in (((capture,), b""), (("-",), capture.read_bytes())):
+        inspect(*arguments, "--keylog", keys, stdin=raw, env={"TMPDIR": str(tmp_path)})
 
     assert os.listdir(tmp_path) == []
 
@@ -208,7 +210,7 @@ def test_a_tshark_that_fails_is_no_clean_capture(recorded: tuple[Path, Path], tm
     done = run("lint", capture, "--keylog", keys, env=fake(tmp_path, "echo 'no memory' >&2; exit 2"))
 
     assert done.code == 3
-    assert "failed while it decrypted TLS" in done.err
+    assert "failed while decrypting TLS" in done.err
     assert "exit code 2): no memory" in done.err
     assert "could be decrypted with the keys" not in done.err
 

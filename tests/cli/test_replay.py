@@ -11,7 +11,7 @@ HERE = ("--broker", "mqtt://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected"),
     [
         ((), "Missing option '--broker'"),
         (("--broker", "http://h"), "--broker"),
@@ -26,27 +26,27 @@ HERE = ("--broker", "mqtt://127.0.0.1:1")
         (("--broker", "mqtts://127.0.0.1:1", "--ca", "/nowhere/ca.pem"), "cannot read /nowhere/ca.pem"),
     ],
 )
-def test_what_makes_no_sense_is_said(options: tuple[str, ...], said: str) -> None:
+def test_what_makes_no_sense_is_said(options: tuple[str, ...], expected: str) -> None:
     done = invoke("replay", QOS, *options)
 
     assert done.code == 2
-    assert said in done.err
+    assert expected in done.err
     assert "lovelace" not in done.err
     assert done.text == ""
 
 
 @pytest.mark.parametrize(
-    ("options", "codes", "said"),
+    ("options", "codes", "expected"),
     [
         (("--password-file", "/nowhere/none"), {3}, "cannot read the password from"),
         (("--client", "nobody"), {2, 3}, ""),
     ],
 )
-def test_what_cannot_be_played(options: tuple[str, ...], codes: set[int], said: str) -> None:
+def test_what_cannot_be_played(options: tuple[str, ...], codes: set[int], expected: str) -> None:
     done = invoke("replay", QOS, *HERE, *options)
 
     assert done.code in codes
-    assert said in done.err
+    assert expected in done.err
     assert "Traceback" not in done.err
 
 
@@ -57,14 +57,14 @@ def test_the_plan_sends_nothing() -> None:
     assert (done.code, done.err) == (0, "")
     assert "would replay to mqtt://127.0.0.1:1" in done.text
     assert "pace 2x" in done.text
-    assert [one["client_identifier"] for one in document["connections"]] == ["sensor-1"]
+    assert [row["client_identifier"] for row in document["connections"]] == ["sensor-1"]
 
 
 def test_another_host_needs_consent() -> None:
     done = invoke("replay", capture("v311-retained"), "--broker", "mqtt://192.0.2.1")
 
     assert done.code == 2
-    assert "mqtt://192.0.2.1:1883 is another host: --yes allows sending to it" in done.err
+    assert "mqtt://192.0.2.1:1883 is another host: add --yes to allow sending to it" in done.err
     assert "removed from home/setpoint" in done.err
 
 
@@ -80,30 +80,33 @@ def test_all_that_3_1_1_cannot_say_is_named_and_lossy_leaves_it_out() -> None:
     assert "publish.properties.content_type" in refused.err
     assert "--lossy" in refused.err
     assert done.code == 0
-    assert any("left out: publish.properties.user_property" in one for one in done.lines[0]["changes"])
-    assert "--lossy is for --convert 3.1.1" in alone.err
+    assert any("left out: publish.properties.user_property" in each for each in done.lines[0]["changes"])
+    assert "--lossy needs --convert 3.1.1" in alone.err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("--set", "connect.password:s3cret"), "--set: connect.password: write PATH=VALUE"),
         (("--set", "s3cret"), "--set: write PATH=VALUE"),
-        (("--set", "connect.s3cret=1"), "--set: connect.… is no field that can be set"),
-        (("--set", "connect.password:s3cret=="), "--set: connect.… is no field that can be set; did you mean connect."),
-        (("--set", "connack.s3cret=1"), "--set: connack: only what clients send can be set"),
+        (("--set", "connect.s3cret=1"), "--set: connect.… is not a field that can be set"),
+        (
+            ("--set", "connect.password:s3cret=="),
+            "--set: connect.… is not a field that can be set; did you mean connect",
+        ),
+        (("--set", "connack.s3cret=1"), "--set: connack: only packets of clients can be set"),
         (("--set", "connect.password=s3cret"), "--set: connect.password cannot be set: it is a secret"),
         (("--set", "publish.payload=hex:s3cret"), "--set: publish.payload: this value is not allowed, only pairs"),
         (("--set", "connect.properties.user_property=s3cret"), "this value is not allowed, only NAME=VALUE"),
-        (("--unset", "s3cret"), "--unset: this is no field that can be set"),
-        (("--unset", "connect.password=s3cret"), "--unset: connect.… is no field that can be set"),
+        (("--unset", "s3cret"), "--unset: this is not a field that can be set"),
+        (("--unset", "connect.password=s3cret"), "--unset: connect.… is not a field that can be set"),
     ],
 )
-def test_a_malformed_setting_is_told_without_its_value(words: tuple[str, ...], said: str) -> None:
+def test_a_malformed_setting_is_told_without_its_value(words: tuple[str, ...], expected: str) -> None:
     done = invoke("replay", QOS, *HERE, *words)
 
     assert done.code == 2
-    assert said in done.err
+    assert expected in done.err
     assert "s3cret" not in done.err
 
 

@@ -30,8 +30,8 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, An
 
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[rig.Certificates]:
-    with rig.certificates(tmp_path_factory.mktemp("certificates")) as made:
-        yield made
+    with rig.certificates(tmp_path_factory.mktemp("certificates")) as certificates:
+        yield certificates
 
 
 def replay(url: str, *options: str, name: str = "v5-qos") -> tuple[Done, dict[str, Any]]:
@@ -48,14 +48,14 @@ def replay(url: str, *options: str, name: str = "v5-qos") -> tuple[Done, dict[st
 
 
 def reasons(summary: dict[str, Any]) -> dict[str, int]:
-    return {one["reason"]: one["connections"] for one in summary["failures"]}
+    return {row["reason"]: row["connections"] for row in summary["failures"]}
 
 
-def check(url: str, said: str, *options: str, count: int = 2) -> None:
+def check(url: str, text: str, *options: str, count: int = 2) -> None:
     """All connections fail with this sentence, and only that is said."""
     done, summary = replay(url, *options)
 
-    assert reasons(summary) == {said: count}
+    assert reasons(summary) == {text: count}
     assert done.code == EXIT_FAILED
     assert done.err == ""
 
@@ -121,7 +121,7 @@ ENDED = "the broker ended a connection before it answered CONNECT: the connectio
 
 
 @pytest.mark.parametrize(
-    ("serve", "said"),
+    ("serve", "expected"),
     [
         (silent, NO_ANSWER),
         (of_the_web, NO_ANSWER),
@@ -132,9 +132,9 @@ ENDED = "the broker ended a connection before it answered CONNECT: the connectio
         (babbling, "the broker answered CONNECT with a malformed packet: connack flags reserved"),
     ],
 )
-def test_no_answer_to_connect(serve: Serve, said: str) -> None:
+def test_no_answer_to_connect(serve: Serve, expected: str) -> None:
     with threaded(serve) as port:
-        check(f"mqtt://127.0.0.1:{port}", said)
+        check(f"mqtt://127.0.0.1:{port}", expected)
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["reset", "TLS is wanted"])
@@ -145,8 +145,8 @@ def test_connections_that_are_ended_at_once(secure: bool, certified: rig.Certifi
 
     assert done.code == EXIT_FAILED
     assert sum(reasons(summary).values()) == 2
-    told = "the broker ended a connection before it answered CONNECT"
-    assert secure or all(one.startswith(told) for one in reasons(summary))
+    text = "the broker ended a connection before it answered CONNECT"
+    assert secure or all(reason.startswith(text) for reason in reasons(summary))
 
 
 @pytest.mark.parametrize("scheme", ["mqtts", "wss", "ws"])
@@ -158,29 +158,29 @@ def test_no_end_of_the_handshake(scheme: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scheme", "path", "said"),
+    ("scheme", "path", "expected"),
     [
         ("ws", "/mqtt", "it answers 404 Not Found to the request for /mqtt"),
         ("mqtts", "", "it does not speak TLS"),
     ],
 )
-def test_a_server_of_the_web(scheme: str, path: str, said: str) -> None:
+def test_a_server_of_the_web(scheme: str, path: str, expected: str) -> None:
     with threaded(of_the_web) as port:
         url = f"{scheme}://127.0.0.1:{port}{path}"
-        check(url, f"cannot connect to {url}: {said}")
+        check(url, f"cannot connect to {url}: {expected}")
 
 
 @pytest.mark.parametrize(
-    ("trusted", "name", "said"),
+    ("trusted", "name", "expected"),
     [
         ("other_ca", "127.0.0.1", "its certificate comes from a CA that is not trusted"),
         ("ca", "broker.example", "its certificate is not for broker.example"),
     ],
 )
-def test_wrong_certificates(trusted: str, name: str, said: str, certified: rig.Certificates) -> None:
+def test_wrong_certificates(trusted: str, name: str, expected: str, certified: rig.Certificates) -> None:
     with threaded(silent, tls=listen_context(certified.cert, certified.key)) as port:
         url = f"mqtts://127.0.0.1:{port}"
-        check(url, f"cannot connect to {url}: {said}", "--ca", getattr(certified, trusted), "--server-name", name)
+        check(url, f"cannot connect to {url}: {expected}", "--ca", getattr(certified, trusted), "--server-name", name)
 
 
 @contextmanager
@@ -201,7 +201,7 @@ def test_the_other_connections_go_on(tmp_path: Path) -> None:
 
     assert done.code == EXIT_FAILED
     assert reasons(summary) == {ENDED: 1}
-    assert not any("SUBSCRIBE" in one["note"] for one in summary["notes"])
+    assert not any("SUBSCRIBE" in row["note"] for row in summary["notes"])
 
 
 @pytest.mark.broker
@@ -274,7 +274,7 @@ def test_what_never_came_is_told_and_fails() -> None:
         compared, _ = replay(url, "--verify")
         text = invoke("replay", capture("v5-qos"), "--broker", url, "--pace", "asap", "--wait", "0.2", "--no-config")
 
-    never = {one["what"]: one["times"] for one in summary["never_came"]}
+    never = {row["what"]: row["times"] for row in summary["never_came"]}
     assert done.code == text.code == EXIT_FAILED
     assert summary["failures"] == []
     assert (never["SUBACK for logger"], never["PUBACK for sensor-1"]) == (1, 1)
@@ -284,18 +284,18 @@ def test_what_never_came_is_told_and_fails() -> None:
 
 
 @pytest.mark.parametrize(
-    ("serve", "said"),
+    ("serve", "expected"),
     [
         (leaving, "the broker ended a connection before its end"),
         (refusing, "the broker refused a connection: 0x87 Not authorized"),
     ],
 )
-def test_a_broker_that_wants_no_more(serve: Serve, said: str) -> None:
+def test_a_broker_that_wants_no_more(serve: Serve, expected: str) -> None:
     with threaded(serve) as port:
         done, summary = replay(f"mqtt://127.0.0.1:{port}")
         forgiven, _ = replay(f"mqtt://127.0.0.1:{port}", "--verify", "--exit-zero")
 
-    assert summary["shortfalls"] == [{"reason": said, "connections": 2}]
+    assert summary["shortfalls"] == [{"reason": expected, "connections": 2}]
     assert (done.code, forgiven.code) == (EXIT_FAILED, 0)
 
 
@@ -360,7 +360,7 @@ def test_where_nothing_can_be_compared_there_is_no_verdict(tmp_path: Path, optio
     """The recorded broker has never answered."""
     asked = opened(ProtocolVersion.V3_1_1)[0]
     path = write_capture(tmp_path / "silent.pcapng", asked, closes("client", after=0.2))
-    told = "nothing to compare: no packet could be judged in 1 connection"
+    text = "nothing to compare: no packet could be judged in 1 connection"
 
     with threaded(greeting) as port:
         words = "replay", path, "--broker", f"mqtt://127.0.0.1:{port}", "--no-config", "--pace", "asap", "--wait", "0.2"
@@ -369,8 +369,8 @@ def test_where_nothing_can_be_compared_there_is_no_verdict(tmp_path: Path, optio
         plain = invoke(*words)
 
     assert (done.code, plain.code) == (EXIT_FAILED, 0)
-    assert f"mqttscope: {told}\n" in done.err
-    assert told in done.text.splitlines()
+    assert f"mqttscope: {text}\n" in done.err
+    assert text in done.text.splitlines()
     assert "no differences" not in done.text
-    (totals,) = [one for one in lines if one.get("event") == "verification"]
-    assert (totals["connections_judged"], totals["nothing"]) == (0, told)
+    (totals,) = [line for line in lines if line.get("event") == "verification"]
+    assert (totals["connections_judged"], totals["nothing"]) == (0, text)

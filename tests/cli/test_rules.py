@@ -47,10 +47,10 @@ def test_an_unknown_code_is_a_usage_error_with_a_suggestion(name: str, hint: str
 
 def test_json() -> None:
     def rules(*names: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = invoke("rules", *names, "--format", "json").document["rules"]
-        return found
+        documents: list[dict[str, Any]] = invoke("rules", *names, "--format", "json").document["rules"]
+        return documents
 
-    assert [one["code"] for one in rules()] == list(all_rules())
+    assert [rule["code"] for rule in rules()] == list(all_rules())
     (rule,) = rules("CON212")
     assert rule["examples"]["bad"]
     assert "examples" not in rules("CON")[0]
@@ -61,9 +61,9 @@ def test_coverage() -> None:
     text, shown = invoke("rules", "--coverage").text, invoke(*words).document
 
     assert text.startswith("── MQTT 5.0\n")
-    assert len(shown["coverage"]) == sum(one["statements"] for one in shown["totals"].values())
+    assert len(shown["coverage"]) == sum(row["statements"] for row in shown["totals"].values())
     assert text.count("\n") >= len(shown["coverage"])
-    assert [(one["version"], one["identifier"]) for one in invoke(*words, "CON212").document["coverage"]] == [
+    assert [(row["version"], row["identifier"]) for row in invoke(*words, "CON212").document["coverage"]] == [
         ("5.0", "MQTT-3.1.0-2"),
         ("3.1.1", "MQTT-3.1.0-2"),
     ]

@@ -88,7 +88,7 @@ class Running:
 
     def kinds(self) -> list[tuple[object, object]]:
         """Kinds and fields of the differences."""
-        return [(one["kind"], one["field"]) for one in self.lines if one["event"] == "difference"]
+        return [(line["kind"], line["field"]) for line in self.lines if line["event"] == "difference"]
 
 
 @contextmanager
@@ -184,8 +184,8 @@ def message(topic: str = "a/b", qos: int = 1, payload: bytes = b"c") -> bytes:
 def recorded_message() -> tuple[str, bytes]:
     """Topic and payload of the one message of the capture."""
     done = invoke("inspect", capture("example-a-b-v311"), "--format", "jsonl")
-    found = next(one for one in done.packets if one["type"] == "publish")
-    return found["topic"], found["publish"]["payload"]["text"].encode()
+    packet = next(document for document in done.packets if document["type"] == "publish")
+    return packet["topic"], packet["publish"]["payload"]["text"].encode()
 
 
 @pytest.mark.parametrize("more", [False, True], ids=["another topic", "one more packet"])
@@ -220,12 +220,20 @@ def test_who_never_connects_is_told_at_the_end(options: tuple[str, ...], code: i
 
 @pytest.mark.broker
 def test_tls(tmp_path: Path) -> None:
-    with rig.certificates(tmp_path) as made:
+    with rig.certificates(tmp_path) as certificates:
         options = ("--listen-cert", str(tmp_path / "server.pem"), "--listen-key", str(tmp_path / "server.key"))
         with serving(tmp_path, "v5-qos", "--verify", "--pace", "asap", *options) as running:
             broker = f"mqtts://127.0.0.1:{running.port}"
             done = invoke(
-                "replay", capture("v5-qos"), "--broker", broker, "--ca", made.ca, "--pace", "asap", "--verify"
+                "replay",
+                capture("v5-qos"),
+                "--broker",
+                broker,
+                "--ca",
+                certificates.ca,
+                "--pace",
+                "asap",
+                "--verify",
             )
             assert done.code == 0, done.text
             assert running.finish() == 0, running.out
@@ -246,8 +254,8 @@ def test_what_cannot_be_is_refused(name: str, options: tuple[str, ...], code: in
 
 def test_a_missing_capture_and_a_port_in_use_are_said(tmp_path: Path) -> None:
     assert invoke("serve", tmp_path / "none.pcapng", "--listen", "127.0.0.1:0").code == 3
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as used_socket:
+        port = used_socket.getsockname()[1]
         done = invoke("serve", capture("v311-qos"), "--listen", f"127.0.0.1:{port}")
     assert done.code == 3
     assert f"port {port} is in use" in done.err

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import mqttscope
 from mqttscope.capture.write import PcapngWriter
-from mqttscope.dissect import Dissector
-from mqttscope.events import ConnectionClosed
 from mqttscope.net.frame import Frame
-from mqttscope.parallel.walk import Share, Walk
 from tests.cli.running import Done, invoke
 from tests.dissect.scenes import HELLO
 from tests.dissect.talk import Talk
@@ -76,29 +73,18 @@ def test_other_commands(tmp_path: Path) -> None:
     assert {row["connection"]: row["server_name"] for row in rows} == {0: None, 1: "mqtt.example", 2: "broker.example"}
     assert "server name" in invoke("stats", path, env={"COLUMNS": "200"}).text
     assert "Brokers  192.0.2.2:1883 (mqtt.example)" in shown("triage", path).text
-    found = shown("explain", path, "--all", "--format", "json").document["explanations"]
-    assert [one["server_name"] for one in found if one["connection"] == 1] == ["mqtt.example"]
+    result = shown("explain", path, "--all", "--format", "json").document["explanations"]
+    assert [row["server_name"] for row in result if row["connection"] == 1] == ["mqtt.example"]
     for form in ("text", "markdown"):
-        told = shown("explain", path, "--all", "--format", form).text.replace("\\", "")
-        assert "192.0.2.2:1883 (mqtt.example)" in told
+        text = shown("explain", path, "--all", "--format", form).text.replace("\\", "")
+        assert "192.0.2.2:1883 (mqtt.example)" in text
 
 
 def test_the_library(tmp_path: Path) -> None:
     path = written(tmp_path)
     captures = mqttscope.open(path, filter='server_name == "mqtt.example"')
     assert [packet.type for packet in captures] == ["connect", "connack", "publish", "puback"]
-    assert [one.server_name for one in captures.connections()] == ["mqtt.example"]
-
-
-def test_several_processes_find_the_names_of_one(tmp_path: Path) -> None:
-    mixed = frames(*(part for at in range(40) for part in (answer(f"n{at}.example", SERVER), talk(50_000 + at))))
-    found = {}
-    for number in range(3):
-        walk = Walk(Share(number, 3), Dissector())
-        for event in walk.events(mixed, timed=False):
-            if isinstance(event, ConnectionClosed):
-                found[event.connection.client] = event.connection.server_name
-    assert found == {f"192.0.2.4:{50_000 + at}": f"n{at}.example" for at in range(40)}
+    assert [connection.server_name for connection in captures.connections()] == ["mqtt.example"]
 
 
 def test_a_redacted_capture_has_no_names(tmp_path: Path) -> None:
@@ -106,4 +92,8 @@ def test_a_redacted_capture_has_no_names(tmp_path: Path) -> None:
     shown("redact", written(tmp_path), "--output", target)
     data = target.read_bytes()
     assert b"example" not in data
-    assert [one.server_name is None for one in mqttscope.open(target).connections()] == [True, True, False]
+    assert [connection.server_name is None for connection in mqttscope.open(target).connections()] == [
+        True,
+        True,
+        False,
+    ]

@@ -32,12 +32,12 @@ def test_a_session_that_cannot_be_is_said(monkeypatch: pytest.MonkeyPatch) -> No
 
 def processes(word: str) -> list[int]:
     """Processes with a word among their arguments."""
-    found = []
-    for one in Path("/proc").iterdir():
+    numbers = []
+    for path in Path("/proc").iterdir():
         with suppress(OSError):
-            if one.name.isdigit() and word.encode() in (one / "cmdline").read_bytes():
-                found.append(int(one.name))
-    return found
+            if path.name.isdigit() and word.encode() in (path / "cmdline").read_bytes():
+                numbers.append(int(path.name))
+    return numbers
 
 
 @pytest.mark.long

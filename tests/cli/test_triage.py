@@ -19,7 +19,7 @@ from mqttscope.cli import triage as module
 from mqttscope.cli.triage import typed_names
 from mqttscope.net.frame import Frame
 from mqttscope.report.escape import cells
-from mqttscope.triage.collect import Fault, FaultKind, Rank
+from mqttscope.triage.collect import FaultKind, Rank, TriageFault
 from tests import tools
 from tests.capture.doubled import recorded, write
 from tests.capture.test_tls import converse
@@ -76,9 +76,9 @@ def _in_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
 
 
-def looked_at(*words: str | Path, width: int = 80, given: bytes = b"") -> Done:
+def looked_at(*words: str | Path, width: int = 80, stdin: bytes = b"") -> Done:
     """The screen in a terminal of some columns."""
-    return invoke(*words, given=given, env={"COLUMNS": str(width)})
+    return invoke(*words, stdin=stdin, env={"COLUMNS": str(width)})
 
 
 @pytest.mark.parametrize("name", SCREENS)
@@ -137,7 +137,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 
 def test_standard_input_is_read_once() -> None:
     data = (ROOT / KEEP_ALIVE).read_bytes()
-    done = looked_at("-", given=data)
+    done = looked_at("-", stdin=data)
     by_name = looked_at(KEEP_ALIVE)
 
     assert done.text.startswith("Capture  standard input, 40 frames, ")
@@ -145,7 +145,7 @@ def test_standard_input_is_read_once() -> None:
     assert "What to type next, with the same input" in done.text
     for line in typed(done.text):
         _, *words = shlex.split(line)
-        assert invoke(*words, given=data).code in (0, 1), line
+        assert invoke(*words, stdin=data).code in (0, 1), line
     done = looked_at("-")
     assert (done.code, done.out, done.err) == (3, b"", "mqttscope: -: is empty\n")
 
@@ -194,7 +194,7 @@ def test_a_rotated_set_is_read_in_the_order_of_time(tmp_path: Path, monkeypatch:
     assert "Limits" not in done.text
     (line,) = [line for line in typed(done.text) if "--filter" in line]
     shown = invoke(*shlex.split(line)[1:], "--format", "jsonl").lines
-    assert {one["capture"] for one in shown} == {"b.pcapng"}
+    assert {document["capture"] for document in shown} == {"b.pcapng"}
 
 
 @pytest.mark.parametrize("places", [(40, 42), (40,), (38, 41)])
@@ -208,7 +208,7 @@ def test_frames_of_equal_numbers_in_a_rotated_set_are_not_the_same(
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("missing.pcap",), "missing.pcap: does not exist"),
         (("./missing",), "./missing: does not exist"),
@@ -220,7 +220,9 @@ def test_frames_of_equal_numbers_in_a_rotated_set_are_not_the_same(
         (("folder",), "folder: is a directory without captures"),
     ],
 )
-def test_what_is_no_capture(words: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_capture(
+    words: tuple[str, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty.pcap").touch()
     Path("notes.txt").write_text("no capture\n")
@@ -228,17 +230,17 @@ def test_what_is_no_capture(words: tuple[str, ...], told: str, tmp_path: Path, m
     done = invoke(*words)
 
     assert (done.code, done.out, done.err.count("\n")) == (3, b"", 1)
-    assert done.err.startswith(f"mqttscope: {told}")
+    assert done.err.startswith(f"mqttscope: {expected}")
 
 
 def test_a_capture_without_frames_and_one_without_mqtt(tmp_path: Path) -> None:
     ip = bytes.fromhex("4500001c00000000401100000a0000010a000002") + bytes.fromhex("1388138800080000")
     udp = Frame(1, 10**18, 1, b"\2" * 6 + b"\4" * 6 + b"\x08\x00" + ip, 42, "x")
-    for frames, told in (((), "Nothing was judged\n  No TCP connection found.\n"), ((udp,), "1 frame, 42 B")):
+    for frames, expected in (((), "Nothing was judged\n  No TCP connection found.\n"), ((udp,), "1 frame, 42 B")):
         done = looked_at(write(tmp_path / "a.pcapng", frames))
         assert done.code == 3
         assert done.text.startswith("Capture  ")
-        assert told in done.text
+        assert expected in done.text
 
 
 @pytest.fixture
@@ -284,7 +286,7 @@ def test_options_of_no_command_are_refused() -> None:
         assert "No such option" in done.err
     assert invoke("--version").code == 0
     assert "mqttscope triage [OPTIONS] CAPTURE..." in invoke(KEEP_ALIVE, "--help").text
-    assert "Begin with mqttscope CAPTURE" in invoke("--help").text
+    assert "Start with mqttscope CAPTURE" in invoke("--help").text
 
 
 def test_a_key_log_opens_what_is_encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +309,7 @@ def test_a_key_log_opens_what_is_encrypted(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "none.txt").write_text("")
     useless = " ".join(looked_at("a.pcapng", "--keylog", str(tmp_path / "none.txt")).text.split())
     assert "encrypted and not read" in useless
-    assert "none.txt has no keys in it" in useless
+    assert "none.txt contains no keys" in useless
     assert "--keylog FILE" not in useless
     assert all(f"--keylog {secure.keylog}" in " ".join(line.split()) for line in typed(opened.text))
 
@@ -361,9 +363,9 @@ def test_what_was_read_before_ctrl_c_is_shown(monkeypatch: pytest.MonkeyPatch) -
 def test_damaged_captures(damage: object) -> None:
     assert callable(damage)
     for name in ("v5-publish-properties", "websocket-deflate"):
-        for given in damage(capture(name).read_bytes(), Random(name)):
+        for argument in damage(capture(name).read_bytes(), Random(name)):
             # An exception would be raised here: `invoke` asks for tracebacks.
-            done = looked_at("-", given=given)
+            done = looked_at("-", stdin=argument)
             assert done.code in (0, 3)
             assert b"\x1b" not in done.out
             assert [line for line in done.text.splitlines() if cells(line) > 80] == []
@@ -407,8 +409,8 @@ class TestTypedNames:
 
     def test_many_that_no_pattern_stands_for_are_the_one_of_the_worst_fault(self) -> None:
         names = self.made("day-1.pcapng", "day-2.pcapng", "day-3.pcapng")
-        fault = Fault(FaultKind.GAP, Rank.GAP, "certain", "x", "x", 1, 1, "day-2.pcapng")
-        gone = Fault(FaultKind.GAP, Rank.GAP, "certain", "x", "x", 1, 1, "gone.pcapng")
+        fault = TriageFault(FaultKind.GAP, Rank.GAP, "certain", "x", "x", 1, 1, "day-2.pcapng")
+        gone = TriageFault(FaultKind.GAP, Rank.GAP, "certain", "x", "x", 1, 1, "gone.pcapng")
 
         assert typed_names(names[:2], [gone, fault]) == ["day-2.pcapng"]
         assert typed_names(names[:2]) == ["day-1.pcapng"]

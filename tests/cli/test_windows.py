@@ -33,7 +33,7 @@ for line in sys.stdin.read().splitlines():
 def test_commands_need_nothing_of_posix(tmp_path: Path) -> None:
     path, out = str(capture("v5-qos")), str(tmp_path / "out.pcapng")
     commands = [
-        ["inspect", path], ["inspect", path, "--format", "jsonl", "--jobs", "4"], ["inspect", path, "--write", out],
+        ["inspect", path], ["inspect", path, "--format", "jsonl"], ["inspect", path, "--write", out],
         ["lint", path, "--exit-zero"], ["stats", path], ["explain", path], ["compare", path, path],
         ["decode", "300500036162", "2f00"], ["rules", "PUB101"],
         ["redact", path, "--output", str(tmp_path / "redacted.pcapng")],
@@ -41,13 +41,13 @@ def test_commands_need_nothing_of_posix(tmp_path: Path) -> None:
     ]  # fmt: skip
 
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_POSIX], input="\n".join("\t".join(one) for one in commands), text=True,
+        [sys.executable, "-c", WITHOUT_POSIX], input="\n".join("\t".join(command) for command in commands), text=True,
         capture_output=True, env=environment(), timeout=120, check=False,
     )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
     codes = [line for line in done.stdout.splitlines() if line.startswith("code ")]
-    assert codes == [f"code {1 if one[0] == 'decode' else 0}" for one in commands], done.stderr
+    assert codes == [f"code {1 if command[0] == 'decode' else 0}" for command in commands], done.stderr
 
 
 def test_sniff_says_what_to_do_instead(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ FOLDER = ROOT / "captures"
 MODULES = (
     "scenarios_basic", "scenarios_v5", "scenarios_reasons", "scenarios_transport", "scenarios_trouble",
     "scenarios_silence", "scenarios_reconnects", "scenarios_deliveries", "scenarios_retained", "scenarios_wills",
-    "scenarios_practice", "scenarios_brokers", "scenarios_deviations",
+    "scenarios_practice", "scenarios_brokers", "scenarios_deviations", "scenarios_sparkplug",
 )  # fmt: skip
 PLAIN = "v5-qos"
 """The scenario of a mosquitto as it comes."""
@@ -47,16 +47,16 @@ def _recording() -> tuple[Any, dict[str, Any]]:
 
 def origin(name: str) -> str:
     """``recorded``, ``synthesised`` or ``derived from NAME``."""
-    told: str = tomllib.loads((FOLDER / name / "about.toml").read_text("utf-8"))["origin"]
-    return told
+    text: str = tomllib.loads((FOLDER / name / "about.toml").read_text("utf-8"))["origin"]
+    return text
 
 
 def scenario(name: str) -> Any:
     """How a capture was recorded, or the one that it was derived from."""
-    told = origin(name)
-    if told.startswith("derived from "):
-        return scenario(told.removeprefix("derived from "))
-    return _recording()[1][name if told == "recorded" else PLAIN]
+    text = origin(name)
+    if text.startswith("derived from "):
+        return scenario(text.removeprefix("derived from "))
+    return _recording()[1][name if text == "recorded" else PLAIN]
 
 
 @contextmanager
@@ -64,14 +64,14 @@ def recorded_with(name: str) -> Iterator[str]:
     """The URL of a broker as the one of a capture; the test is skipped without mosquitto or paho."""
     program("mosquitto")
     tools.package("paho.mqtt.client")
-    given = scenario(name)
-    need_address(given.host)
-    with _recording()[0].rig(given.config, free_port(), given.host) as rig:
-        if given.prepare is not None:
-            given.prepare(rig)
+    argument = scenario(name)
+    need_address(argument.host)
+    with _recording()[0].rig(argument.config, free_port(), argument.host) as rig:
+        if argument.prepare is not None:
+            argument.prepare(rig)
         rig.start_broker()
-        host = f"[{given.host}]" if ":" in given.host else given.host
-        yield f"{'ws' if given.transport == 'websocket' else 'mqtt'}://{host}:{rig.port}"
+        host = f"[{argument.host}]" if ":" in argument.host else argument.host
+        yield f"{'ws' if argument.transport == 'websocket' else 'mqtt'}://{host}:{rig.port}"
 
 
 @dataclass(slots=True)
@@ -89,21 +89,23 @@ class Replayed:
     @property
     def told(self) -> list[str]:
         """Differences as people read them."""
-        return [f"{one['kind']}: {one['message']}" for one in self.done.lines if one.get("event") == "difference"]
+        return [f"{line['kind']}: {line['message']}" for line in self.done.lines if line.get("event") == "difference"]
 
     @property
     def expected_code(self) -> int:
         """The exit code that fits what was found."""
-        counting = any(one["severity"] == "error" and one["confidence"] == "certain" for one in self.findings)
+        counting = any(
+            finding["severity"] == "error" and finding["confidence"] == "certain" for finding in self.findings
+        )
         if self.kinds or counting:
             return EXIT_FINDINGS
-        nothing = any(one.get("event") == "verification" and one["nothing"] for one in self.done.lines)
+        nothing = any(line.get("event") == "verification" and line["nothing"] for line in self.done.lines)
         return EXIT_UNREADABLE if nothing else EXIT_CLEAN
 
     @property
     def failures(self) -> list[str]:
         """Why connections failed."""
-        return [one["reason"] for one in self.summary["failures"]]
+        return [row["reason"] for row in self.summary["failures"]]
 
 
 def replay(name: str, url: str, folder: Path, *options: str, env: dict[str, str | None] | None = None) -> Replayed:
@@ -113,28 +115,28 @@ def replay(name: str, url: str, folder: Path, *options: str, env: dict[str, str 
         "replay", capture(name), "--broker", url, "--verify", "--lint", "--no-config",
         "--write", file, "--wait", str(WAIT_S), "--format", "jsonl", *options, env=env,
     )  # fmt: skip
-    made = Replayed(done, file)
+    replayed = Replayed(done, file)
     for line in done.lines:
         if line.get("event") == "difference":
-            made.kinds[line["kind"]] += 1
+            replayed.kinds[line["kind"]] += 1
         elif line.get("event") == "replay":
-            made.summary = line
+            replayed.summary = line
         elif "rule" in line:
-            made.findings.append(line)
-    return made
+            replayed.findings.append(line)
+    return replayed
 
 
-def check_record(found: Replayed, port: int) -> int:
+def check_record(replayed: Replayed, port: int) -> int:
     """The file of ``--write`` holds what was sent and received; how many packets that are."""
-    told = inspected("--port", str(port), found.file)
-    packets = [line for line in told.lines if line["event"] in ("packet", "malformed")]
+    result = inspected("--port", str(port), replayed.file)
+    packets = [line for line in result.lines if line["event"] in ("packet", "malformed")]
     directions = Counter(line["direction"] for line in packets)
 
-    assert directions["client_to_server"] == found.summary["packets_sent"]
+    assert directions["client_to_server"] == replayed.summary["packets_sent"]
     # What comes after the client's last word is in the file alone.
-    assert directions["server_to_client"] >= found.summary["packets_received"]
-    opened = [line for line in told.lines if line["event"] == "connection_opened"]
-    assert len(opened) == found.summary["connected"]
+    assert directions["server_to_client"] >= replayed.summary["packets_received"]
+    opened = [line for line in result.lines if line["event"] == "connection_opened"]
+    assert len(opened) == replayed.summary["connected"]
     return len(packets)
 
 
@@ -143,14 +145,16 @@ def check_with_tshark(records: dict[Path, tuple[str, int, int]]) -> None:
     if records:
         ports = {port for _, port, _ in records.values()}
         seen = tshark((*records,), "tcp.reassemble_out_of_order:TRUE", decode_as=(*sorted(ports),))
-        told = {name: len(seen[file]) for file, (name, _, _) in records.items()}
-        assert told == {name: count for name, _, count in records.values()}
+        counts = {name: len(seen[file]) for file, (name, _, _) in records.items()}
+        assert counts == {name: count for name, _, count in records.values()}
 
 
 def client_errors(findings: Iterable[dict[str, Any]]) -> set[str]:
     """Rules that clients broke."""
     return {
-        one["rule"] for one in findings if one["severity"] == "error" and one.get("direction") != "server_to_client"
+        finding["rule"]
+        for finding in findings
+        if finding["severity"] == "error" and finding.get("direction") != "server_to_client"
     }
 
 

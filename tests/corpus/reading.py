@@ -46,7 +46,7 @@ class Found:
     def both(self) -> list[PacketEvent | MalformedEvent]:
         """All of them by number."""
         both: list[PacketEvent | MalformedEvent] = [*self.packets, *self.malformed]
-        return sorted(both, key=lambda one: one.number)
+        return sorted(both, key=lambda event: event.number)
 
     @property
     def whole(self) -> list[PacketEvent]:
@@ -63,8 +63,12 @@ class Found:
 
     def versions(self) -> set[str]:
         """Versions that were seen or assumed on evidence."""
-        named = [one for one in self.connections if one.version_known or one.version_evidence.startswith("a ")]
-        return {one.version.text for one in named if "unknown" not in one.version_evidence}
+        named = [
+            connection
+            for connection in self.connections
+            if connection.version_known or connection.version_evidence.startswith("a ")
+        ]
+        return {connection.version.text for connection in named if "unknown" not in connection.version_evidence}
 
     def streams(self) -> dict[tuple[int, str], list[bytes]]:
         """The bytes of the packets, malformed ones too, by connection and direction."""
@@ -77,26 +81,26 @@ class Found:
 
 def collect(events: Iterable[Event]) -> Found:
     """Sort events by kind."""
-    found = Found()
+    result = Found()
     places: list[tuple[type[Any], list[Any]]] = [
-        (PacketEvent, found.packets),
-        (MalformedEvent, found.malformed),
-        (GapEvent, found.gaps),
-        (UnparsedEvent, found.unparsed),
-        (CaptureError, found.errors),
+        (PacketEvent, result.packets),
+        (MalformedEvent, result.malformed),
+        (GapEvent, result.gaps),
+        (UnparsedEvent, result.unparsed),
+        (CaptureError, result.errors),
     ]
     for event in events:
-        found.events.append(event)
+        result.events.append(event)
         if isinstance(event, ConnectionOpened):
-            found.connections.append(event.connection)
+            result.connections.append(event.connection)
         elif isinstance(event, ConnectionClosed):
-            found.closed.append(event.connection)
+            result.closed.append(event.connection)
         for kind, place in places:
             if isinstance(event, kind):
                 place.append(event)
     for _, place in places[:4]:
-        place.sort(key=lambda one: one.frame)
-    return found
+        place.sort(key=lambda each: each.frame)
+    return result
 
 
 def read(path: Path, options: Options | None = None) -> Found:

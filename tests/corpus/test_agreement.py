@@ -10,8 +10,9 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect_segments, segments
 from mqttscope.errors import MqttscopeError
-from mqttscope.explain import messages
+from mqttscope.explain import message_report, messages
 from mqttscope.explain.fates import Fate
+from mqttscope.explain.message_report import MessageReport
 from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.catalogue import select
 from mqttscope.lint.engine import Linter
@@ -34,7 +35,7 @@ def fates_of_lost_messages(path: Path) -> list[tuple[str, list[Fate]]]:
     except (MqttscopeError, OSError):
         pass
     fates: dict[tuple[int, str], list[Fate]] = {}
-    for message in watch.trace(missed=True).messages:
+    for message in MessageReport(watch).trace(missed=True).messages:
         assert message.published is not None
         for delivery in message.deliveries:
             fates.setdefault((message.published.frame, delivery.client), []).append(delivery.fate)
@@ -48,7 +49,7 @@ def fates_of_lost_messages(path: Path) -> list[tuple[str, list[Fate]]]:
 
 @pytest.mark.parametrize("root", [pytest.param(ROOT, id="project"), *corpora.collections("captures/**/*.pcap")])
 def test_a_lost_message_of_the_linter_was_not_sent(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "MAX_SHOWN", messages.MAX_MESSAGES)
+    monkeypatch.setattr(message_report, "MAX_SHOWN", messages.MAX_MESSAGES)
     files = [path for path in sorted(root.glob("captures/**/*")) if path.suffix in (".pcap", ".pcapng", ".cap")]
     read = [row for path in files if path.stat().st_size < MOST_BYTES for row in fates_of_lost_messages(path)]
 

@@ -97,9 +97,9 @@ def truth(folder: str) -> dict[tuple[int, str], list[bytes]]:
     words = {"c2s": "client_to_server", "s2c": "server_to_client"}
     listed = json.loads(corpora.path("captures", folder, "truth.json").read_text(encoding="utf-8"))
     return {
-        (one["flow"], words[one["direction"]]): [bytes.fromhex(raw) for raw in one["packets"]]
-        for one in listed
-        if one["packets"]
+        (row["flow"], words[row["direction"]]): [bytes.fromhex(raw) for raw in row["packets"]]
+        for row in listed
+        if row["packets"]
     }
 
 
@@ -128,11 +128,11 @@ def test_what_is_explained_exists() -> None:
 
 @sampled("name", collected(lambda name: True))
 def test_every_file_is_read_and_counted_as_expected(name: str) -> None:
-    found = found_in(name)
+    result = found_in(name)
 
     expected, _ = EXPLAINED.get(name, (count_of(name), ""))
-    assert found.count == expected
-    assert len(found.closed) == len(found.connections)
+    assert result.count == expected
+    assert len(result.closed) == len(result.connections)
 
 
 @each("name", [name for name in EXPLAINED if name in ROWS or name in FURTHER])
@@ -150,25 +150,25 @@ def test_no_mqtt_is_seen_where_there_is_none(name: str) -> None:
 
 @sampled("name", collected(lambda name: derived(name) and name not in WITH_HOLES))
 def test_the_bytes_of_all_packets_are_the_true_ones(name: str) -> None:
-    found = found_in(name)
+    result = found_in(name)
 
-    assert found.streams() == truth(family(name))
-    assert not found.malformed
-    assert not found.unparsed
-    assert not found.gaps
-    assert all(one.version_known or not one.handshake_seen for one in found.connections)
+    assert result.streams() == truth(family(name))
+    assert not result.malformed
+    assert not result.unparsed
+    assert not result.gaps
+    assert all(connection.version_known or not connection.handshake_seen for connection in result.connections)
 
 
 @sampled("name", collected(lambda name: name in WITH_HOLES))
 def test_where_bytes_are_missing_each_item_is_a_part_of_what_was_sent(name: str) -> None:
     """Items and gaps cover the true streams in order: what was captured is right, what is missing has its length."""
-    found = found_in(name)
+    result = found_in(name)
     sent = {stream: b"".join(packets) for stream, packets in truth(family(name)).items()}
     at = dict.fromkeys(sent, 0)
     lost = dict.fromkeys(sent, 0)
-    for gap in found.gaps:
+    for gap in result.gaps:
         lost[gap.connection.number, str(gap.direction)] += gap.length
-    for event in found.events:
+    for event in result.events:
         if isinstance(event, PacketEvent):
             raw, missing = event.packet.raw, event.packet.missing
         elif isinstance(event, UnparsedEvent):
@@ -184,18 +184,18 @@ def test_where_bytes_are_missing_each_item_is_a_part_of_what_was_sent(name: str)
         lost[stream] -= start - at[stream] + missing
         at[stream] = start + len(raw) + missing
 
-    assert found.gaps
-    assert not found.malformed
+    assert result.gaps
+    assert not result.malformed
     assert all(len(raw) - at[stream] == lost[stream] for stream, raw in sent.items())
 
 
 @sampled("name", collected(lambda name: name.endswith(UNSUPPORTED_LINK)))
 def test_a_link_type_nobody_can_read_is_one_error_that_names_it(name: str) -> None:
-    found = found_in(name)
+    result = found_in(name)
 
-    assert len(found.events) == len(found.errors) == 1
-    assert "147" in found.errors[0].message
-    assert found.errors[0].frames == 0
+    assert len(result.events) == len(result.errors) == 1
+    assert "147" in result.errors[0].message
+    assert result.errors[0].frames == 0
 
 
 @pytest.mark.parametrize(
@@ -205,40 +205,40 @@ def test_a_link_type_nobody_can_read_is_one_error_that_names_it(name: str) -> No
 def test_packets_in_websocket_are_the_true_ones(version: int) -> None:
     truth_of_it = corpora.path("captures", "live", f"paho-ws-v{version}.ws-truth.json")
     expected: dict[str, Any] = json.loads(truth_of_it.read_text(encoding="utf-8"))
-    found = found_in(f"live/{expected['file']}")
+    result = found_in(f"live/{expected['file']}")
     short = {"client_to_server": "c2s", "server_to_client": "s2c"}
 
-    assert {one.transport for one in found.connections} == {"websocket"}
-    assert {kind.lower(): number for kind, number in expected["mqtt_packets"].items()} == found.types()
+    assert {connection.transport for connection in result.connections} == {"websocket"}
+    assert {kind.lower(): number for kind, number in expected["mqtt_packets"].items()} == result.types()
     streams: dict[tuple[int, str], dict[str, int]] = {}
-    for event in found.packets:
+    for event in result.packets:
         types = streams.setdefault((event.connection.number, short[event.direction]), {})
         types[event.type.upper()] = types.get(event.type.upper(), 0) + 1
-    assert streams == {(one["tcp_stream"], one["direction"]): one["mqtt_packets"] for one in expected["streams"]}
+    assert streams == {(row["tcp_stream"], row["direction"]): row["mqtt_packets"] for row in expected["streams"]}
 
 
 @sampled("name", collected(lambda name: count_of(name) and name not in EXPLAINED))
 def test_versions_and_types_are_those_that_tshark_saw(name: str) -> None:
-    found, row = found_in(name), row_of(name)
+    result, row = found_in(name), row_of(name)
 
     levels: dict[str, int] = {}
-    for event in found.both:
+    for event in result.both:
         if event.type == "connect":
             text = event.connection.version.text
             levels[text] = levels.get(text, 0) + 1
-    versions = [one.partition("x") for one in row["versions"].split(",") if one]
+    versions = [word.partition("x") for word in row["versions"].split(",") if word]
     assert levels == {text: int(number) for text, _, number in versions}
-    types = found.types()
-    types.update(event.type or "" for event in found.malformed)
-    seen = {kind.lower(): int(number) for kind, _, number in (one.partition(":") for one in row["types"].split())}
+    types = result.types()
+    types.update(event.type or "" for event in result.malformed)
+    seen = {kind.lower(): int(number) for kind, _, number in (word.partition(":") for word in row["types"].split())}
     if "type0" in seen:
         seen["reserved"] = seen.pop("type0")
     assert types == seen
 
 
 def test_tls_is_listed_where_the_user_names_the_port() -> None:
-    found = read(corpora.path("captures", "live", "paho-tls12-v4.pcap"), Options(ports={8884: "tls"}))
+    result = read(corpora.path("captures", "live", "paho-tls12-v4.pcap"), Options(ports={8884: "tls"}))
 
-    assert [one.transport for one in found.connections] == ["tls", "tls"]
-    assert found.count == 0
-    assert {one.details["version"] for one in found.connections} == {"TLS 1.3"}
+    assert [connection.transport for connection in result.connections] == ["tls", "tls"]
+    assert result.count == 0
+    assert {connection.details["version"] for connection in result.connections} == {"TLS 1.3"}

@@ -14,7 +14,7 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import Options, dissect
 from mqttscope.events import PacketEvent
 from mqttscope.mqtt import PacketType
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from tests.conftest import ROOT
 from tests.corpus.reading import Found, read
 from tests.each import each
@@ -99,24 +99,24 @@ def test_there_are_captures() -> None:
 
 @each_capture
 def test_connections_and_their_transport(folder: Path) -> None:
-    expect, found = expected(folder), found_in(folder)
+    expect, result = expected(folder), found_in(folder)
 
-    assert len(found.connections) == expect["connections"]
-    assert {one.transport for one in found.connections} == {expect["transport"]}
-    assert {int(one.server.rpartition(":")[2]) for one in found.connections} == set(expect["ports"])
-    assert [one.number for one in found.connections] == list(range(expect["connections"]))
-    assert sorted(one.number for one in found.closed) == list(range(expect["connections"]))
-    assert not found.errors
+    assert len(result.connections) == expect["connections"]
+    assert {connection.transport for connection in result.connections} == {expect["transport"]}
+    assert {int(connection.server.rpartition(":")[2]) for connection in result.connections} == set(expect["ports"])
+    assert [connection.number for connection in result.connections] == list(range(expect["connections"]))
+    assert sorted(connection.number for connection in result.closed) == list(range(expect["connections"]))
+    assert not result.errors
 
 
 @each_capture
 def test_versions(folder: Path) -> None:
-    found = found_in(folder)
+    result = found_in(folder)
     assumed = ASSUMED_FROM_THE_ANSWER.get(folder.name, [])
 
-    assert sorted(found.versions()) == (assumed or expected(folder)["versions"])
+    assert sorted(result.versions()) == (assumed or expected(folder)["versions"])
     if assumed:
-        assert not any(one.version_known for one in found.connections)
+        assert not any(connection.version_known for connection in result.connections)
 
 
 @each_capture
@@ -157,47 +157,49 @@ def test_topics_with_aliases_resolved(name: str) -> None:
 @each_capture
 @pytest.mark.long
 def test_frames_and_numbers_are_in_order_where_nothing_had_to_be_searched(folder: Path) -> None:
-    found = found_in(folder)
-    events = [event for event in found.events if isinstance(event, PacketEvent)]
-    if not (found.gaps or found.unparsed or found.malformed) and all(one.handshake_seen for one in found.connections):
+    result = found_in(folder)
+    events = [event for event in result.events if isinstance(event, PacketEvent)]
+    if not (result.gaps or result.unparsed or result.malformed) and all(
+        connection.handshake_seen for connection in result.connections
+    ):
         assert [event.frame for event in events] == sorted(event.frame for event in events)
 
-    numbers = [event.number for event in found.both]
-    assert numbers == list(range(found.count))
+    numbers = [event.number for event in result.both]
+    assert numbers == list(range(result.count))
     assert all(0 < event.frame <= expected(folder)["frames"] for event in events)
 
 
 @each_capture
 def test_sides_add_up_to_what_was_reported(folder: Path) -> None:
-    found = found_in(folder)
+    result = found_in(folder)
 
-    applied = [event for event in found.both if isinstance(event, PacketEvent) or event.malformed.complete]
-    for connection in found.connections:
+    applied = [event for event in result.both if isinstance(event, PacketEvent) or event.malformed.complete]
+    for connection in result.connections:
         for side, direction in (
             (connection.client_side, "client_to_server"),
             (connection.server_side, "server_to_client"),
         ):
             own = [event for event in applied if event.connection is connection and event.direction == direction]
             assert side.packets == len(own)
-        assert connection.gaps == len([gap for gap in found.gaps if gap.connection is connection])
+        assert connection.gaps == len([gap for gap in result.gaps if gap.connection is connection])
 
 
 def lines_of(folder: Path) -> tuple[Found, list[dict[str, Any]]]:
-    found = found_in(folder)
+    result = found_in(folder)
     sink = io.BytesIO()
-    report = JsonLines(sink)
+    report = EventJsonLines(sink)
     # Read again: a report is written while events come, not afterwards.
     for event in dissect(open_capture([folder / "capture.pcapng"])):
         report.feed(event)
     report.close()
-    return found, [json.loads(line) for line in sink.getvalue().decode("utf-8").splitlines()]
+    return result, [json.loads(line) for line in sink.getvalue().decode("utf-8").splitlines()]
 
 
 @each_capture
 def test_every_event_is_one_line_of_json_with_the_promised_keys(folder: Path) -> None:
-    found, lines = lines_of(folder)
+    result, lines = lines_of(folder)
 
-    assert len(lines) == len(found.events)
+    assert len(lines) == len(result.events)
     for line in lines:
         assert line["schema"] == 1
         assert set(line) >= KEYS[line["event"]], line
@@ -206,11 +208,11 @@ def test_every_event_is_one_line_of_json_with_the_promised_keys(folder: Path) ->
 
 @each_capture
 def test_each_packet_has_an_object_of_its_type(folder: Path) -> None:
-    found, lines = lines_of(folder)
+    result, lines = lines_of(folder)
     packets = [line for line in lines if line["event"] == "packet"]
-    by_number = {event.number: event for event in found.packets}
+    by_number = {event.number: event for event in result.packets}
 
-    assert len(packets) == len(found.packets)
+    assert len(packets) == len(result.packets)
     for line in packets:
         event = by_number[line["packet"]]
         assert line["type"] == event.type == PacketType(event.packet.raw[0] >> 4).name.lower()
@@ -225,10 +227,10 @@ def test_each_packet_has_an_object_of_its_type(folder: Path) -> None:
 
 @each_capture
 def test_each_malformed_packet_says_what_is_wrong_and_where(folder: Path) -> None:
-    found, lines = lines_of(folder)
+    result, lines = lines_of(folder)
     wrong = [line for line in lines if line["event"] == "malformed"]
 
-    assert len(wrong) == len(found.malformed)
+    assert len(wrong) == len(result.malformed)
     for line in wrong:
         assert {"reason", "offset", "field", "reason_code", "raw"} <= set(line["malformed"])
         assert line["malformed"]["reason_code"] == 129

@@ -15,7 +15,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Conversation, Step, segments
+from mqttscope.lint.examples import ExampleConversation, ExampleStep, segments
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.mqtt import ProtocolVersion
 from tests import corpora
@@ -48,21 +48,28 @@ def judged(row: dict[str, Any]) -> set[str]:
     """Rules that a conversation breaks for certain."""
     tester_is_server = row["tester_role"] == "server"
     steps = tuple(
-        Step("client" if (one["op"] == "recv") is tester_is_server else "server", (bytes.fromhex(one["hex"]),))
-        for one in row["steps"]
+        ExampleStep(
+            "client" if (other_row["op"] == "recv") is tester_is_server else "server",
+            (bytes.fromhex(other_row["hex"]),),
+        )
+        for other_row in row["steps"]
     )
-    talk = Conversation(row["case"], steps, ProtocolVersion(row["version"]))
+    talk = ExampleConversation(row["case"], steps, ProtocolVersion(row["version"]))
     linter = Linter((usual_rule(rule) for rule in select().values()), strict=True)
-    found = (one for event in dissect_segments(segments(talk)) for one in linter.feed(event))
-    return {one.rule for one in found if one.severity is Severity.ERROR and one.confidence is Confidence.CERTAIN}
+    findings = (finding for event in dissect_segments(segments(talk)) for finding in linter.feed(event))
+    return {
+        finding.rule
+        for finding in findings
+        if finding.severity is Severity.ERROR and finding.confidence is Confidence.CERTAIN
+    }
 
 
 def test_what_continues_breaks_nothing_for_certain() -> None:
-    found = {row["case"]: judged(row) for row in conversations() if not row["expect_disconnect"]}
+    texts = {row["case"]: judged(row) for row in conversations() if not row["expect_disconnect"]}
 
-    assert len(found) > 100
-    assert {case: rules - STANDARD_WINS.keys() for case, rules in found.items() if rules - STANDARD_WINS.keys()} == {}
-    assert set().union(*found.values()) == STANDARD_WINS.keys()
+    assert len(texts) > 100
+    assert {case: rules - STANDARD_WINS.keys() for case, rules in texts.items() if rules - STANDARD_WINS.keys()} == {}
+    assert set().union(*texts.values()) == STANDARD_WINS.keys()
 
 
 @pytest.mark.long

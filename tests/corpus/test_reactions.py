@@ -67,7 +67,10 @@ def test_a_broker_reacts_and_a_client_that_stalls_is_found(tmp_path: Path) -> No
 
     chosen = select(RULES)
     linter = Linter([rule(SOON if "timeout" in rule.settings else None) for rule in chosen.values()], strict=True)
-    found = [one for event in dissect(open_capture([str(target)])) for one in linter.feed(event)]
+    findings = [finding for event in dissect(open_capture([str(target)])) for finding in linter.feed(event)]
 
     # The broker closes connections without a CONNECT much later than after a second.
-    assert [(one.client_identifier, one.rule) for one in found] == [("stalls", "ACK516"), ("late", "CON530")]
+    assert [(finding.client_identifier, finding.rule) for finding in findings] == [
+        ("stalls", "ACK516"),
+        ("late", "CON530"),
+    ]

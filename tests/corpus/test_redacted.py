@@ -13,9 +13,10 @@ import pytest
 
 from mqttscope.dissect import dissect
 from mqttscope.events import PacketEvent
+from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt import Connect, Publish, Subscribe
 from mqttscope.net.frame import Frame
-from mqttscope.redact.check import Check
+from mqttscope.redact.check import SecretSearch
 from tests.conftest import ROOT
 from tests.corpus.tshark import moved, tshark_version
 from tests.each import each
@@ -24,8 +25,12 @@ from tests.redact.redacting import redacted, reread, shapes, written
 from tests.secrets.leaks import Secrets
 
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
-OF_VALUES = {"TOP108"}
-"""Rules about values themselves: a level that counts up does not do so as another number."""
+OF_VALUES = {"TOP108", "OPS211", *(code for code in all_rules() if code.startswith("SPB"))}
+"""Rules about values themselves: a level that counts up does not do so as another number.  Topics and payloads with
+other names are not of Sparkplug.
+"""
+REPAIRED = {"example-alias-length-too-short": {"ENC107", "HDR102", "RSN101"}}
+"""Rules about bytes that are read at wrong places: other bytes instead of them prove no repair."""
 LONGEST = 24
 
 
@@ -43,27 +48,30 @@ def after(path: Path) -> bytes:
 @cache
 def values(path: Path) -> frozenset[bytes]:
     """What the packets of a capture hold of names, credentials and payloads."""
-    found: set[bytes] = set()
+    chunks: set[bytes] = set()
     for event in dissect(before(path)):
-        made = event.packet if isinstance(event, PacketEvent) else None
-        if isinstance(made, Connect):
-            texts = [made.client_identifier, made.user_name or ""]
-            found |= {(made.password or b"")[:LONGEST], made.will.will_payload[:LONGEST] if made.will else b""}
-        elif isinstance(made, Publish):
-            texts = made.topic_name.split("/")
-            found.add(made.payload[:LONGEST])
-        elif isinstance(made, Subscribe):
-            texts = [level for row in made.subscriptions for level in row.topic_filter.split("/")]
+        control_packet = event.packet if isinstance(event, PacketEvent) else None
+        if isinstance(control_packet, Connect):
+            texts = [control_packet.client_identifier, control_packet.user_name or ""]
+            chunks |= {
+                (control_packet.password or b"")[:LONGEST],
+                control_packet.will.will_payload[:LONGEST] if control_packet.will else b"",
+            }
+        elif isinstance(control_packet, Publish):
+            texts = control_packet.topic_name.split("/")
+            chunks.add(control_packet.payload[:LONGEST])
+        elif isinstance(control_packet, Subscribe):
+            texts = [level for row in control_packet.subscriptions for level in row.topic_filter.split("/")]
         else:
             continue
-        found |= {one.encode("utf-8", "surrogateescape") for one in texts}
-    return frozenset(one for one in found if re.search(rb"[A-Za-z]{4}", one) and not one.startswith((b"$", b"{")))
+        chunks |= {text.encode("utf-8", "surrogateescape") for text in texts}
+    return frozenset(raw for raw in chunks if re.search(rb"[A-Za-z]{4}", raw) and not raw.startswith((b"$", b"{")))
 
 
 def secrets() -> list[bytes]:
     """Forty values, those that are in most captures first, and in each of its captures."""
-    known = Counter(one for path in CAPTURES for one in values(path) if len(one) >= 6)
-    return [one for one, _ in sorted(known.items(), key=lambda row: (-row[1], row[0]))[:40]]
+    known = Counter(raw for path in CAPTURES for raw in values(path) if len(raw) >= 6)
+    return [raw for raw, _ in sorted(known.items(), key=lambda row: (-row[1], row[0]))[:40]]
 
 
 @each("path", CAPTURES, ids=lambda path: str(path.parent.name))
@@ -71,24 +79,25 @@ def secrets() -> list[bytes]:
 def test_lint_finds_the_same_but_for_names(path: Path) -> None:
     old, new = shapes(before(path)), shapes(reread(after(path)))
 
-    assert {shape for shape in (old - new) + (new - old) if shape[0] not in OF_VALUES} == set()
+    left_out = OF_VALUES | REPAIRED.get(path.parent.name, set())
+    assert {shape for shape in (old - new) + (new - old) if shape[0] not in left_out} == set()
 
 
 @each("path", CAPTURES, ids=lambda path: str(path.parent.name))
 def test_frames_and_segments_keep_their_lengths_and_times(path: Path) -> None:
     old, new = before(path), reread(after(path))
 
-    told = [(one.timestamp_ns, one.link_type, len(one.data), one.original_length) for one in old]
-    assert [(one.timestamp_ns, one.link_type, len(one.data), one.original_length) for one in new] == told
+    rows = [(frame.timestamp_ns, frame.link_type, len(frame.data), frame.original_length) for frame in old]
+    assert [(frame.timestamp_ns, frame.link_type, len(frame.data), frame.original_length) for frame in new] == rows
 
 
 def test_of_40_secrets_none_is_left_in_any_encoding() -> None:
     wanted = secrets()
-    plain = b"".join(one.data for path in CAPTURES for one in before(path))
+    plain = b"".join(frame.data for path in CAPTURES for frame in before(path))
     assert len(wanted) == 40
-    assert all(one in plain for one in wanted)
+    assert all(raw in plain for raw in wanted)
 
-    check = Check(wanted)
+    check = SecretSearch(wanted)
     shared = b"".join(map(after, CAPTURES))
     check.take_bytes(shared, 0)
     for path in CAPTURES:

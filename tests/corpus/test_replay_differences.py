@@ -38,7 +38,7 @@ def a(kind: type[ControlPacket], client: str = "", **fields: Any) -> Callable[[s
         return (
             isinstance(packet, kind)
             and (not client or name == client)
-            and all(getattr(packet, one) == value for one, value in fields.items())
+            and all(getattr(packet, text) == value for text, value in fields.items())
         )
 
     return matches
@@ -61,11 +61,11 @@ def closing(packet: ControlPacket) -> Said:
 
 
 def stripped(identifier: int) -> Callable[[Publish], Said]:
-    def made(packet: Publish) -> Said:
+    def result(packet: Publish) -> Said:
         assert packet.properties is not None
         return (altered(packet, properties=packet.properties.without(identifier)),)
 
-    return made
+    return result
 
 
 def behind(data: bytes) -> Callable[[ControlPacket], Said]:
@@ -83,8 +83,8 @@ class Planted:
     code: int = EXIT_FINDINGS
 
 
-def planted(capture: str, matches: Any, made: Any, *kinds: str, count: int = 1, code: int = EXIT_FINDINGS) -> Planted:
-    return Planted(capture, lambda: once(matches, made), set(kinds), count, code)
+def planted(capture: str, matches: Any, result: Any, *kinds: str, count: int = 1, code: int = EXIT_FINDINGS) -> Planted:
+    return Planted(capture, lambda: once(matches, result), set(kinds), count, code)
 
 
 CASES = {
@@ -150,7 +150,7 @@ CASES = {
         "v311-qos", a(Connack, "sensor-1"), lambda _: (CLOSE,), "not-connected", code=EXIT_FAILED
     ),
     "malformed": planted("v5-qos", a(Unsuback, "logger"), behind(b"\x90\x00"), "malformed"),
-    "DISCONNECT": planted("v5-qos", a(Connack, "sensor-1"), lambda one: (one, b"\xe0\x01\x8b", CLOSE), "close"),
+    "DISCONNECT": planted("v5-qos", a(Connack, "sensor-1"), lambda each: (each, b"\xe0\x01\x8b", CLOSE), "close"),
 }  # fmt: skip
 
 
@@ -181,24 +181,28 @@ def replayed() -> Iterator[Replay]:
 
 @pytest.mark.parametrize("case", some(CASES, 4))
 def test_a_difference_is_named(case: str, tmp_path: Path, replayed: Replay) -> None:
-    one = CASES[case]
-    found = replayed(one.capture, one.change(), tmp_path, "--pace", "asap", "--wait", "0.6")
-    if set(found.kinds) != one.kinds:
+    single_planted = CASES[case]
+    actual_replayed = replayed(
+        single_planted.capture, single_planted.change(), tmp_path, "--pace", "asap", "--wait", "0.6"
+    )
+    if set(actual_replayed.kinds) != single_planted.kinds:
         # A busy machine needs more time; what is not named then is not named.
-        found = replayed(one.capture, one.change(), tmp_path, "--pace", "asap", "--wait", "5")
+        actual_replayed = replayed(
+            single_planted.capture, single_planted.change(), tmp_path, "--pace", "asap", "--wait", "5"
+        )
 
-    assert set(found.kinds) == one.kinds, found.told
-    assert found.kinds.total() == one.count, found.told
-    assert found.done.code == one.code
-    assert brokers.client_errors(found.findings) <= brokers.recorded_errors(one.capture)
+    assert set(actual_replayed.kinds) == single_planted.kinds, actual_replayed.told
+    assert actual_replayed.kinds.total() == single_planted.count, actual_replayed.told
+    assert actual_replayed.done.code == single_planted.code
+    assert brokers.client_errors(actual_replayed.findings) <= brokers.recorded_errors(single_planted.capture)
 
 
 @pytest.mark.parametrize(("capture", "pace"), [("v31-qos", "causal"), ("v311-retained", "asap")])
 def test_what_only_comes_later_is_no_difference(capture: str, pace: str, tmp_path: Path, replayed: Replay) -> None:
-    found = replayed(capture, untouched, tmp_path, "--pace", pace, delay_s=0.05)
+    actual_replayed = replayed(capture, untouched, tmp_path, "--pace", pace, delay_s=0.05)
 
-    assert found.told == []
-    assert found.done.code == EXIT_CLEAN
+    assert actual_replayed.told == []
+    assert actual_replayed.done.code == EXIT_CLEAN
 
 
 @pytest.mark.parametrize(
@@ -213,10 +217,10 @@ def test_what_only_comes_later_is_no_difference(capture: str, pace: str, tmp_pat
 def test_what_the_options_cause_does_not_count(
     options: tuple[str, ...], kinds: set[str], tmp_path: Path, replayed: Replay
 ) -> None:
-    found = replayed("v5-qos", untouched, tmp_path, "--pace", "asap", "--wait", "6", *options)
+    actual_replayed = replayed("v5-qos", untouched, tmp_path, "--pace", "asap", "--wait", "6", *options)
 
-    differences = [line for line in found.done.lines if line.get("event") == "difference"]
-    assert set(found.kinds) == kinds
-    assert all(one["because_of"] == {"option": options[0], "certain": True} for one in differences)
-    assert found.done.code == EXIT_CLEAN
-    assert found.summary["seconds"] < 5, "what cannot come is not waited for"
+    differences = [line for line in actual_replayed.done.lines if line.get("event") == "difference"]
+    assert set(actual_replayed.kinds) == kinds
+    assert all(difference["because_of"] == {"option": options[0], "certain": True} for difference in differences)
+    assert actual_replayed.done.code == EXIT_CLEAN
+    assert actual_replayed.summary["seconds"] < 5, "what cannot come is not waited for"

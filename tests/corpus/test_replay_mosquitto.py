@@ -92,28 +92,28 @@ Records = dict[Path, tuple[str, int, int]]
 @pytest.fixture(scope="module")
 def records() -> Iterator[Records]:
     """Files that tshark reads when all are written."""
-    made: Records = {}
-    yield made
-    brokers.check_with_tshark(made)
+    result: Records = {}
+    yield result
+    brokers.check_with_tshark(result)
 
 
 def check(name: str, pace: str, folder: Path, records: Records) -> None:
     with brokers.recorded_with(name) as url:
-        found = brokers.replay(name, url, folder, "--pace", pace)
+        replayed = brokers.replay(name, url, folder, "--pace", pace)
     port = int(url.rpartition(":")[2])
     _, kinds = DIFFERENT.get(name, ("", set()))
 
-    assert set(found.kinds) - CHANCE.get(name, set()) == kinds, found.told
-    assert found.done.code == found.expected_code, found.done.err
-    assert found.failures == []
-    assert brokers.client_errors(found.findings) <= brokers.recorded_errors(name)
+    assert set(replayed.kinds) - CHANCE.get(name, set()) == kinds, replayed.told
+    assert replayed.done.code == replayed.expected_code, replayed.done.err
+    assert replayed.failures == []
+    assert brokers.client_errors(replayed.findings) <= brokers.recorded_errors(name)
     # After what cannot be read nobody knows where the next packet begins.
     if not any(isinstance(entry.packet, Malformed) for script in captured(name) for entry in script.entries):
-        count = brokers.check_record(found, port)
+        count = brokers.check_record(replayed, port)
         if not url.startswith("ws"):
-            records[found.file] = f"{name} {pace}", port, count
+            records[replayed.file] = f"{name} {pace}", port, count
     else:
-        inspected("--port", str(port), found.file)
+        inspected("--port", str(port), replayed.file)
 
 
 @pytest.mark.parametrize("name", PLAYED if EXHAUSTIVE else some(SOON, 6))

@@ -20,19 +20,19 @@ WEBSOCKET = "protocol websockets\n"
 @pytest.fixture(scope="module")
 def certified(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificates]:
     program("mosquitto")
-    with certificates(tmp_path_factory.mktemp("certificates")) as made:
-        yield made
+    with certificates(tmp_path_factory.mktemp("certificates")) as new_certificates:
+        yield new_certificates
 
 
 def check(name: str, url: str, folder: Path, *options: str, env: dict[str, str | None] | None = None) -> None:
-    found = brokers.replay(name, url, folder, "--pace", "asap", *options, env=env)
+    replayed = brokers.replay(name, url, folder, "--pace", "asap", *options, env=env)
 
-    assert found.told == []
-    assert found.done.code == EXIT_CLEAN, found.done.err
+    assert replayed.told == []
+    assert replayed.done.code == EXIT_CLEAN, replayed.done.err
     port = int(url.rpartition(":")[2].partition("/")[0])
-    count = brokers.check_record(found, port)
+    count = brokers.check_record(replayed, port)
     if not url.startswith("ws"):
-        brokers.check_with_tshark({found.file: (name, port, count)})
+        brokers.check_with_tshark({replayed.file: (name, port, count)})
 
 
 @pytest.mark.parametrize("scheme", some(["wss", "mqtts", "ws"]))

@@ -89,7 +89,10 @@ def test_the_shell_script(site: Path, broker: Broker, tmp_path: Path) -> None:
 def test_the_shell_script_over_tls(tmp_path: Path) -> None:
     path = tmp_path / "reproduce.sh"
     assert invoke("inspect", capture("v5-qos"), "--connection", "1", "--output", path).code == 0
-    with certificates(tmp_path) as made, mosquitto(tmp_path, f"certfile {made.cert}\nkeyfile {made.key}") as running:
+    with (
+        certificates(tmp_path) as new_certificates,
+        mosquitto(tmp_path, f"certfile {new_certificates.cert}\nkeyfile {new_certificates.key}") as running,
+    ):
         words = [str(path), "127.0.0.1", str(running.port)]
         variables = {**os.environ, "TLS": "1", "MAX_PAUSE": "1"}
         done = subprocess.run(words, capture_output=True, text=True, env=variables, timeout=60, check=True)
@@ -115,11 +118,11 @@ def test_the_script_of_replay(site: Path, broker: Broker, tmp_path: Path) -> Non
     assert "hides the recorded password: give one with --password-file or in $MQTTSCOPE_PASSWORD" in missing.err
     assert "--faithful would send asterisks" in faithful.err
     # Nobody publishes the message of the other client here.
-    (missed,) = [one for one in done.of("difference") if one["kind"] == "missing-delivery"]
+    (missed,) = [document for document in done.of("difference") if document["kind"] == "missing-delivery"]
     assert missed["recorded"]["topic"] == "a/c"
-    assert {one["kind"] for one in done.of("difference")} <= {"missing-delivery", "property"}
+    assert {document["kind"] for document in done.of("difference")} <= {"missing-delivery", "property"}
     assert again.code == 3
-    assert "waited in vain for what the recording has" in again.text
+    assert "waited in vain for packets of the recording" in again.text
     assert "5 packets sent, 4 received" in again.text
     assert planned.code == 0
     assert "1 connection" in planned.text
@@ -135,11 +138,11 @@ def test_several_scripts_and_a_capture_are_one_recording(tmp_path: Path) -> None
     (whole,) = invoke("replay", source, *plan).lines
     (mixed,) = invoke("replay", capture("v311-will"), tmp_path / "1.json", *plan).lines
 
-    assert [one["client_identifier"] for one in both["connections"]] == [
-        one["client_identifier"] for one in whole["connections"]
+    assert [row["client_identifier"] for row in both["connections"]] == [
+        row["client_identifier"] for row in whole["connections"]
     ]
     assert both["duration_ns"] == pytest.approx(whole["duration_ns"], rel=0.01)
-    assert "sensor-1" in [one["client_identifier"] for one in mixed["connections"]]
+    assert "sensor-1" in [row["client_identifier"] for row in mixed["connections"]]
 
 
 def test_the_test(site: Path, broker: Broker, tmp_path: Path) -> None:
@@ -147,10 +150,10 @@ def test_the_test(site: Path, broker: Broker, tmp_path: Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
 
     def run(**variables: str) -> str:
-        given = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "MQTTSCOPE_BROKER": f"mqtt://127.0.0.1:{broker.port}"}
+        texts = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "MQTTSCOPE_BROKER": f"mqtt://127.0.0.1:{broker.port}"}
         plugins = ["-p", "mqttscope.pytest_plugin", "-p", "no:cacheprovider"]
         words = [sys.executable, "-m", "pytest", *plugins, "-W", "error", "reproduce.py"]
-        done = forked.run(words, cwd=tmp_path, env=environment({**given, **variables}), text=True, timeout=120)
+        done = forked.run(words, cwd=tmp_path, env=environment({**texts, **variables}), text=True, timeout=120)
         return str(done.stdout + done.stderr)
 
     assert "1 passed" in run(MQTTSCOPE_PASSWORD=PASSWORD)
@@ -165,7 +168,7 @@ def test_what_is_written_is_the_selected_connection(site: Path, tmp_path: Path) 
     a_report = invoke("inspect", site, "--format", "jsonl", "-o", tmp_path / "c.json")
 
     assert several.code == 2
-    assert "a reproducer holds one connection, and 2 are selected: choose one with --connection N" in several.err
+    assert "a reproducer contains one connection, and 2 are selected: choose with --connection N" in several.err
     assert "0  pump1, 11 packets" in several.err
     assert "1  pump2, 2 packets" in several.err
     assert not (tmp_path / "a.sh").exists()
@@ -176,20 +179,20 @@ def test_what_is_written_is_the_selected_connection(site: Path, tmp_path: Path) 
 
 
 @each(
-    "options, code, said",
+    "options, code, expected",
     [
-        (("--connection", "7"), 3, "there is no connection 7"),
+        (("--connection", "7"), 3, "connection 7 does not exist"),
         (("--filter", 'topic == "none"'), 3, "nothing matches the filter"),
-        (("--connection", "0", "--limit", "3"), 2, "--limit changes nothing there"),
-        (("--connection", "0", "--write", "x.pcapng"), 2, "changes nothing there"),
-        (("--connection", "0", "--payload", "hex"), 2, "--payload changes nothing there"),
+        (("--connection", "0", "--limit", "3"), 2, "--limit has no effect on it"),
+        (("--connection", "0", "--write", "x.pcapng"), 2, "has no effect on it"),
+        (("--connection", "0", "--payload", "hex"), 2, "--payload has no effect on it"),
     ],
 )
-def test_what_cannot_be_written(options: tuple[str, ...], code: int, said: str, site: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_written(options: tuple[str, ...], code: int, expected: str, site: Path, tmp_path: Path) -> None:
     done = invoke("inspect", site, "-o", tmp_path / "a.sh", *options)
 
     assert done.code == code
-    assert said in done.err
+    assert expected in done.err
     assert not (tmp_path / "a.sh").exists()
 
 

@@ -62,11 +62,11 @@ def test_packets_are_shown_once_and_gaps_where_bytes_are_missing(name: str) -> N
 
 @each_capture
 def test_the_linter_accuses_only_who_broke_something(name: str) -> None:
-    found: dict[str, list[str]] = {}
+    texts: dict[str, list[str]] = {}
     for finding in json.loads(invoke("lint", "--format", "json", "--exit-zero", *words(name)).text)["findings"]:
-        found.setdefault(finding["rule"], []).append(finding["client"])
+        texts.setdefault(finding["rule"], []).append(finding["client"])
 
-    assert found == TRUTH[name]["findings"]
+    assert texts == TRUTH[name]["findings"]
 
 
 @each_capture

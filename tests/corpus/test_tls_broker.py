@@ -66,8 +66,8 @@ def packets(path: Path, keys: bytes | None) -> tuple[list[tuple[str, bytes]], li
     if keys is not None:
         items = Decryption(Keys(keys)).join(items)  # type: ignore[arg-type]
     events = list(dissect_segments(items, dissector=Dissector(Options(decrypting=keys is not None))))  # type: ignore[arg-type]
-    found = [(str(event.direction), event.packet.raw) for event in only(events, PacketEvent)]
-    return found, only(events, ConnectionClosed)
+    pairs = [(str(event.direction), event.packet.raw) for event in only(events, PacketEvent)]
+    return pairs, only(events, ConnectionClosed)
 
 
 each_version = pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
@@ -79,12 +79,12 @@ def brokers(folder: Path, *, websocket: bool) -> Iterator[tuple[Path, Broker, ss
     """The script as it is captured without TLS, a broker with TLS, and what a client of it needs."""
     plain = folder / "plain.pcapng"
     protocol = "protocol websockets\n" if websocket else ""
-    with certificates(folder) as made:
+    with certificates(folder) as new_certificates:
         with mosquitto(folder, protocol) as broker, capturing(broker.port, plain):
             for _ in range(2):
                 play(socket.create_connection(("127.0.0.1", broker.port)), websocket=websocket)
-        with mosquitto(folder, f"{protocol}certfile {made.cert}\nkeyfile {made.key}") as broker:
-            yield plain, broker, ssl.create_default_context(cafile=made.ca)
+        with mosquitto(folder, f"{protocol}certfile {new_certificates.cert}\nkeyfile {new_certificates.key}") as broker:
+            yield plain, broker, ssl.create_default_context(cafile=new_certificates.ca)
 
 
 def play_with_tls(broker: Broker, context: ssl.SSLContext, *, websocket: bool) -> None:
@@ -97,12 +97,12 @@ def play_with_tls(broker: Broker, context: ssl.SSLContext, *, websocket: bool) -
         session = inside.session
 
 
-def same(found: list[tuple[str, Any]], expected: list[tuple[str, Any]]) -> None:
+def same(pairs: list[tuple[str, Any]], expected: list[tuple[str, Any]]) -> None:
     """The same packets, in the same order in each direction."""
     assert len(expected) > 2 * 30
-    assert sorted(found) == sorted(expected)
+    assert sorted(pairs) == sorted(expected)
     for direction in ("client_to_server", "server_to_client"):
-        assert [one for way, one in found if way == direction] == [one for way, one in expected if way == direction]
+        assert [each for way, each in pairs if way == direction] == [each for way, each in expected if way == direction]
 
 
 @pytest.mark.long
@@ -116,11 +116,11 @@ def test_the_same_packets_with_and_without_tls(version: ssl.TLSVersion, websocke
         play_with_tls(broker, context, websocket=websocket)
 
     expected, _ = packets(plain, None)
-    found, connections = packets(secure, log.read_bytes())
+    pairs, connections = packets(secure, log.read_bytes())
 
-    same(found, expected)
-    assert [one.connection.decrypted for one in connections] == [True, True]
-    assert [one.connection.websocket is not None for one in connections] == [websocket, websocket]
+    same(pairs, expected)
+    assert [closed.connection.decrypted for closed in connections] == [True, True]
+    assert [closed.connection.websocket is not None for closed in connections] == [websocket, websocket]
 
 
 def said(packet: dict[str, Any]) -> tuple[str, str]:
@@ -148,5 +148,8 @@ def test_live_with_a_key_log_that_grows(version: ssl.TLSVersion, websocket: bool
 
     events = [json.loads(line) for line in out.splitlines()]
     assert running.returncode == 0, err
-    same([said(one) for one in events if one["event"] == "packet"], [said(one) for one in inspected(plain).packets])
-    assert [one["tls"]["decrypted"] for one in events if one["event"] == "connection_closed"] == [True, True]
+    same(
+        [said(event) for event in events if event["event"] == "packet"],
+        [said(packet) for packet in inspected(plain).packets],
+    )
+    assert [event["tls"]["decrypted"] for event in events if event["event"] == "connection_closed"] == [True, True]

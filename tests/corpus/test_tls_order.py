@@ -41,7 +41,7 @@ def test_each_packet_that_was_sent_is_read_once() -> None:
             for way, direction in (("c2s", "client_to_server"), ("s2c", "server_to_client")):
                 place = connection["client"], connection["server"], direction
                 expected[place] = expected.get(place, Counter()) + Counter(connection[way])
-        for place, found in counts.items():
-            assert found == expected[place], (name, place)
+        for place, count in counts.items():
+            assert count == expected[place], (name, place)
             checked += 1
     assert checked >= 2 * len(secured) > 10

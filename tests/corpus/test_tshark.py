@@ -72,10 +72,10 @@ asked = cache(tshark)
 
 def seen_by_tshark(name: str) -> list[Seen]:
     """What it sees where it is told the port, and the version where it cannot know that."""
-    told = VERSION_TOLD.get(name)
-    names = [one for one in PLAIN if VERSION_TOLD.get(one) == told]
-    preferences = [IN_ORDER] if told is None else [IN_ORDER, f"mqtt.default_version:{told}"]
-    ports = {expected(one)["ports"][0] for one in names}
+    text = VERSION_TOLD.get(name)
+    names = [other for other in PLAIN if VERSION_TOLD.get(other) == text]
+    preferences = [IN_ORDER] if text is None else [IN_ORDER, f"mqtt.default_version:{text}"]
+    ports = {expected(name)["ports"][0] for name in names}
     return asked((*map(capture, names),), *preferences, decode_as=(*sorted(ports),))[capture(name)]
 
 
@@ -95,14 +95,16 @@ def only_with_tshark_4_0() -> None:
         pytest.skip(f"tshark {tshark_version()} may be right by now")
 
 
-def ours(found: Found) -> list[tuple[int, list[Fact], str | None]]:
+def ours(result: Found) -> list[tuple[int, list[Fact], str | None]]:
     """Frame, facts and topic of every packet of which all fields were read, by frame and number."""
     rows = []
-    for event in found.packets:
-        made = event.packet
-        topic = event.topic if isinstance(made, Publish) and not made.topic_name else None
-        rows.append((event.frame, event.number, facts(made, made.raw, event.connection.version), topic))
-    for bad in found.malformed:
+    for event in result.packets:
+        control_packet = event.packet
+        topic = event.topic if isinstance(control_packet, Publish) and not control_packet.topic_name else None
+        rows.append(
+            (event.frame, event.number, facts(control_packet, control_packet.raw, event.connection.version), topic)
+        )
+    for bad in result.malformed:
         if bad.malformed.complete and bad.malformed.packet is not None:
             shown = facts(bad.malformed.packet, bad.malformed.raw, bad.connection.version)
             rows.append((bad.frame, bad.number, shown, None))
@@ -120,12 +122,12 @@ def test_the_lists_name_captures_that_exist() -> None:
     assert all(reason for table in (WRONG, WRONG_TOPICS, VERSION_TOLD, ANOTHER_LAYOUT) for reason in table.values())
 
 
-@pytest.mark.parametrize("name", some([one for one in PLAIN if one not in WRONG], 12))
+@pytest.mark.parametrize("name", some([text for text in PLAIN if text not in WRONG], 12))
 def test_the_same_packets_with_the_same_fields_in_the_same_frames(name: str) -> None:
     theirs, own = seen_by_tshark(name), ours(read(capture(name)))
 
-    facts_of_theirs, facts_of_own = [one.facts for one in theirs], [shown for _, shown, _ in own]
-    frames_of_theirs, frames_of_own = [one.frame for one in theirs], [frame for frame, _, _ in own]
+    facts_of_theirs, facts_of_own = [their.facts for their in theirs], [shown for _, shown, _ in own]
+    frames_of_theirs, frames_of_own = [their.frame for their in theirs], [frame for frame, _, _ in own]
     if name in ANOTHER_LAYOUT:
         facts_of_theirs, facts_of_own = renamed(facts_of_theirs), renamed(facts_of_own)
     if name in JOINED:
@@ -134,7 +136,7 @@ def test_the_same_packets_with_the_same_fields_in_the_same_frames(name: str) -> 
     assert facts_of_own == facts_of_theirs
     assert frames_of_own == frames_of_theirs
     if name not in WRONG_TOPICS:
-        assert [topic or "" for _, _, topic in own] == ["".join(one.resolved) for one in theirs]
+        assert [topic or "" for _, _, topic in own] == ["".join(their.resolved) for their in theirs]
 
 
 @pytest.mark.parametrize("name", sorted({*WRONG, *WRONG_TOPICS}))
@@ -143,15 +145,15 @@ def test_what_is_listed_as_wrong_is_wrong(name: str) -> None:
     theirs, own = seen_by_tshark(name), ours(read(capture(name)))
 
     if name in WRONG:
-        assert [one.facts for one in theirs] != [shown for _, shown, _ in own]
+        assert [their.facts for their in theirs] != [shown for _, shown, _ in own]
     else:
-        assert [topic or "" for _, _, topic in own] != ["".join(one.resolved) for one in theirs]
+        assert [topic or "" for _, _, topic in own] != ["".join(their.resolved) for their in theirs]
 
 
 def test_aliases_are_kept_per_direction() -> None:
-    found = read(capture("alias-both-directions"))
+    result = read(capture("alias-both-directions"))
 
-    uses = [(event.direction, event.topic) for event in found.packets if event.type == "publish"]
+    uses = [(event.direction, event.topic) for event in result.packets if event.type == "publish"]
     assert uses[2:4] == [("client_to_server", "client/topic"), ("server_to_client", "server/topic")]
 
 
@@ -162,10 +164,10 @@ def test_an_alias_means_what_it_meant_at_the_time() -> None:
 
 
 def test_a_remaining_length_may_be_split_over_segments() -> None:
-    found = read(capture("length-split"))
+    result = read(capture("length-split"))
 
-    assert [(event.frame, event.type) for event in found.packets][2:4] == [(10, "publish"), (16, "publish")]
-    assert not found.malformed
+    assert [(event.frame, event.type) for event in result.packets][2:4] == [(10, "publish"), (16, "publish")]
+    assert not result.malformed
 
 
 @pytest.mark.parametrize("name", some([*WEBSOCKET, "port-18830", "strange-port", "strange-port-joined"], 3))
@@ -175,15 +177,15 @@ def test_tshark_sees_no_mqtt_over_websocket_and_on_other_ports(name: str) -> Non
 
 
 def test_properties_are_recognised_without_a_connect() -> None:
-    found = read(capture("joined-v5"))
+    result = read(capture("joined-v5"))
 
-    publishes = [event.packet for event in found.packets if isinstance(event.packet, Publish)]
-    assert all(one.properties is not None for one in publishes)
-    assert found.versions() == {"5.0"}
+    publishes = [event.packet for event in result.packets if isinstance(event.packet, Publish)]
+    assert all(publish.properties is not None for publish in publishes)
+    assert result.versions() == {"5.0"}
     if tshark_version().startswith("4.0."):
-        payloads = {one.payload for one in publishes}
+        payloads = {publish.payload for publish in publishes}
         shown = seen_untold("joined-v5")
-        assert not payloads & {value for one in shown for name, value in one.facts if name == "msg"}
+        assert not payloads & {value for seen in shown for name, value in seen.facts if name == "msg"}
 
 
 @pytest.mark.parametrize(
@@ -194,19 +196,19 @@ def test_properties_are_recognised_without_a_connect() -> None:
 def test_segments_in_any_order_need_no_preference(name: str, publishes: int) -> None:
     assert read(capture(name)).types()["publish"] == publishes
     if tshark_version().startswith("4.0."):
-        kinds = Counter(value >> 4 for one in seen_in_order(name) for key, value in one.facts if key == "hdrflags")  # type: ignore[operator]
+        kinds = Counter(value >> 4 for seen in seen_in_order(name) for key, value in seen.facts if key == "hdrflags")  # type: ignore[operator]
         assert kinds[3] < publishes
 
 
 def test_a_length_of_five_bytes_is_said_and_not_passed_over() -> None:
-    found = read(capture("five-byte-length"))
+    result = read(capture("five-byte-length"))
 
-    assert [str(event.malformed.reason) for event in found.malformed] == ["remaining_length_too_long"]
-    assert found.malformed[0].malformed.raw == bytes.fromhex("3080808080")
-    assert not any(one.experts for one in seen_by_tshark("five-byte-length"))
+    assert [str(event.malformed.reason) for event in result.malformed] == ["remaining_length_too_long"]
+    assert result.malformed[0].malformed.raw == bytes.fromhex("3080808080")
+    assert not any(seen.experts for seen in seen_by_tshark("five-byte-length"))
 
 
 def test_a_lost_segment_is_said() -> None:
-    found = read(capture("lost-segment"))
+    result = read(capture("lost-segment"))
 
-    assert {gap.reason for gap in found.gaps} == {"not_captured"}
+    assert {gap.reason for gap in result.gaps} == {"not_captured"}

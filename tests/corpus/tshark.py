@@ -72,9 +72,9 @@ def tshark_version() -> str:
     """Version of the tshark that is installed; the calling test is skipped without one."""
     program = tools.program("tshark")
     shown = subprocess.run([program, "--version"], capture_output=True, text=True, check=True, timeout=60).stdout
-    found = re.search(r"(\d+\.\d+\.\d+)", shown)
-    assert found
-    return found[1]
+    result = re.search(r"(\d+\.\d+\.\d+)", shown)
+    assert result
+    return result[1]
 
 
 def tshark(paths: tuple[Path, ...], *preferences: str, decode_as: tuple[int, ...] = ()) -> dict[Path, list[Seen]]:
@@ -85,34 +85,34 @@ def tshark(paths: tuple[Path, ...], *preferences: str, decode_as: tuple[int, ...
     """
     tshark_version()
     command = ["tshark", "-n", "-r", "-", "-T", "pdml", "-J", "mqtt"]
-    for one in preferences:
-        command += ["-o", one]
+    for preference in preferences:
+        command += ["-o", preference]
     for port in decode_as:
         command += ["-d", f"tcp.port=={port},mqtt"]
-    captures = [[moved(one, number) for one in frames_of(path)] for number, path in enumerate(paths)]
+    captures = [[moved(frame, number) for frame in frames_of(path)] for number, path in enumerate(paths)]
     data = as_pcapng(frame for frames in captures for frame in frames)
     done = subprocess.run(command, input=data, capture_output=True, check=True, timeout=120)
     packets = list(_packets(ElementTree.fromstring(done.stdout)))
-    found, before = dict[Path, list[Seen]](), 0
+    seens, before = dict[Path, list[Seen]](), 0
     for path, frames in zip(paths, captures, strict=True):
-        mine = [one for one in packets if before < one.frame <= before + len(frames)]
-        found[path] = [replace(one, frame=one.frame - before) for one in mine]
+        mine = [packet for packet in packets if before < packet.frame <= before + len(frames)]
+        seens[path] = [replace(seen, frame=seen.frame - before) for seen in mine]
         before += len(frames)
-    assert all(one.frame <= before for one in packets)
-    return found
+    assert all(packet.frame <= before for packet in packets)
+    return seens
 
 
 def moved(frame: Frame, number: int) -> Frame:
     """The frame with addresses that no other capture has."""
-    found = segment(frame)
-    if not isinstance(found, Segment):
+    actual_segment = segment(frame)
+    if not isinstance(actual_segment, Segment):
         return frame
-    size = 4 if is_ipv4_key(found.key) else 16
-    addresses = bytearray(found.key[: 2 * size])
+    size = 4 if is_ipv4_key(actual_segment.key) else 16
+    addresses = bytearray(actual_segment.key[: 2 * size])
     assert bytes(addresses) in frame.data
     for at in (size // 2, size + size // 2):
         addresses[at] ^= number
-    return replace(frame, data=frame.data.replace(found.key[: 2 * size], addresses, 1))
+    return replace(frame, data=frame.data.replace(actual_segment.key[: 2 * size], addresses, 1))
 
 
 def two_pass(path: Path, *preferences: str) -> list[list[str]]:
@@ -128,33 +128,35 @@ def _packets(root: ElementTree.Element) -> Iterator[Seen]:
         number = 0
         for proto in packet.iter("proto"):
             if proto.get("name") == "geninfo":
-                shown = next(one.get("show") for one in proto.iter("field") if one.get("name") == "num")
+                shown = next(node.get("show") for node in proto.iter("field") if node.get("name") == "num")
                 number = int(shown or 0)
             elif proto.get("name") == "mqtt":
                 seen = Seen(number)
-                for one in proto.iter("field"):
-                    _read(one, seen)
+                for node in proto.iter("field"):
+                    _read(node, seen)
                 yield seen
 
 
-def _read(one: ElementTree.Element, seen: Seen) -> None:
-    full = one.get("name") or ""
+def _read(node: ElementTree.Element, seen: Seen) -> None:
+    full = node.get("name") or ""
     if full == "_ws.expert.message":
-        seen.experts.append(one.get("show") or "")
+        seen.experts.append(node.get("show") or "")
     name = full.removeprefix("mqtt.")
     if full == name or name not in TEXTS | NUMBERS | RAW:
         return
-    raw = bytes.fromhex(one.get("value") or "")
-    if one.get("size") == "0":
+    raw = bytes.fromhex(node.get("value") or "")
+    if node.get("size") == "0":
         # Empty fields are shown for some packets only; a topic without bytes was worked out from an alias.
-        if name == "topic" and one.get("show"):
-            seen.resolved.append(one.get("show") or "")
+        if name == "topic" and node.get("show"):
+            seen.resolved.append(node.get("show") or "")
         elif name in ("prop_string", "prop_key", "prop_value", "clientid", "willmsg"):
             seen.facts.append((name, raw if name in RAW or seen.facts[-1][1] in BINARY_PROPERTIES else ""))
     elif name == "len":
-        seen.facts.append((name, int(one.get("show") or 0)))
+        seen.facts.append((name, int(node.get("show") or 0)))
     elif name in NUMBERS:
-        number = int(one.get("show") or "0", 0) if name == "property_id" or len(raw) > 2 else int.from_bytes(raw, "big")
+        number = (
+            int(node.get("show") or "0", 0) if name == "property_id" or len(raw) > 2 else int.from_bytes(raw, "big")
+        )
         seen.facts.append((GENERAL.get(name, name), number))
     elif name in RAW:
         seen.facts.append((name, raw))
@@ -202,13 +204,18 @@ def facts(packet: ControlPacket, raw: bytes, version: ProtocolVersion) -> list[F
         out += _reason(kind, packet.reason_code)
     out += _properties(getattr(packet, "properties", None))
     if isinstance(packet, Subscribe):
-        for one in packet.subscriptions:
-            options = one.maximum_qos
+        for subscription in packet.subscriptions:
+            options = subscription.maximum_qos
             if version == 5:
                 options |= (
-                    bool(one.no_local) << 2 | bool(one.retain_as_published) << 3 | (one.retain_handling or 0) << 4
+                    bool(subscription.no_local) << 2
+                    | bool(subscription.retain_as_published) << 3
+                    | (subscription.retain_handling or 0) << 4
                 )
-            out += [("topic", one.topic_filter), ("subscription_options" if version == 5 else "sub.qos", options)]
+            out += [
+                ("topic", subscription.topic_filter),
+                ("subscription_options" if version == 5 else "sub.qos", options),
+            ]
     elif isinstance(packet, Suback):
         out += [("suback.reason_code" if version == 5 else "suback.qos", code) for code in packet.reason_codes]
     elif isinstance(packet, Unsubscribe):

@@ -26,12 +26,12 @@ def rows(page: str) -> list[list[str]]:
 
 
 def test_every_field_of_the_page_is_one_of_filters() -> None:
-    found = [row[0].strip("`") for row in rows(reference.filter_fields())]
+    texts = [row[0].strip("`") for row in rows(reference.filter_fields())]
 
-    assert len(found) == len(set(found)) > 400
-    for name in found:
+    assert len(texts) == len(set(texts)) > 400
+    for name in texts:
         Filter(f"exists {name}")
-    assert {"publish.topic_name", "topic", "will_topic", "client.address", "malformed.reason"} <= set(found)
+    assert {"publish.topic_name", "topic", "will_topic", "client.address", "malformed.reason"} <= set(texts)
 
 
 def test_words_are_those_that_a_field_takes() -> None:
@@ -48,7 +48,7 @@ def test_every_mutation_is_on_the_page() -> None:
     page = reference.mutations()
     listed = {f"{row[0].strip('`')}:{change}" for row in rows(page) for change in re.findall("`([^`]*)`", row[1])}
 
-    assert listed == {one.name for one in catalogue()}
+    assert listed == {mutation.name for mutation in catalogue()}
     assert "| `publish` | `qos-3` |" in page
     assert "breaks MQTT-3.3.1-4; close with 0x81" in page
 
@@ -56,20 +56,20 @@ def test_every_mutation_is_on_the_page() -> None:
 def test_every_key_of_the_configuration_is_on_the_page() -> None:
     lint = generate.find_command("lint")
     page = reference.configuration(lint)
-    found = [row[0].strip("`") for row in rows(page)]
+    texts = [row[0].strip("`") for row in rows(page)]
 
-    assert found == [*LINT_KEYS, *KEYS, "words"]
+    assert texts == [*LINT_KEYS, *KEYS, "words"]
     assert '| `fail-on` | `"error"`, `"warning"`, `"info"` | Lowest severity that fails the run.' in page
     assert isinstance(lint, click.Command)
 
 
 def test_defaults_of_rules_are_what_a_configuration_may_say() -> None:
     page = reference.configuration(generate.find_command("lint"))
-    found = re.findall(r"^\| \[(\w+)\]\(rules/\w+\.md\) \| `([\w-]+)` \| `(.*?)` \| .*\|$", page, re.M)
+    result = re.findall(r"^\| \[(\w+)\]\(rules/\w+\.md\) \| `([\w-]+)` \| `(.*?)` \| .*\|$", page, re.M)
 
-    assert {code for code, _, _ in found} == {code for code, rule in all_rules().items() if rule.settings}
-    tables = "\n".join(f"[rules.{code}]\n{name} = {value}" for code, name, value in dict.fromkeys(found))
-    for code, name, value in found:
+    assert {code for code, _, _ in result} == {code for code, rule in all_rules().items() if rule.settings}
+    tables = "\n".join(f"[rules.{code}]\n{name} = {value}" for code, name, value in dict.fromkeys(result))
+    for code, name, value in result:
         document = tomllib.loads(f"[rules.{code}]\n{name} = {value}")
         assert parse(document).settings[code] == document["rules"][code]
     assert "[rules.TOP104]\nlevels = " in tables

@@ -75,7 +75,7 @@ class Conversation:
     rate: int = 1000
     """Ticks of both clocks in a second."""
     sent: dict[str, list[Sent]] = field(default_factory=dict)
-    """The segments of what was said last, by the type of its first packet."""
+    """The latest segments with data, by the type of their first packet."""
 
     def __post_init__(self) -> None:
         self.stacks = {CLIENT: Stack(self.numbers[0], self.clocks[0]), SERVER: Stack(self.numbers[1], self.clocks[1])}
@@ -110,12 +110,12 @@ class Conversation:
         return self.ack(CLIENT)
 
     def join(self) -> Conversation:
-        """The handshake, of which nothing is captured."""
+        """A handshake that is not captured."""
         self.skip(CLIENT)
         return self.skip(SERVER)
 
     def skip(self, who: str, count: float = 1) -> Conversation:
-        """Numbers of which nothing is captured."""
+        """Traffic that is not captured: only the numbers advance."""
         self.stacks[who].next += int(count)
         return self
 
@@ -155,7 +155,7 @@ class Conversation:
         self.put(sent.who, PSH | ACK, sent.payload, sequence=sent.sequence, acknowledges=acknowledges, stamp=stamp)
 
     def again(self, kind: str, *, last: object = "", acknowledges: int | None = None, stamp: int | None = None) -> None:
-        """What was said last of this kind once more, with another ``last`` byte."""
+        """The latest packet of this type again, with another ``last`` byte."""
         for segment in self.sent[kind]:
             payload = segment.payload[:-1] + str(last).encode() if last else segment.payload
             self.repeat(Sent(segment.who, segment.sequence, payload), acknowledges=acknowledges, stamp=stamp)
@@ -184,7 +184,7 @@ class Conversation:
         return self
 
     def quiet(self, pings: float = 1) -> Conversation:
-        """A connection whose clocks are known, since it lasts for some seconds."""
+        """A connection of several seconds, so that the rates of its clocks are known."""
         self.open().whole()
         for _ in range(int(pings)):
             self.wait(5).ping()
@@ -218,7 +218,7 @@ class Conversation:
         return self
 
     def set_capture_clock(self, seconds: float) -> Conversation:
-        """Set the clock of the capture, while those of the stacks continue."""
+        """Set the clock of the capture; the clocks of the stacks continue."""
         self.set_back(CLIENT, seconds)
         self.set_back(SERVER, seconds)
         return self.wait(seconds)
@@ -230,7 +230,7 @@ class Conversation:
             stack.clock -= round(seconds * self.rate)
 
     def play(self, text: str) -> Conversation:
-        """Steps in words: ``+SECONDS``, what a side says (``> pingreq``), or a method with its arguments."""
+        """Steps in words: ``+SECONDS``, a packet of a side (``> pingreq``), or a method with its arguments."""
         for name, *words in map(str.split, steps(text)):
             named = [word.split("=") for word in words if word.startswith(OPTIONS)]
             options = {key: number(value) for key, value in named}
@@ -246,7 +246,7 @@ class Conversation:
 
 
 def number(word: str) -> Any:
-    """A number, or the word that is none."""
+    """A number, or the word itself if it is not a number."""
     for read in (int, float):
         with suppress(ValueError):
             return read(word)

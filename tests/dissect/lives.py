@@ -1,4 +1,4 @@
-"""What the dissector and the linter say of devices that come back: connections, their topics, and who is accused."""
+"""Results of the dissector and the linter for devices that come back: connections, their topics, and blamed sides."""
 
 from __future__ import annotations
 
@@ -31,43 +31,43 @@ class Outcome:
 
     @property
     def incomplete(self) -> int:
-        """Events that say of something that it is missing or belongs to nothing."""
+        """Events about missing bytes, or about bytes that belong to no connection."""
         return self.discarded + self.strange.count("GapEvent")
 
 
 def outcome(segments: list[Segment]) -> Outcome:
-    found = Outcome()
+    actual_outcome = Outcome()
     linter = Linter(map(usual_rule, select().values()), strict=True)
     for event in dissect_segments(segments):
-        found.errors += [one.rule for one in linter.feed(event) if one.severity is Severity.ERROR]
+        actual_outcome.errors += [finding.rule for finding in linter.feed(event) if finding.severity is Severity.ERROR]
         if isinstance(event, events.ConnectionOpened):
-            found.topics.append([])
-            found.connects.append(0)
+            actual_outcome.topics.append([])
+            actual_outcome.connects.append(0)
         elif isinstance(event, events.ConnectionClosed):
-            found.copied += event.connection.copied_segments
+            actual_outcome.copied += event.connection.copied_segments
         elif isinstance(event, events.PacketEvent):
             if isinstance(event.packet, Publish) and not str(event.topic).endswith("lost"):
-                found.topics[event.connection.number].append(event.topic)
+                actual_outcome.topics[event.connection.number].append(event.topic)
             elif isinstance(event.packet, Connect):
-                found.connects[event.connection.number] += 1
+                actual_outcome.connects[event.connection.number] += 1
         elif isinstance(event, events.DiscardedEvent):
-            found.discarded += 1
+            actual_outcome.discarded += 1
         elif isinstance(event, events.MalformedEvent | events.UnparsedEvent | events.GapEvent):
-            found.strange.append(type(event).__name__)
-    return found
+            actual_outcome.strange.append(type(event).__name__)
+    return actual_outcome
 
 
 def framed(segments: Iterable[Segment]) -> list[Segment]:
     """Segments with the numbers of their frames, which each capture counts for itself."""
     counts: Counter[str] = Counter()
-    made = []
+    new_segments = []
     for segment in segments:
         counts[segment.capture] += 1
-        made.append(replace(segment, frame=counts[segment.capture]))
-    return made
+        new_segments.append(replace(segment, frame=counts[segment.capture]))
+    return new_segments
 
 
 def said(segments: Iterable[Segment]) -> tuple[list[list[str | None]], list[int], list[str]]:
     """The topics and the number of CONNECTs of each connection, and the rules that find errors."""
-    found = outcome(framed(segments))
-    return found.topics, found.connects, found.errors
+    actual_outcome = outcome(framed(segments))
+    return actual_outcome.topics, actual_outcome.connects, actual_outcome.errors

@@ -116,8 +116,8 @@ def render(event: Event) -> str:
     if isinstance(event, ConnectionClosed):
         other = event.connection.also_closed
         also = f", then {other.how} {other.frame}" if other else ""
-        said = f", disconnected by {event.connection.disconnect_by}" if event.connection.disconnect_by else ""
-        return f"closed {event.connection.closed_how} by {event.connection.closed_by or 'nobody'}{also}{said}"
+        text = f", disconnected by {event.connection.disconnect_by}" if event.connection.disconnect_by else ""
+        return f"closed {event.connection.closed_how} by {event.connection.closed_by or 'nobody'}{also}{text}"
     assert isinstance(event, PacketEvent | MalformedEvent | GapEvent | UnparsedEvent)
     side = ">" if event.direction == "client_to_server" else "<"
     if isinstance(event, GapEvent):
@@ -135,7 +135,7 @@ def render(event: Event) -> str:
 
 
 def facts(connection: Connection) -> list[str]:
-    """What is known of a connection at its end, in words: version, roles, phase, and where something is missing."""
+    """The state of a connection at its end, in words: version, roles, phase, and where something is missing."""
     sides = (("client", connection.client_side), ("server", connection.server_side))
     return [
         f"{connection.version.text} {'by' if connection.version_known else 'guessed by'} {connection.version_evidence}",
@@ -162,7 +162,7 @@ def told(setting: str, story: str) -> Talk:
 
 
 def check_scene(setting: str, story: str, expected: list[str], known: list[str] | None = None) -> None:
-    """What is said of one connection; packets are counted, and each has time and capture of its frame."""
+    """The events of one connection; packets are counted, and each has time and capture of its frame."""
     talk = told(setting, story)
     events = talk.events()
     packets = [event for event in events if isinstance(event, PacketEvent | MalformedEvent)]
@@ -198,7 +198,7 @@ def parts(root: object) -> Iterator[tuple[str, object]]:
             continue
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             met.add(id(value))
-            todo += [(f"{path}.{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
+            todo += [(f"{path}.{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
         elif isinstance(value, dict):
             todo += [(f"{path}[{key!r}]", part) for key, part in value.items()]
             todo += [(f"{path} key", key) for key in value]

@@ -32,10 +32,10 @@ class Secure:
         self.context.keylog_filename = str(self.keylog)
         self.serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.serving.load_cert_chain(CERTIFICATE)
-        for one in (self.context, self.serving):
-            one.minimum_version = one.maximum_version = version
+        for ssl_context in (self.context, self.serving):
+            ssl_context.minimum_version = ssl_context.maximum_version = version
             if alpn:
-                one.set_alpn_protocols([alpn])
+                ssl_context.set_alpn_protocols([alpn])
         self.session: ssl.SSLSession | None = None
 
     def connection(self, talk: Talk, *, chunk: int = 0) -> SecureTalk:
@@ -55,7 +55,6 @@ class SecureTalk:
             "server": secure.serving.wrap_bio(up, down, server_side=True),
         }
         self.ends = ends
-        self.kept = b""
         done: set[str] = set()
         while len(done) < 2:
             for who, end in ends.items():
@@ -78,7 +77,7 @@ class SecureTalk:
     def say(
         self, who: str, *packets: bytes | ControlPacket, version: ProtocolVersion = V3_1_1, records: int = 1
     ) -> None:
-        """Packets of one side in one flight of so many records."""
+        """Packets of one side in one flight of this many records."""
         data = wire(*packets, version=version)
         size = -(-len(data) // records)
         for start in range(0, len(data), size):
@@ -91,7 +90,7 @@ class SecureTalk:
         self._tickets(who)
 
     def _tickets(self, who: str) -> None:
-        """Whoever was silent may have read what TLS itself sent meanwhile."""
+        """A silent side may have read what TLS itself sent meanwhile."""
         with suppress(ssl.SSLWantReadError):
             self.ends[who].read(1)
         self.secure.session = self.ends["client"].session

@@ -38,7 +38,7 @@ USUAL = {
     "subscribe": "subscribe 7 a/#",
     "suback": "suback 7 0",
 }
-"""What a packet without further words is."""
+"""Defaults of a packet without further words."""
 E = TypeVar("E")
 
 
@@ -164,13 +164,13 @@ class Talk:
         return self
 
     def events(self, options: Options | None = None) -> list[Event]:
-        """Everything that the dissector says of the tape."""
+        """All events of the dissector for the tape."""
         return read(self.tape, options)
 
 
 def wire(*packets: bytes | ControlPacket, version: ProtocolVersion = V3_1_1) -> bytes:
     """The bytes of packets in a row."""
-    return b"".join(one if isinstance(one, bytes) else encode(one, version) for one in packets)
+    return b"".join(packet if isinstance(packet, bytes) else encode(packet, version) for packet in packets)
 
 
 def read(tape: Tape, options: Options | None = None, dissector: Dissector | None = None) -> list[Event]:
@@ -190,12 +190,12 @@ def names(events: Iterable[Event]) -> list[str]:
 
 def connect(level: int = 4, client_identifier: str = "dev") -> Connect:
     """A CONNECT."""
-    made = Connect(
+    new_connect = Connect(
         protocol_level=level, protocol_name="MQIsdp" if level == 3 else "MQTT", client_identifier=client_identifier
     )
     if level == 5:
-        made.properties = Properties()
-    return made
+        new_connect.properties = Properties()
+    return new_connect
 
 
 def publish(topic: str = "a/b", payload: bytes = b"hello", **values: object) -> Publish:
@@ -215,7 +215,7 @@ SUBACK_5 = Suback(7, Properties(), [0])
 
 
 def finish(talk: Talk, end: str, lost: ControlPacket) -> None:
-    """End a conversation in one of the ways that devices and networks know; ``lost`` is under way in an outage."""
+    """End a conversation in one of the usual ways of devices and networks; ``lost`` is under way in an outage."""
     match end:
         case "fin by both":
             talk.client(Disconnect())

@@ -1,4 +1,4 @@
-"""Which packets TCP acknowledged: what proves it, what disproves it, and what the capture leaves open."""
+"""Which packets TCP acknowledged: proofs, contradictions, and cases that the capture leaves open."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ the last acknowledgment comes when both sides have ended
 
 
 class Told(Talk):
-    """A conversation in which a side may repeat itself, or acknowledge less than it received."""
+    """A conversation with sides that may repeat data, or acknowledge less than they received."""
 
     def back(self, who: str, count: int) -> None:
         """The next bytes of a side are its last ones again."""
@@ -70,16 +70,16 @@ class Told(Talk):
 
 
 def words(items: Iterable[Segment | Plaintext], segments: list[Segment] | None = None) -> list[str]:
-    """What is known of each packet: yes, no, nothing (-), or acknowledged after the FIN of its receiver."""
+    """The answer for each packet: yes, no, unknown (-), or acknowledged after the FIN of its receiver."""
     items = list(items)
-    acknowledgments = Acknowledgments(segments or [one for one in items if isinstance(one, Segment)])
+    acknowledgments = Acknowledgments(segments or [segment for segment in items if isinstance(segment, Segment)])
     known = {True: "yes", False: "no", None: "-"}
-    told = []
+    texts = []
     for event in acknowledgments.attach(dissect_segments(items, dissector=Dissector(Options(decrypting=True)))):
         if isinstance(event, PacketEvent | MalformedEvent):
             answer = known[tcp_acknowledged(event)]
-            told.append("fin" if acknowledgments.is_after_fin(event) and answer == "yes" else answer)
-    return told
+            texts.append("fin" if acknowledgments.is_after_fin(event) and answer == "yes" else answer)
+    return texts
 
 
 @pytest.mark.parametrize(("story", "expected"), cases_of(CASES, str, str.split))
@@ -97,7 +97,7 @@ def test_the_position_wraps() -> None:
 
 def test_one_side_of_a_connection_proves_nothing() -> None:
     talk = Told().handshake().tell(f"{SILENT}; > pingreq; ack server; +60; > pingreq; fin client")
-    segments = [one for one in talk.tape.segments if one.key == talk.keys["client"]]
+    segments = [segment for segment in talk.tape.segments if segment.key == talk.keys["client"]]
     assert words(segments) == ["-"] * 3
 
 
@@ -139,6 +139,7 @@ def test_a_selective_acknowledgment_counts() -> None:
 
 
 def test_damaged_options_are_read_to_their_end() -> None:
+    assert list(selective(b"\1\5\12\0\0\0\1\0\0\0\2")) == [(1, 2)], "after one byte of padding"
     assert list(selective(b"\5\0\5\1\5")) == []
     assert list(selective(b"\2\4\5\264\0\5\12")) == []
 
@@ -173,7 +174,7 @@ def test_a_copy_of_an_acknowledgment_is_not_a_later_one() -> None:
 def test_a_step_of_the_clock_is_no_silence() -> None:
     tape = Told().handshake().tell(f"{SILENT}; > pingreq; ack server; < pingresp; ack client; > pingreq").tape
     hour = 3_600 * SECOND
-    later = [replace(one, timestamp_ns=one.timestamp_ns - hour) for one in tape.segments]
+    later = [replace(segment, timestamp_ns=segment.timestamp_ns - hour) for segment in tape.segments]
     assert words([*later[:-2], *tape.segments[-2:]])[-1] == "-"
 
 

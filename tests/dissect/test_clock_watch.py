@@ -18,7 +18,7 @@ from mqttscope.dissect.clock_watch import (
     REPLY_NS,
     SENT_AGAIN_NS,
     STEP_NS,
-    Clock,
+    CaptureClock,
     ClockWatch,
     clock_of,
 )
@@ -50,7 +50,7 @@ def case(function: Case) -> Case:
 def evidence() -> list[tuple[str, str]]:
     """Names and verdicts of the table of evidence."""
     text = (ROOT / "docs" / "clock.md").read_text(encoding="utf-8")
-    return re.findall(r"^\| `([a-z0-9-]+)` \| .+ \| (\w+) \|$", text, re.MULTILINE)
+    return re.findall(r"^\| `([a-z0-9-]+)` \| .+ \| ([\w ]+) \|$", text, re.MULTILINE)
 
 
 def steps_of(segments: list[Segment]) -> list[ClockStep]:
@@ -117,7 +117,7 @@ set-back-new-connections
 small-step
     quiet 3; set_capture_clock 0.99; ping
 """
-"""Of ``request-long-before`` another flow shows that time passes."""
+"""In ``request-long-before`` another flow shows that time passes."""
 
 
 def tape_of(text: str) -> Tape:
@@ -137,7 +137,7 @@ def one_clock_stands() -> Tape:
 
 @case
 def set_back_clocks_agree() -> Tape:
-    """What came last was captured before the rest."""
+    """The last segments were captured before the rest."""
     talk = Conversation().quiet(3)
     segments = talk.tape.segments
     at = len(segments) - 6
@@ -204,13 +204,13 @@ def test_a_possible_step_changes_no_time() -> None:
     clock = clock_of(segments, ["a.pcap"])
 
     assert step.message == (
-        f"the clock may have been set forward at frame {step.frame}, since the TCP timestamps of one host say so and no"
-        " others prove or disprove it"
+        f"the clock may have been set forward at frame {step.frame}, according to the TCP timestamps of one host; no"
+        " other host confirms or refutes it"
     )
     last = [event for event in events if isinstance(event, PacketEvent)][-1]
     assert type(last.timestamp_ns) is int
     assert last.timestamp_ns == segments[-1].timestamp_ns
-    assert [(one.frame, one.shift_ns, one.step) for one in clock.changes] == [(step.frame, 0, step)]
+    assert [(change.frame, change.shift_ns, change.step) for change in clock.changes] == [(step.frame, 0, step)]
 
 
 def test_the_clock_of_the_machine_disproves_a_possible_step() -> None:
@@ -218,7 +218,11 @@ def test_the_clock_of_the_machine_disproves_a_possible_step() -> None:
     dissector.clock.machine = lambda: 0
     segments = numbered(CASES["one-clock-stands"]().segments)
 
-    assert not [one for one in dissect_segments(segments, dissector=dissector) if isinstance(one, ClockStep)]
+    assert not [
+        dissect_segment
+        for dissect_segment in dissect_segments(segments, dissector=dissector)
+        if isinstance(dissect_segment, ClockStep)
+    ]
 
 
 def test_a_short_step_has_a_digit_more() -> None:
@@ -240,7 +244,7 @@ def test_times_after_a_step_go_on_and_are_shown_as_captured(by: float) -> None:
     assert min(apart) >= 0
     assert max(apart) < 6 * SECOND
     assert isinstance(seen[-1], CaptureTime)
-    # What the caller has is left as it is.
+    # The caller's object is unchanged.
     assert [segment.timestamp_ns for segment in talk.tape.segments] == shown
     assert abs(dissector.clock.shift_ns - by * SECOND) < SECOND // 10
 
@@ -276,9 +280,9 @@ def test_an_estimate_says_nothing_about_a_capture_beside_it() -> None:
     steps = first.ping().tape.segments
     beside = Conversation(client="192.0.2.9").quiet(3).wait(3).set_capture_clock(HOUR)
     others = [replace(segment, capture="b.pcap") for segment in beside.ping().tape.segments]
-    found = steps_of([*steps, *others])
+    clock_steps = steps_of([*steps, *others])
 
-    assert [step.capture for step in found] == ["a.pcap", "b.pcap"]
+    assert [step.capture for step in clock_steps] == ["a.pcap", "b.pcap"]
 
 
 def test_several_steps() -> None:
@@ -296,7 +300,7 @@ def test_a_step_at_the_edge_of_two_files_stays_in_effect() -> None:
     talk.set_capture_clock(HOUR).ping().wait(3)
     talk.ping()
     segments = numbered(talk.tape.segments)
-    files = [replace(one, capture="a.pcap" if at < before else "b.pcap") for at, one in enumerate(segments)]
+    files = [replace(segment, capture="a.pcap" if at < before else "b.pcap") for at, segment in enumerate(segments)]
     (step,) = steps_of(files)
 
     assert (step.capture, step.frame, round(step.by_ns / SECOND)) == ("b.pcap", before + 1, HOUR)
@@ -323,17 +327,20 @@ def test_a_reboot_and_a_step_at_one_time() -> None:
     other.finish()
     events = list(dissect_segments(numbered(first.tape.segments)))
 
-    assert [round(one.by_ns / SECOND) for one in events if isinstance(one, ClockStep)] == [HOUR]
-    assert sum(isinstance(one, ConnectionOpened) for one in events) == 3
-    packets = [one.connection.number for one in events if isinstance(one, PacketEvent)]
+    assert [round(event.by_ns / SECOND) for event in events if isinstance(event, ClockStep)] == [HOUR]
+    assert sum(isinstance(event, ConnectionOpened) for event in events) == 3
+    packets = [event.connection.number for event in events if isinstance(event, PacketEvent)]
     assert packets.count(2) == again.packets.total()
-    closed = [one for one in events if isinstance(one, ConnectionClosed)]
-    assert max(one.timestamp_ns - one.connection.opened_ns for one in closed) < 60 * SECOND
+    closed = [event for event in events if isinstance(event, ConnectionClosed)]
+    assert (
+        max(connection_closed.timestamp_ns - connection_closed.connection.opened_ns for connection_closed in closed)
+        < 60 * SECOND
+    )
 
 
-@pytest.mark.parametrize(("count", "found"), [(ENOUGH_AHEAD - 2, 1), (ENOUGH_AHEAD, 0)])
-def test_what_contradicts_has_to_come_soon(count: int, found: int) -> None:
-    """After so many segments of a new connection nothing is waited for."""
+@pytest.mark.parametrize(("count", "expected"), [(ENOUGH_AHEAD - 2, 1), (ENOUGH_AHEAD, 0)])
+def test_what_contradicts_has_to_come_soon(count: int, expected: int) -> None:
+    """After this many segments of a new connection, the watch decides."""
     talk = Conversation().quiet(3)
     other = Conversation(talk.tape, client="192.0.2.9", clocks=NO_CLOCKS)
     talk.set_capture_clock(HOUR)
@@ -341,23 +348,23 @@ def test_what_contradicts_has_to_come_soon(count: int, found: int) -> None:
         other.put(CLIENT, SYN)
     talk.ping()
 
-    assert len(steps_of(talk.tape.segments)) == found
+    assert len(steps_of(talk.tape.segments)) == expected
 
 
 def test_the_clock_of_the_machine_is_a_proof() -> None:
-    """A message of a connection without clocks, an hour later: only the machine knows."""
+    """A message of a connection without clocks, an hour later: only the clock of the machine shows the step."""
     talk = Conversation(clocks=NO_CLOCKS).quiet()
     talk.wait(HOUR).say(CLIENT, Publish(topic_name="a/1", payload=b"1"))
     dissector = Dissector()
     dissector.clock.machine = lambda: HOUR * SECOND
 
     events = list(dissect_segments(numbered(talk.tape.segments), dissector=dissector))
-    assert [round(one.by_ns / SECOND) for one in events if isinstance(one, ClockStep)] == [HOUR]
+    assert [round(event.by_ns / SECOND) for event in events if isinstance(event, ClockStep)] == [HOUR]
     assert steps_of(talk.tape.segments) == []
 
 
 def test_nothing_waits_while_an_interface_is_silent() -> None:
-    """What was read ahead is decided with what has come, and the rest goes on as before."""
+    """Segments read ahead are decided without further ones, and the rest goes on as before."""
     talk = Conversation().quiet(3).set_capture_clock(HOUR)
     before = len(talk.tape.segments)
     talk.ping().wait(3)
@@ -386,10 +393,10 @@ def test_the_clock_of_captures_that_are_read_apart() -> None:
     talk.set_capture_clock(-2 * HOUR).ping()
     clock = clock_of(numbered(talk.tape.segments), ["a.pcap"])
 
-    assert [(one.file, one.frame) for one in clock.changes] == [(0, before + 1), (0, before + 3)]
+    assert [(change.file, change.frame) for change in clock.changes] == [(0, before + 1), (0, before + 3)]
     assert [clock.changes_before(0, frame) for frame in (1, before, before + 1, before + 3)] == [0, 0, 1, 2]
     assert [clock.is_set_back(count, 0) for count in (0, 1, 2)] == [False, False, True]
-    assert clock_of(Conversation().quiet(3).tape.segments, ["a.pcap"]) == Clock()
+    assert clock_of(Conversation().quiet(3).tape.segments, ["a.pcap"]) == CaptureClock()
 
 
 def test_a_segment_that_no_one_sent_before_has_no_influence() -> None:
@@ -407,10 +414,10 @@ def test_what_comes_beside_the_source_comes_after_what_was_read_ahead() -> None:
     clock._ahead.append(first)
     notice = CaptureError("a.pcapng", "is cut off")
 
-    passed = [*clock.beside(second), *clock.beside(notice)]
+    passed = [*clock.interleave(second), *clock.interleave(notice)]
 
     assert passed[2] is notice
-    assert [(one.frame, one.timestamp_ns, captured(one.timestamp_ns)) for one in passed[:2]] == [
+    assert [(each.frame, each.timestamp_ns, captured(each.timestamp_ns)) for each in passed[:2]] == [
         (1, 5_000, 10_000),
         (2, 15_000, 20_000),
     ]

@@ -39,7 +39,7 @@ def case(function: Case) -> Case:
 
 @dataclass
 class Shown:
-    """What is shown of the segments of a case."""
+    """Events for the segments of a case."""
 
     packets: list[Counter[str]] = field(default_factory=list)
     copied: int = 0
@@ -242,7 +242,7 @@ def log_lines_like_a_request() -> list[Conversation]:
 
 
 def seen_again(talk: Conversation) -> list[Conversation]:
-    """A conversation whose segments were all captured a second time, 5 s later."""
+    """A conversation with all segments captured a second time, 5 s later."""
     talk.tape.segments += [
         replace(segment, timestamp_ns=segment.timestamp_ns + 5_000_000_000) for segment in talk.tape.segments
     ]
@@ -338,7 +338,7 @@ def test_a_changed_connect_of_the_same_clock_begins_no_connection() -> None:
 
 @pytest.mark.parametrize("seconds", [11, 60, 7000])
 def test_the_same_bytes_with_old_acknowledgments_are_another_connection(seconds: float) -> None:
-    """No handshake, no clock, no other byte: but whoever repeats all that was said has forgotten it."""
+    """No handshake, no clock, no other byte: but a side that repeats everything has forgotten it."""
     conversations = played(f"new clocks=none; open; whole; +{seconds}; new clocks=none; join; whole; > disconnect")
 
     assert show(conversations).packets == [talk.packets for talk in conversations]

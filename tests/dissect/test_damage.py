@@ -19,7 +19,7 @@ RECORDED = ROOT / "tests/data/captures/live/damaged.pcap"
 TRUTH: dict[str, dict[str, dict[str, int]]] = json.loads(
     RECORDED.with_name("damaged.truth.json").read_text(encoding="utf-8")
 )
-"""What the applications wrote and read, by client, direction and type of packet."""
+"""Packets that the applications wrote and read, by client, direction and type."""
 
 
 def events(**options: Any) -> tuple[list[Event], Dissector]:
@@ -27,10 +27,10 @@ def events(**options: Any) -> tuple[list[Event], Dissector]:
     return list(dissect(open_capture([RECORDED]), dissector=dissector)), dissector
 
 
-def packets(found: list[Event]) -> list[tuple[str, dict[str, Counter[str]]]]:
+def packets(actual_events: list[Event]) -> list[tuple[str, dict[str, Counter[str]]]]:
     """Client and packets of each connection."""
     shown: dict[int, tuple[str, dict[str, Counter[str]]]] = {}
-    for event in found:
+    for event in actual_events:
         if isinstance(event, PacketEvent):
             connection = event.connection
             empty = {"client_to_server": Counter[str](), "server_to_client": Counter[str]()}
@@ -40,18 +40,18 @@ def packets(found: list[Event]) -> list[tuple[str, dict[str, Counter[str]]]]:
 
 
 def test_packets_are_those_that_the_applications_wrote_and_read() -> None:
-    found, dissector = events()
-    assert sorted(packets(found), key=str) == sorted(TRUTH.items(), key=str)
+    actual_events, dissector = events()
+    assert sorted(packets(actual_events), key=str) == sorted(TRUTH.items(), key=str)
     assert dissector.connections == len(TRUTH)
     assert not dissector.overlaps
 
 
 def test_damaged_segments_are_counted_and_reported() -> None:
-    found, dissector = events()
-    reported = [event for event in found if isinstance(event, DiscardedEvent)]
+    actual_events, dissector = events()
+    reported = [event for event in actual_events if isinstance(event, DiscardedEvent)]
     assert [event.reason for event in reported] == ["damaged"] * 9
     assert dissector.damaged_segments == len(reported)
-    counted = [dict(_damaged(event)) for event in found if isinstance(event, ConnectionClosed)]
+    counted = [dict(_damaged(event)) for event in actual_events if isinstance(event, ConnectionClosed)]
     assert sum(side["server_to_client"] for side in counted) == 14  # empty ones as well, up to the end
     assert sum(side["client_to_server"] for side in counted) == 0
     assert not dissector.discarded_segments
@@ -66,8 +66,8 @@ def _damaged(event: ConnectionClosed) -> Iterator[tuple[str, int]]:
 
 
 def test_without_verification_damaged_bytes_are_read() -> None:
-    found, dissector = events(verify_checksums=False)
-    assert sorted(packets(found), key=str) != sorted(TRUTH.items(), key=str)
+    actual_events, dissector = events(verify_checksums=False)
+    assert sorted(packets(actual_events), key=str) != sorted(TRUTH.items(), key=str)
     assert dissector.overlaps
     assert not dissector.damaged_segments
 
@@ -87,8 +87,8 @@ def test_bytes_that_were_accepted_with_a_wrong_checksum_make_their_side_incomple
     (ping,) = talk.say(CLIENT, PINGREQ)
     talk.tape.segments[-1].checksum = WRONG
     talk.put(SERVER, 0x10, acknowledges=ping.sequence + (2 if accepted else 0))
-    found = list(dissect_segments(numbered(talk.tape.segments)))
-    shown = [type(event.packet).__name__ for event in found if isinstance(event, PacketEvent)]
-    (closed,) = [event for event in found if isinstance(event, ConnectionClosed)]
+    actual_dissect_segments = list(dissect_segments(numbered(talk.tape.segments)))
+    shown = [type(event.packet).__name__ for event in actual_dissect_segments if isinstance(event, PacketEvent)]
+    (closed,) = [event for event in actual_dissect_segments if isinstance(event, ConnectionClosed)]
     assert shown == ["Connect", "Connack", *(["Pingreq"] if accepted else [])]
     assert closed.connection.client_side.gapped is accepted

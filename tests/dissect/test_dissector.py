@@ -45,7 +45,7 @@ def conversation() -> list[Segment]:
 
 
 def raw_frames(link_type: int = 101) -> list[Frame]:
-    return [in_frame(one.frame, one, ip_header(one, tcp(one)), link_type) for one in conversation()]
+    return [in_frame(segment.frame, segment, ip_header(segment, tcp(segment)), link_type) for segment in conversation()]
 
 
 def test_frames_become_the_segments_they_hold() -> None:
@@ -72,56 +72,62 @@ def test_there_are_captures_to_compare() -> None:
 
 
 def test_fragments_are_put_together_and_belong_to_the_frame_that_completed_them() -> None:
-    made: list[Frame] = []
-    for one in conversation():
-        body = tcp(one)
-        if not one.payload:
-            made.append(in_frame(len(made) + 1, one, ip_header(one, body, identification=one.frame)))
+    new_frames: list[Frame] = []
+    for segment in conversation():
+        body = tcp(segment)
+        if not segment.payload:
+            new_frames.append(
+                in_frame(len(new_frames) + 1, segment, ip_header(segment, body, identification=segment.frame))
+            )
             continue
         first, rest = body[:16], body[16:]
-        made.append(in_frame(len(made) + 1, one, ip_header(one, rest, 2, one.frame)))
-        made.append(in_frame(len(made) + 1, one, ip_header(one, first, 0x2000, one.frame)))
+        new_frames.append(in_frame(len(new_frames) + 1, segment, ip_header(segment, rest, 2, segment.frame)))
+        new_frames.append(in_frame(len(new_frames) + 1, segment, ip_header(segment, first, 0x2000, segment.frame)))
 
-    events = only(dissect(made), PacketEvent)
+    events = only(dissect(new_frames), PacketEvent)
 
     assert [(event.type, event.frame) for event in events] == [("connect", 5), ("connack", 7)]
 
 
 def test_what_holds_no_tcp_is_counted_by_reason() -> None:
-    made = raw_frames()
-    udp = bytearray(made[0].data)
+    new_frames = raw_frames()
+    udp = bytearray(new_frames[0].data)
     udp[9] = 17
-    made[1:1] = [
+    new_frames[1:1] = [
         Frame(90, 0, 101, bytes(udp), len(udp), "a.pcap"),
         Frame(91, 0, 101, b"\x45\0", 60, "a.pcap"),
         Frame(92, 0, 1, b"\0" * 12 + b"\x08\x06" + b"\0" * 28, 42, "a.pcap"),
     ]
     skipped: Counter[str] = Counter()
 
-    events = list(dissect(made, skipped=skipped))
+    events = list(dissect(new_frames, skipped=skipped))
 
     assert names(events) == ["ConnectionOpened", "PacketEvent", "PacketEvent", "ConnectionEnding", "ConnectionClosed"]
     assert skipped == {"not_tcp": 1, "truncated": 1, "not_ip": 1}
 
 
 def test_fragments_that_stay_alone_are_counted() -> None:
-    made = raw_frames()
+    new_frames = raw_frames()
     body = tcp(conversation()[3])
-    made.append(in_frame(len(made) + 1, conversation()[3], ip_header(conversation()[3], body[:24], 0x2000, 77)))
+    new_frames.append(
+        in_frame(len(new_frames) + 1, conversation()[3], ip_header(conversation()[3], body[:24], 0x2000, 77))
+    )
     skipped: Counter[str] = Counter()
     noted: list[tuple[str, str, int]] = []
 
-    assert list(segments(made, skipped, note_skipped=lambda *one: noted.append(one))) == conversation()
+    assert (
+        list(segments(new_frames, skipped, note_skipped=lambda *arguments: noted.append(arguments))) == conversation()
+    )
     assert skipped == {"incomplete_fragments": 1}
-    assert noted == [(made[0].capture, "incomplete_fragments", 1)]
+    assert noted == [(new_frames[0].capture, "incomplete_fragments", 1)]
 
 
 def test_a_link_type_that_cannot_be_read_is_one_error_per_capture() -> None:
-    made = [Frame(number, 0, 147, b"\0" * 60, 60, name) for name in ("a.pcap", "b.pcap") for number in (1, 2, 3)]
-    made.insert(1, Frame(2, 0, 1, b"\0" * 60, 60, "a.pcap"))
+    new_frames = [Frame(number, 0, 147, b"\0" * 60, 60, name) for name in ("a.pcap", "b.pcap") for number in (1, 2, 3)]
+    new_frames.insert(1, Frame(2, 0, 1, b"\0" * 60, 60, "a.pcap"))
     skipped: Counter[str] = Counter()
 
-    errors = only(dissect(made, skipped=skipped), CaptureError)
+    errors = only(dissect(new_frames, skipped=skipped), CaptureError)
 
     assert [(error.capture, error.frames, error.offset) for error in errors] == [
         ("a.pcap", 0, None),
@@ -132,10 +138,10 @@ def test_a_link_type_that_cannot_be_read_is_one_error_per_capture() -> None:
 
 
 def test_notices_stay_in_their_place() -> None:
-    made = raw_frames()
+    new_frames = raw_frames()
     drops = CaptureDrops("a.pcap", 0, None, 3)
 
-    events = list(dissect([*made[:4], drops, *made[4:]]))
+    events = list(dissect([*new_frames[:4], drops, *new_frames[4:]]))
 
     assert names(events) == [
         "ConnectionOpened", "PacketEvent", "CaptureDrops", "PacketEvent", "ConnectionEnding", "ConnectionClosed",

@@ -1,4 +1,4 @@
-"""How connections end and who ended first, what is left then, and where one ends and another begins."""
+"""Ends of connections: who ended first, what is left then, and the border to the next connection."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_cut_packet_is_malformed_where_its_first_byte_is(rest: str, reason: st
 
     events = talk.events()
 
-    assert [one.malformed.reason for one in only(events, MalformedEvent)] == [reason] * bool(reason)
+    assert [event.malformed.reason for event in only(events, MalformedEvent)] == [reason] * bool(reason)
     assert len(only(events, UnparsedEvent)) == (not reason)
 
 
@@ -134,8 +134,8 @@ def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:
 
     events = talk.events()
 
-    (found,) = only(events, UnparsedEvent)
-    assert (found.unparsed.reason, found.unparsed.packet_type, found.unparsed.missing) == ("gap", 8, 4)
+    (event,) = only(events, UnparsedEvent)
+    assert (event.unparsed.reason, event.unparsed.packet_type, event.unparsed.missing) == ("gap", 8, 4)
     assert kinds(events)[-1] == "pingreq"
 
 
@@ -156,14 +156,14 @@ def test_the_same_endpoints_used_again_are_another_connection() -> None:
 
 
 def test_several_captures_in_one_run_keep_their_names_and_their_numbers_go_on() -> None:
-    one, two = Tape("one.pcap"), Tape("two.pcap", START + 3600 * SECOND)
-    first = opened(tape=one)
+    tape, two = Tape("one.pcap"), Tape("two.pcap", START + 3600 * SECOND)
+    first = opened(tape=tape)
     second = Talk(two)
     second.position = dict(first.position)
     second.client(PUBLISH_1)
     opened(tape=two, client_port=50_001).tell("close")
 
-    events = list(dissect_segments([*one.segments, *two.segments]))
+    events = list(dissect_segments([*tape.segments, *two.segments]))
 
     packets = only(events, PacketEvent)
     assert [(e.capture, e.frame, e.connection.number, e.number) for e in packets] == [
@@ -260,11 +260,11 @@ def test_the_first_end_is_told_as_it_was(seed: int) -> None:
     events = talk.events()
 
     (closed,) = only(events, ConnectionClosed)
-    (told,) = only(events, ConnectionEnding)
+    (connection_ending,) = only(events, ConnectionEnding)
     connection = closed.connection
     other = connection.also_closed
     assert (connection.closed_how, connection.closed_by) == (truth.how, truth.by)
-    assert (connection.closed_frame, told.frame, closed.frame) == (truth.frame,) * 3
+    assert (connection.closed_frame, connection_ending.frame, closed.frame) == (truth.frame,) * 3
     assert (None if other is None else other.how) == truth.also
     assert (connection.disconnect_by == "client") is truth.polite
 
@@ -274,7 +274,7 @@ def test_an_end_waits_for_what_its_side_said_behind_a_hole() -> None:
     talk = opened()
     lost = talk.position["client"]
     talk.tell("lose client 40; > disconnect")
-    # The server takes less than the client has sent, as far as its acknowledgments tell.
+    # The server acknowledges less than the client has sent.
     ahead, talk.position["client"] = talk.position["client"], lost
     talk.ack("server")
     talk.position["client"] = ahead
@@ -287,8 +287,8 @@ def test_an_end_waits_for_what_its_side_said_behind_a_hole() -> None:
 
     events = talk.events()
 
-    (told,) = only(events, ConnectionEnding)
-    goodbye = next(one for one in only(events, PacketEvent) if isinstance(one.packet, Disconnect))
-    assert (told.frame, told.connection.closed_by) == (frame, "client")
-    assert events.index(goodbye) < events.index(told)
+    (connection_ending,) = only(events, ConnectionEnding)
+    goodbye = next(event for event in only(events, PacketEvent) if isinstance(event.packet, Disconnect))
+    assert (connection_ending.frame, connection_ending.connection.closed_by) == (frame, "client")
+    assert events.index(goodbye) < events.index(connection_ending)
     assert names(events)[-2:] == ["ConnectionEnding", "ConnectionClosed"]

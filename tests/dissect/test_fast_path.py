@@ -11,7 +11,7 @@ from mqttscope.dissect import CaptureOrder, Dissector, FastPath, dissect_segment
 from mqttscope.events import Event
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from tests.conftest import ROOT
 
 CAPTURES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcap*"))
@@ -19,15 +19,15 @@ JUDGED = ("planted-violations", "keep-alive", "out-of-order", "misdelivered", "v
 
 
 class Seen:
-    """What a run gives: its lines, what the dissector counted, and how many frames the fast path took."""
+    """The result of a run: its lines, the counts of the dissector, and the number of frames on the fast path."""
 
     def __init__(self, data: bytes, *, fast: bool, chunk_size: int = 1 << 18, judged: bool = False) -> None:
         self.lines = BytesIO()
-        self.taken = 0
+        self.fast_frames = 0
         self.findings: list[str] = []
-        reporter = JsonLines(self.lines, show_secrets=True)
+        reporter = EventJsonLines(self.lines, show_secrets=True)
         dissector = Dissector()
-        linter = Linter([usual_rule(one) for one in all_rules().values()] if judged else [])
+        linter = Linter([usual_rule(rule) for rule in all_rules().values()] if judged else [])
 
         def feed(event: Event) -> None:
             self.findings += map(repr, linter.feed(event))
@@ -39,7 +39,7 @@ class Seen:
             feed(event)
         reporter.close()
         if path is not None:
-            self.taken = sum(one.frames for one in path.counts.values())
+            self.fast_frames = sum(count.frames for count in path.counts.values())
         self.counted = (
             dissector.packets,
             dissector.connections,
@@ -52,14 +52,14 @@ class Seen:
 
 @pytest.mark.parametrize("start", range(4))
 def test_every_capture_gives_the_same(start: int) -> None:
-    taken = 0
+    number = 0
     for name in CAPTURES[start::4]:
         data = next((ROOT / "captures" / name).glob("capture.pcap*")).read_bytes()
         general, direct = Seen(data, fast=False), Seen(data, fast=True)
         assert direct.lines.getvalue() == general.lines.getvalue(), name
         assert direct.counted == general.counted, name
-        taken += direct.taken
-    assert taken > 200
+        number += direct.fast_frames
+    assert number > 200
 
 
 @pytest.mark.long
@@ -77,7 +77,7 @@ def test_chunks_of_any_size_give_the_same(chunk_size: int) -> None:
     data = (ROOT / "captures" / "v5-publish-properties" / "capture.pcapng").read_bytes()
     general, direct = Seen(data, fast=False), Seen(data, fast=True, chunk_size=chunk_size)
     assert direct.lines.getvalue() == general.lines.getvalue()
-    assert direct.taken
+    assert direct.fast_frames
 
 
 @pytest.mark.parametrize("name", JUDGED)
@@ -86,7 +86,7 @@ def test_findings_are_the_same(name: str) -> None:
     general, direct = Seen(data, fast=False, judged=True), Seen(data, fast=True, judged=True)
     assert direct.findings == general.findings
     assert direct.findings
-    assert direct.taken
+    assert direct.fast_frames
 
 
 def test_a_closed_path_takes_nothing() -> None:
@@ -103,3 +103,9 @@ def test_the_end_of_a_capture_is_the_time_of_its_latest_segment() -> None:
     for capture, timestamp_ns in (("a", 9), ("a", 7), ("b", 3), ("a", 8), ("b", 4)):
         order.see(capture, timestamp_ns)
     assert [order.end_ns(name) for name in ("a", "b", "c")] == [9, 4, None]
+
+
+def test_a_place_in_another_frame_or_capture_is_unknown() -> None:
+    path = FastPath(Dissector(), lambda event: None)
+
+    assert [path.place_of(b"x", frame, name) for frame, name in ((1, ""), (0, "other"), (0, ""))] == [-1, -1, -1]

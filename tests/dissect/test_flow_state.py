@@ -1,4 +1,4 @@
-"""What a flow is taken for, who is its client, and which version it speaks; its phases."""
+"""Protocol, client and version of a flow, and its phases."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def test_a_connect_byte_by_byte_is_mqtt_on_any_port() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("texts", "expected"),
     [
         pytest.param({}, [], id="an unknown port is not read"),
         pytest.param({4000: "mqtt"}, ["publish", "puback"], id="a port that the user names is read"),
@@ -246,20 +246,20 @@ def test_a_connect_byte_by_byte_is_mqtt_on_any_port() -> None:
         pytest.param({4000: "tls"}, [], id="listed as TLS"),
     ],
 )
-def test_without_connect_the_port_decides(said: dict[int, str], expected: list[str]) -> None:
+def test_without_connect_the_port_decides(texts: dict[int, str], expected: list[str]) -> None:
     talk = Talk(port=4000).handshake().tell("> publish; < puback")
 
-    assert types(talk, Options(ports=said)) == expected
+    assert types(talk, Options(ports=texts)) == expected
 
 
 def test_without_detection_only_named_and_well_known_ports_are_looked_at() -> None:
     options = Options(ports={7000: "mqtt"}, detect=False)
-    found = {}
+    texts = {}
     for port in (1883, 7000, 9999):
         talk = Talk(port=port).handshake().tell("> connect")
-        found[port] = types(talk, options)
+        texts[port] = types(talk, options)
 
-    assert found == {1883: ["connect"], 7000: ["connect"], 9999: []}
+    assert texts == {1883: ["connect"], 7000: ["connect"], 9999: []}
 
 
 def test_a_connect_overrules_the_version_that_the_user_said() -> None:
@@ -299,7 +299,7 @@ def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: by
 
 
 @pytest.mark.parametrize(
-    ("times", "data", "missing", "kept", "least", "most"),
+    ("times", "data", "missing", "expected", "least", "most"),
     [
         pytest.param(20, b"x" * 1000, 0, "waiting_bytes", 1000, MAX_UNDECIDED_BYTES, id="bytes"),
         pytest.param(2000, b"x", 0, "waiting", 200, 1000, id="tiny pieces"),
@@ -307,21 +307,21 @@ def test_other_protocols_are_ignored_and_forgotten_at_once(port: int, client: by
     ],
 )
 def test_what_is_kept_is_bounded_while_nothing_is_decided(
-    times: int, data: bytes, missing: int, kept: str, least: int, most: int
+    times: int, data: bytes, missing: int, expected: str, least: int, most: int
 ) -> None:
     talk = Talk(port=9999).handshake()
     for _ in range(times):
         talk.server(data, missing=missing)
     dissector = Dissector()
-    found = [0]
+    numbers = [0]
     for segment in talk.tape.segments:
         list(dissector.feed(segment))
         if dialogue := dialogue_of(talk, dissector):
-            held = getattr(dialogue, kept)
-            found.append(held if isinstance(held, int) else len(held))
+            held = getattr(dialogue, expected)
+            numbers.append(held if isinstance(held, int) else len(held))
 
     assert dialogue_of(talk, dissector) is None
-    assert least < max(found) < most
+    assert least < max(numbers) < most
 
 
 def test_a_long_undecided_beginning_is_not_looked_at_again_for_every_piece(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -386,10 +386,14 @@ def test_a_proxy_protocol_header_is_told_and_what_is_behind_it_is_read(header: b
     events = talk.events()
 
     assert [type(event).__name__ for event in events][:2] == ["ConnectionOpened", "UnparsedEvent"]
-    (told,) = only(events, UnparsedEvent)
-    assert (told.unparsed.reason, told.unparsed.raw, told.direction) == ("proxy_header", header, "client_to_server")
+    (unparsed_event,) = only(events, UnparsedEvent)
+    assert (unparsed_event.unparsed.reason, unparsed_event.unparsed.raw, unparsed_event.direction) == (
+        "proxy_header",
+        header,
+        "client_to_server",
+    )
     assert [event.type for event in only(events, PacketEvent)] == ["connect", "pingreq", "connack"]
-    connection = told.connection
+    connection = unparsed_event.connection
     assert not connection.client_side.gapped
     expected = None if header == LOCAL else {"client": "10.0.0.4:51234", "server": "10.0.0.2:1883"}
     assert connection.details.get("proxy") == expected
@@ -428,11 +432,11 @@ def said(port: int, *parts: tuple[str, bytes]) -> Callable[[], Talk]:
     """A connection on a port, its bytes given."""
 
     def talk() -> Talk:
-        made = Talk(port=port).handshake()
+        new_talk = Talk(port=port).handshake()
         for who, data in parts:
-            (made.client if who == "C" else made.server)(data)
-        made.close()
-        return made
+            (new_talk.client if who == "C" else new_talk.server)(data)
+        new_talk.close()
+        return new_talk
 
     return talk
 
@@ -467,17 +471,17 @@ Moves = list[tuple[FlowPhase, FlowPhase]]
 
 @pytest.fixture
 def moves(monkeypatch: pytest.MonkeyPatch) -> Moves:
-    """From which phase to which flows went."""
-    found: Moves = []
+    """Transitions between the phases of flows."""
+    result: Moves = []
     move = FlowState.move
 
     def noted(self: FlowState, trigger: FlowTrigger) -> None:
         before = self.phase
         move(self, trigger)
-        found.append((before, self.phase))
+        result.append((before, self.phase))
 
     monkeypatch.setattr(FlowState, "move", noted)
-    return found
+    return result
 
 
 @pytest.mark.parametrize(("story", "expected"), STORIES.values(), ids=STORIES)

@@ -118,17 +118,17 @@ def test_a_packet_above_the_limit_is_passed_over_and_said() -> None:
 
     events = talk.events(Options(max_packet_bytes=1000))
 
-    (found,) = only(events, UnparsedEvent)
-    assert (found.unparsed.reason, found.unparsed.length) == ("too_large", 5006)
+    (event,) = only(events, UnparsedEvent)
+    assert (event.unparsed.reason, event.unparsed.length) == ("too_large", 5006)
     assert kinds(events) == ["connect", "connack", "pingreq"]
 
 
 def test_what_waits_is_given_up_while_nothing_comes() -> None:
     talk = opened().tell("lose client 10; > pingreq; ack server")
     dissector = Dissector()
-    told = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
+    events = [event for segment in talk.tape.segments for event in dissector.feed(segment)]
 
     later = list(dissector.advance(talk.tape.segments[-1].timestamp_ns + 10**9))
 
-    assert not only(told, GapEvent)
+    assert not only(events, GapEvent)
     assert [event.length for event in only(later, GapEvent)] == [10]

@@ -1,4 +1,4 @@
-"""Flows whose beginning was not captured: version and roles are assumed, with evidence."""
+"""Flows captured from the middle: version and roles are assumed, with evidence."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, Options, dissect_segments, segments
-from mqttscope.dissect.flow_state import SEARCHING, FlowState, Over
+from mqttscope.dissect.flow_state import SEARCHING, EndedFlow, FlowState
 from mqttscope.events import (
     ConnectionClosed,
     ConnectionEnding,
@@ -45,38 +45,40 @@ def damaged(draw: st.DrawFn) -> list[Segment]:
     segments = list(mixed_tape().segments)
     for _ in range(draw(st.integers(0, 12))):
         at = draw(st.integers(0, len(segments) - 1))
-        one = segments[at]
+        segment = segments[at]
         match draw(st.sampled_from(("lose", "lose handshake", "repeat", "move", "cut", "change", "split"))):
             case "lose":
                 del segments[at]
             case "lose handshake":
-                segments = [each for each in segments if not (each.flags & SYN and each.key == one.key)]
+                segments = [each for each in segments if not (each.flags & SYN and each.key == segment.key)]
             case "repeat":
-                segments.insert(draw(st.integers(at, len(segments))), one)
+                segments.insert(draw(st.integers(at, len(segments))), segment)
             case "move":
                 segments.insert(draw(st.integers(0, len(segments) - 1)), segments.pop(at))
-            case "cut" if one.payload:
-                keep = draw(st.integers(0, len(one.payload) - 1))
-                missing = one.missing + len(one.payload) - keep
-                segments[at] = dataclasses.replace(one, payload=one.payload[:keep], missing=missing)
-            case "change" if one.payload:
-                where, byte = draw(st.integers(0, len(one.payload) - 1)), draw(st.integers(0, 255))
-                changed = one.payload[:where] + bytes([byte]) + one.payload[where + 1 :]
-                segments[at] = dataclasses.replace(one, payload=changed)
-            case "split" if len(one.payload) > 1:
-                where = draw(st.integers(1, len(one.payload) - 1))
-                segments[at] = dataclasses.replace(one, payload=one.payload[:where])
-                rest = dataclasses.replace(one, payload=one.payload[where:], sequence=(one.sequence + where) % 2**32)
+            case "cut" if segment.payload:
+                keep = draw(st.integers(0, len(segment.payload) - 1))
+                missing = segment.missing + len(segment.payload) - keep
+                segments[at] = dataclasses.replace(segment, payload=segment.payload[:keep], missing=missing)
+            case "change" if segment.payload:
+                where, byte = draw(st.integers(0, len(segment.payload) - 1)), draw(st.integers(0, 255))
+                changed = segment.payload[:where] + bytes([byte]) + segment.payload[where + 1 :]
+                segments[at] = dataclasses.replace(segment, payload=changed)
+            case "split" if len(segment.payload) > 1:
+                where = draw(st.integers(1, len(segment.payload) - 1))
+                segments[at] = dataclasses.replace(segment, payload=segment.payload[:where])
+                rest = dataclasses.replace(
+                    segment, payload=segment.payload[where:], sequence=(segment.sequence + where) % 2**32
+                )
                 segments.insert(at + 1, rest)
         if not segments:
             break
-    for number, one in enumerate(segments):
-        segments[number] = dataclasses.replace(one, frame=number + 1)
+    for number, segment in enumerate(segments):
+        segments[number] = dataclasses.replace(segment, frame=number + 1)
     return segments
 
 
 def check_search(dissector: Dissector) -> None:
-    """What is remembered of where bytes came from is what the streams hold while they search, and nothing else."""
+    """The remembered origins of bytes cover exactly the bytes that the streams hold while they search."""
     for flow in dissector.flows.flows.values():
         dialogue = flow.context
         if not isinstance(dialogue, FlowState):
@@ -84,7 +86,7 @@ def check_search(dissector: Dissector) -> None:
         for from_client in (True, False):
             stream, arrivals = dialogue.stream(from_client), dialogue.arrivals(from_client)
             waiting = stream.held + stream.passed + stream.lost if stream.searching else 0
-            assert sum(one.length for one in arrivals) == waiting
+            assert sum(arrival.length for arrival in arrivals) == waiting
         if dialogue.speaks_mqtt:
             searching = dialogue.client_stream.searching or dialogue.server_stream.searching
             assert (dialogue.phase is SEARCHING) is searching
@@ -92,8 +94,8 @@ def check_search(dissector: Dissector) -> None:
 
 @settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 @given(damaged(), st.booleans())
-def test_events_are_in_good_order_whatever_happens_to_the_segments(segments: list[Segment], told: bool) -> None:
-    options = OPTIONS if told else None
+def test_events_are_in_good_order_whatever_happens_to_the_segments(segments: list[Segment], with_options: bool) -> None:
+    options = OPTIONS if with_options else None
     dissector = Dissector(options)
     events = []
     for segment in segments:
@@ -131,8 +133,8 @@ def test_events_are_in_good_order_whatever_happens_to_the_segments(segments: lis
 
 @settings(max_examples=150 if THOROUGH else 75, deadline=None, derandomize=True)
 @given(damaged(), st.booleans())
-def test_the_quick_way_and_the_long_way_agree_whatever_happens(segments: list[Segment], told: bool) -> None:
-    options = OPTIONS if told else None
+def test_the_quick_way_and_the_long_way_agree_whatever_happens(segments: list[Segment], with_options: bool) -> None:
+    options = OPTIONS if with_options else None
     slow = Dissector(options)
 
     quick = [shown(event) for event in dissect_segments(segments, options)]
@@ -146,10 +148,10 @@ CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
 Streams = dict[tuple[bytes, int, bool], dict[int, bytes]]
 
 
-def streams(found: list[Segment]) -> Streams:
+def streams(actual_segments: list[Segment]) -> Streams:
     """The pieces of each stream by their places, as reassembly alone gives them."""
     table, out = FlowTable(), Streams()
-    for segment in found:
+    for segment in actual_segments:
         for event in table.feed(segment):
             if isinstance(event, StreamData):
                 key = (event.flow.key, event.flow.opened_ns, event.from_initiator)
@@ -176,9 +178,9 @@ def raw_of(event: Event) -> bytes | None:
 
 @each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_packets_lie_where_their_offset_says(path: Path) -> None:
-    found = [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
-    pieces, checked, last = streams(found), 0, dict[tuple[int, str], int]()
-    for event in dissect_segments(found):
+    actual_segments = [segment for segment in segments(open_capture([path])) if isinstance(segment, Segment)]
+    pieces, checked, last = streams(actual_segments), 0, dict[tuple[int, str], int]()
+    for event in dissect_segments(actual_segments):
         if not isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):
             continue
         connection = event.connection
@@ -194,11 +196,11 @@ def test_packets_lie_where_their_offset_says(path: Path) -> None:
         )
         assert from_initiator, event
         checked += 1
-    assert checked or all(one.transport != "tcp" for one in connections(found))
+    assert checked or all(connection.transport != "tcp" for connection in connections(actual_segments))
 
 
-def connections(found: list[Segment]) -> list[Connection]:
-    return [event.connection for event in dissect_segments(found) if isinstance(event, PacketEvent)]
+def connections(actual_segments: list[Segment]) -> list[Connection]:
+    return [event.connection for event in dissect_segments(actual_segments) if isinstance(event, PacketEvent)]
 
 
 def test_gaps_say_where_they_begin() -> None:
@@ -212,23 +214,23 @@ def test_numbers_count_each_connection_where_asked() -> None:
     run = read(mixed_tape(), Options(ports={8080: "ws", 22: "mqtt"}))
     alone = read(mixed_tape(), Options(ports={8080: "ws", 22: "mqtt"}, count_by_connection=True))
     counted = dict[int, int]()
-    for one, other in zip(run, alone, strict=True):
-        if isinstance(one, PacketEvent | MalformedEvent):
+    for event, other in zip(run, alone, strict=True):
+        if isinstance(event, PacketEvent | MalformedEvent):
             assert isinstance(other, PacketEvent | MalformedEvent)
-            number = one.connection.number
+            number = event.connection.number
             assert other.number == counted.get(number, 0)
             counted[number] = other.number + 1
-            assert other.stream_offset == one.stream_offset
+            assert other.stream_offset == event.stream_offset
     assert len(counted) > 1
 
 
 def test_a_connection_knows_its_flow_and_where_it_was_recognised() -> None:
-    for one in connections(mixed_tape().segments):
-        assert len(one.flow_key) in (12, 36)
-        assert one.initial_sequence >= 0 or not one.handshake_seen
-        assert one.found_frame >= one.frame
-        assert one.found_ns >= one.opened_ns
-        assert one.found_capture == one.capture
+    for connection in connections(mixed_tape().segments):
+        assert len(connection.flow_key) in (12, 36)
+        assert connection.initial_sequence >= 0 or not connection.handshake_seen
+        assert connection.found_frame >= connection.frame
+        assert connection.found_ns >= connection.opened_ns
+        assert connection.found_capture == connection.capture
 
 
 def test_flows_with_all_that_hangs_on_them_are_plain_data() -> None:
@@ -277,7 +279,7 @@ def test_many_short_connections_do_not_let_the_tables_grow() -> None:
     assert reported == 7_500
     assert largest < 3 * 2 * LINGER_NS // SECOND
     for flow in dissector.flows.flows.values():
-        assert flow.context is None or isinstance(flow.context, Over)
+        assert flow.context is None or isinstance(flow.context, EndedFlow)
     assert list(dissector.close()) == []
     assert not dissector.flows.flows
     assert dissector.flows.buffered_bytes == 0
@@ -293,10 +295,10 @@ def test_a_closed_flow_lets_go_of_its_dialogue_even_when_nobody_reads_on() -> No
 
     (end,) = [event for event in closing if isinstance(event, FlowClosed)]
     for event in closing:
-        list(dissector._handle(event))
+        list(dissector.handle(event))
 
     over = end.flow.context
-    assert isinstance(over, Over)
+    assert isinstance(over, EndedFlow)
     assert over.connection.history is None
     assert over.connection.alarm is None
     assert not over.connection.details
@@ -329,12 +331,12 @@ def test_what_is_learned_of_a_closed_flow_is_learned_of_no_other() -> None:
             list(dissector.feed(segment))
         flows.append(dissector.flows.flows[talk.keys["client"]])
     late = SegmentDiscarded(flows[0], True, 3, "out_of_window", 9, START + SECOND, "a.pcap")
-    (told,) = dissector._discarded(late)
+    (event,) = dissector._discarded(late)
 
-    assert isinstance(told, DiscardedEvent)
-    assert (told.connection.client_side.gapped, told.connection.server_side.gapped) == (True, False)
+    assert isinstance(event, DiscardedEvent)
+    assert (event.connection.client_side.gapped, event.connection.server_side.gapped) == (True, False)
     other = flows[1].context
-    assert isinstance(other, Over)
+    assert isinstance(other, EndedFlow)
     assert not other.connection.client_side.gapped
     other.part_sides()
     assert other.connection.client_side is not other.connection.server_side

@@ -1,4 +1,4 @@
-"""Names of servers: which answers of DNS count for which connections."""
+"""Names of servers: DNS answers that count for a connection."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.net.dns import CLIENT, SERVER, answer, datagram, framed
 
 def frames(*parts: bytes | Talk | list[Frame]) -> list[Frame]:
     """DNS messages to the client and conversations, one after the other, a frame each millisecond."""
-    found: list[Frame] = []
+    actual_frames: list[Frame] = []
     for part in parts:
         if isinstance(part, Talk):
-            found += map(as_frame, part.tape.segments)
+            actual_frames += map(as_frame, part.tape.segments)
         else:
-            found += [framed(datagram(part))] if isinstance(part, bytes) else part
+            actual_frames += [framed(datagram(part))] if isinstance(part, bytes) else part
     return [
-        replace(one, number=number, timestamp_ns=START + number * 1_000_000, capture="a.pcap")
-        for number, one in enumerate(found, 1)
+        replace(frame, number=number, timestamp_ns=START + number * 1_000_000, capture="a.pcap")
+        for number, frame in enumerate(actual_frames, 1)
     ]
 
 
 def connections(*parts: bytes | Talk | list[Frame]) -> list[Connection]:
-    return [one.connection for one in dissect(frames(*parts)) if isinstance(one, ConnectionClosed)]
+    return [event.connection for event in dissect(frames(*parts)) if isinstance(event, ConnectionClosed)]
 
 
 def talk(port: int = 50_000, words: str = "> connect; < connack; close") -> Talk:
@@ -71,9 +71,9 @@ def test_a_connection_whose_beginning_was_not_captured_has_no_name() -> None:
 
 def test_the_name_in_the_hello_of_tls_comes_first() -> None:
     def secure(hello: bytes) -> Talk:
-        made = Talk(port=8883).handshake()
-        made.client(hello)
-        return made
+        new_talk = Talk(port=8883).handshake()
+        new_talk.client(hello)
+        return new_talk
 
     (connection,) = connections(answer("dns.example", SERVER), secure(HELLO))
     assert (connection.server_name, connection.resolved_name) == ("broker.example", "dns.example")
@@ -93,11 +93,11 @@ def test_a_capture_without_tcp() -> None:
 
 
 def test_the_user_name_of_a_connection_is_that_of_its_accepted_or_last_connect() -> None:
-    def said(words: str) -> str | None:
+    def result(words: str) -> str | None:
         (connection,) = connections(talk(words=words))
         return connection.user_name
 
-    assert said("> connect; < connack; close") is None
-    assert said("> connect user_name=jane; < connack; close") == "jane"
-    assert said("> connect user_name=jane; < connack reason_code=5; > connect user_name=joe; close") == "joe"
-    assert said("> connect user_name=jane; < connack; > connect user_name=joe; close") == "jane"
+    assert result("> connect; < connack; close") is None
+    assert result("> connect user_name=jane; < connack; close") == "jane"
+    assert result("> connect user_name=jane; < connack reason_code=5; > connect user_name=joe; close") == "joe"
+    assert result("> connect user_name=jane; < connack; > connect user_name=joe; close") == "jane"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from mqttscope.dissect import Dissector, Options, dissect_segments
 from mqttscope.events import ConnectionClosed, Event, PacketEvent
 from mqttscope.net.flow import Flow
-from mqttscope.net.frame import Plaintext, Undecrypted
+from mqttscope.net.frame import Plaintext, UndecryptedSession
 from mqttscope.net.segment import FIN, Segment
 from tests.dissect.scenes import HELLO
 from tests.dissect.talk import CONNACK, PINGREQ, Talk, connect, only, wire
 from tests.net.hellos import record, server_hello
 
 SECRET = record(23, bytes(40))
-"""A record whose content the tests make up."""
+"""A record with content that the tests choose."""
 
 
 def secured(port: int = 8883, client_port: int = 50_000) -> Talk:
@@ -28,7 +28,7 @@ def secured(port: int = 8883, client_port: int = 50_000) -> Talk:
 
 
 def plaintext(talk: Talk, segment: Segment, data: bytes) -> Plaintext:
-    """What a segment of the talk completed."""
+    """The content that a segment of the talk completed."""
     first = talk.tape.segments[0]
     by_client = segment.key == talk.keys["client"]
     offset = segment.sequence - (1001 if by_client else 5001)
@@ -37,13 +37,13 @@ def plaintext(talk: Talk, segment: Segment, data: bytes) -> Plaintext:
 
 
 def contents(talk: Talk) -> list[Plaintext]:
-    """What is inside the three records."""
+    """The content of the three records."""
     segments = [segment for segment in talk.tape.segments if segment.payload == SECRET]
     texts = (wire(connect()), wire(CONNACK), wire(PINGREQ))
     return [plaintext(talk, segment, text) for segment, text in zip(segments, texts, strict=True)]
 
 
-def read(items: list[Segment | Plaintext | Undecrypted], dissector: Dissector | None = None) -> list[Event]:
+def read(items: list[Segment | Plaintext | UndecryptedSession], dissector: Dissector | None = None) -> list[Event]:
     return list(dissect_segments(items, dissector=dissector or Dissector(Options(decrypting=True))))
 
 
@@ -82,11 +82,11 @@ def test_it_comes_before_the_end_of_its_flow() -> None:
     late, ending = segments[7], segments[8]
     assert ending.flags & FIN
     *texts, last = contents(talk)
-    for frame, (one, other) in enumerate(((late, ending), (ending, late)), 8):
-        one.frame, other.frame = 8, 9
+    for frame, (segment, other) in enumerate(((late, ending), (ending, late)), 8):
+        segment.frame, other.frame = 8, 9
         last.frame = late.frame
 
-        events = read([*texts, *segments[:7], last, one, other, *segments[9:]])
+        events = read([*texts, *segments[:7], last, segment, other, *segments[9:]])
 
         assert told(events)[2:] == [("pingreq", frame), ("closed", ending.frame)]
 
@@ -103,7 +103,7 @@ def test_plaintext_of_another_flow_with_the_same_ports_is_not_read_here() -> Non
 def test_reasons_are_counted_and_some_connections_named() -> None:
     dissector = Dissector(Options(decrypting=True))
     talk = secured()
-    reason = Undecrypted(contents(talk)[0].flow, "no keys", has_keys=False)
+    reason = UndecryptedSession(contents(talk)[0].flow, "no keys", has_keys=False)
 
     events = read([*talk.tape.segments[:8], reason, *talk.tape.segments[8:]], dissector)
 
@@ -116,7 +116,7 @@ def test_a_flow_that_is_not_listed_is_named_by_its_endpoints_if_it_has_keys() ->
     for has_keys, names in ((True, ["192.0.2.4:50000 to 192.0.2.2:443"]), (False, [])):
         dissector = Dissector(Options(decrypting=True))
         talk = secured(port=443)
-        reason = Undecrypted(contents(talk)[0].flow, "no luck", has_keys)
+        reason = UndecryptedSession(contents(talk)[0].flow, "no luck", has_keys)
 
         assert read([*talk.tape.segments[:8], reason, *talk.tape.segments[8:]], dissector) == []
         assert dissector.undecrypted_names.get("no luck", []) == names
@@ -128,7 +128,7 @@ def test_nothing_waits_for_flows_that_are_over() -> None:
     flow = Flow(talk.keys["client"], True, 0, 1, "a.pcap", 0, 1, "a.pcap")
     assert contents(talk)[0].flow == flow.identity
 
-    read([*contents(talk), Undecrypted(flow.identity, "no luck", True), *talk.tape.segments], dissector)
+    read([*contents(talk), UndecryptedSession(flow.identity, "no luck", True), *talk.tape.segments], dissector)
 
     assert not dissector._plaintexts
     assert not dissector._reasons

@@ -21,9 +21,13 @@ RECUR = ("neither", "client", "server", "both")
 FIRST, SECOND_TOPICS = ["one", "one/again"], ["two", "three"]
 
 
-def is_right(found: Outcome) -> bool:
+def is_right(actual_outcome: Outcome) -> bool:
     """Both connections, each with its CONNECT and its messages in their order."""
-    return found.topics == [FIRST, SECOND_TOPICS] and found.connects == [1, 1] and not found.strange
+    return (
+        actual_outcome.topics == [FIRST, SECOND_TOPICS]
+        and actual_outcome.connects == [1, 1]
+        and not actual_outcome.strange
+    )
 
 
 def message(topic: str, identifier: int) -> ControlPacket:
@@ -42,23 +46,23 @@ def life(talk: Talk, topics: list[str], keep_alive: int = 0) -> None:
 
 
 def shown(segments: list[Segment], captured: str) -> Iterator[Segment]:
-    """Those of a connection's segments that were captured."""
+    """The captured segments of a connection."""
     handshake, rest = segments[:3], segments[3:]
     wanted = {"all": (SYN, SYN | ACK, ACK), "SYN": (SYN, ACK), "SYN-ACK": (SYN | ACK, ACK), "neither": (ACK,)}
-    yield from (one for one in handshake if one.flags in wanted.get(captured, ()))
+    yield from (segment for segment in handshake if segment.flags in wanted.get(captured, ()))
     yield from rest
 
 
 def stamped(segments: list[Segment], client: int, server: int) -> list[Segment]:
     """The segments with time stamps of two clocks with a tick a millisecond; SYN and SYN-ACK have other options too."""
-    made = []
-    for one in segments:
-        clock = client if one.key[10:12] == b"\x07\x5b" else server
-        ticks = (clock + (one.timestamp_ns - START) // 1_000_000) % 2**32
+    new_segments = []
+    for segment in segments:
+        clock = client if segment.key[10:12] == b"\x07\x5b" else server
+        ticks = (clock + (segment.timestamp_ns - START) // 1_000_000) % 2**32
         option = b"\x08\x0a" + ticks.to_bytes(4, "big") + bytes(4)
-        options = b"\x02\x04\x05\xb4\x04\x02" + option if one.flags & SYN else b"\x01\x01" + option
-        made.append(replace(one, options=options))
-    return made
+        options = b"\x02\x04\x05\xb4\x04\x02" + option if segment.flags & SYN else b"\x01\x01" + option
+        new_segments.append(replace(segment, options=options))
+    return new_segments
 
 
 def scene(
@@ -112,9 +116,9 @@ def test_what_was_captured_of_a_handshake_tells_connections_apart(first_captured
 def test_nothing_is_lost_silently_whatever_was_captured(first_captured: str) -> None:
     silent = []
     for case in CASES:
-        found = result(case, first_captured)
-        topics = [topic for row in found.topics for topic in row]
-        if topics != FIRST + SECOND_TOPICS and not found.discarded and not found.strange:
+        actual_outcome = result(case, first_captured)
+        topics = [topic for row in actual_outcome.topics for topic in row]
+        if topics != FIRST + SECOND_TOPICS and not actual_outcome.discarded and not actual_outcome.strange:
             silent.append((name(case), topics))
 
     assert silent == []
@@ -123,7 +127,7 @@ def test_nothing_is_lost_silently_whatever_was_captured(first_captured: str) -> 
 @pytest.mark.long
 @pytest.mark.parametrize("first_captured", ["all", "nothing of the handshake"])
 def test_the_linter_accuses_nobody_who_comes_back(first_captured: str) -> None:
-    accused = [(name(case), found.errors) for case in CASES if (found := result(case, first_captured)).errors]
+    accused = [(name(case), outcome.errors) for case in CASES if (outcome := result(case, first_captured)).errors]
 
     assert accused == []
 
@@ -171,7 +175,7 @@ Boot = tuple[int, int, dict[str, bool]]
     ("first", "seconds", "second"),
     [
         pytest.param((1000, 5000, FAST), 60, (1000, 77_777_777, FAST), id="a CONNECT inside a SYN, and a power cut"),
-        # The CONNECT stands where the connection before had other bytes.
+        # The CONNECT is at an offset where the connection before had other bytes.
         pytest.param((1000, 5000, {}), 3600, (1001, 5000, HEADLESS), id="numbers inside of what was sent before"),
         pytest.param((1000, 5000, {}), 3600, (1002, 5000, HEADLESS), id="numbers inside of it, one further"),
         pytest.param((1000, 5000, {}), 3600, (1020, 5000, HEADLESS), id="numbers inside of it, much further"),
@@ -205,14 +209,14 @@ def test_captures_that_overlap_say_everything_once(start: int) -> None:
     life(talk, FIRST)
     tape.wait(3)
     talk.tell("> publish two 21.5 qos=1 id=7; close")
-    again = [replace(one, capture="b.pcap") for one in tape.segments[start:]]
+    again = [replace(segment, capture="b.pcap") for segment in tape.segments[start:]]
 
     assert said(tape.segments[:-5] + again) == ([[*FIRST, "two"]], [1], [])
 
 
 @pytest.mark.parametrize("challenged", [True, False])
 def test_a_stranger_s_syn_ends_no_connection(challenged: bool) -> None:
-    """A port scan, or a forged SYN: the server says where the connection stands, and both sides continue."""
+    """A port scan, or a forged SYN: the server acknowledges the live connection, and both sides continue."""
     tape = Tape()
     talk = Talk(tape).handshake()
     life(talk, FIRST)
@@ -253,7 +257,7 @@ def rebooted(captured: str, number: int, gap: float, *, first_server: int = 5000
     life(new, SECOND_TOPICS)
     new.tell("> disconnect; close")
     unseen = {"all": (), "SYN": (SYN | ACK,), "SYN-ACK": (SYN,), "none": (SYN, SYN | ACK)}[captured]
-    segments = [one for at, one in enumerate(tape.segments) if at < 3 or one.flags not in unseen]
+    segments = [segment for at, segment in enumerate(tape.segments) if at < 3 or segment.flags not in unseen]
     return framed(segments)
 
 
@@ -261,11 +265,11 @@ def rebooted(captured: str, number: int, gap: float, *, first_server: int = 5000
 @pytest.mark.parametrize("captured", ["all", "SYN", "SYN-ACK", "none"])
 @pytest.mark.parametrize("gap", [70, 3000, 7_300])
 def test_a_rebooted_device_that_was_challenged_was_not_silent(gap: float, captured: str, number: int) -> None:
-    """It has no power, so that no Keep Alive binds it; what it resets afterwards is a connection it does not know."""
-    found = outcome(rebooted(captured, number, gap, first_server=70_000_000))
+    """It has no power, so no Keep Alive binds it; later it resets a connection that it does not know."""
+    actual_outcome = outcome(rebooted(captured, number, gap, first_server=70_000_000))
 
-    assert is_right(found)
-    assert found.errors == []
+    assert is_right(actual_outcome)
+    assert actual_outcome.errors == []
 
 
 @pytest.mark.parametrize("number", NUMBERS.values(), ids=NUMBERS)
@@ -289,7 +293,7 @@ def test_a_client_that_resets_its_connection_itself_was_there() -> None:
 @pytest.mark.parametrize("end", ["outage", "fin by the server", "fin by the client alone"])
 @pytest.mark.parametrize("gap", [0.3, 5, 70])
 def test_a_syn_ack_for_another_syn_begins_a_connection(gap: float, end: str, number: int) -> None:
-    """Servers that choose the same number each time are told by what they acknowledge."""
+    """Servers that choose the same number each time are distinguished by what they acknowledge."""
     tape = Tape()
     talk = Talk(tape).handshake()
     life(talk, FIRST)
@@ -304,9 +308,9 @@ def test_a_syn_ack_for_another_syn_begins_a_connection(gap: float, end: str, num
     life(talk, SECOND_TOPICS)
     del tape.segments[before], tape.segments[before + 1]
 
-    found = outcome(framed(tape.segments))
-    assert is_right(found)
-    assert found.errors == []
+    actual_outcome = outcome(framed(tape.segments))
+    assert is_right(actual_outcome)
+    assert actual_outcome.errors == []
 
 
 @pytest.mark.parametrize("handshake", [True, False])
@@ -330,7 +334,7 @@ def test_a_connection_that_is_captured_once_more_after_its_end_has_the_same_cloc
     talk.tell("> disconnect; close")
     once = stamped(talk.tape.segments, 1_000_000, 77)
     later = talk.tape.now_ns - START + int(gap * SECOND)
-    twice = [*once, *(replace(one, timestamp_ns=one.timestamp_ns + later) for one in once)]
+    twice = [*once, *(replace(segment, timestamp_ns=segment.timestamp_ns + later) for segment in once)]
 
     assert said(twice) == ([FIRST], [1], [])
 
@@ -352,7 +356,7 @@ def test_a_segment_with_a_later_time_stamp_is_no_copy() -> None:
 
 
 def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
-    """Three lives with the same numbers and no end, of which only the last one continues."""
+    """Three lives with the same numbers and no end; only the last one continues."""
     tape = Tape()
     for number in range(3):
         boot(tape, 1000, 5000, "one")
@@ -364,6 +368,6 @@ def test_what_follows_on_seeming_copies_is_spliced_to_nothing() -> None:
         talk.client(Disconnect())
         tape.wait(1)
 
-    found = outcome(framed(tape.segments))
-    assert found.topics == [["one"], ["two", "three"]]
-    assert (found.connects, found.errors, found.strange) == ([1, 0], [], [])
+    actual_outcome = outcome(framed(tape.segments))
+    assert actual_outcome.topics == [["one"], ["two", "three"]]
+    assert (actual_outcome.connects, actual_outcome.errors, actual_outcome.strange) == ([1, 0], [], [])

@@ -1,4 +1,4 @@
-"""Random captures of one or two taps whose clocks differ, and of frames out of order: what happened is said once."""
+"""Random captures of one or two taps with different clocks, and of frames out of order: events are reported once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ GAPS = (0.01, 0.3, 1, 4, 20, 600)
 SEGMENT = 40
 """Bytes of a message that fills several segments."""
 LOST = Publish(topic_name="lost", payload=b"x", qos=1, packet_identifier=999)
-"""What is under way where there is an outage."""
+"""Segments that are under way during an outage."""
 
 
 @dataclass
 class Scene:
-    """What happened on the wire, one list of segments per connection, and the topics that each one shows."""
+    """The traffic on the wire: one list of segments per connection, and the topics of each."""
 
     connections: list[list[Segment]] = field(default_factory=list)
     topics: list[list[str]] = field(default_factory=list)
@@ -78,7 +78,7 @@ def scene(
 ) -> Scene:
     """One device that connects one or more times from the same port; ``server``: the number that its server begins
     with each time."""
-    made = Scene()
+    new_scene = Scene()
     tape = Tape()
     pace = pace or random.choice((0.002, 0.02, 0.2, 1.0))
     client = random.choice((1000, None))
@@ -90,43 +90,45 @@ def scene(
         }
         first = len(tape.segments)
         talk.handshake()
-        made.topics.append(_life(random, talk, number, pace))
+        new_scene.topics.append(_life(random, talk, number, pace))
         finish(talk, random.choice(ENDS), LOST)
-        made.connections.append(tape.segments[first:])
+        new_scene.connections.append(tape.segments[first:])
         tape.now_ns += int(random.choice(gaps) * SECOND)
-    return made
+    return new_scene
 
 
 def numbered(segments: list[Segment]) -> list[Segment]:
     """Segments in the order of their times, as a capture has them."""
-    ordered = sorted(segments, key=lambda one: one.timestamp_ns)
-    return [replace(one, frame=number) for number, one in enumerate(ordered, 1)]
+    ordered = sorted(segments, key=lambda segment: segment.timestamp_ns)
+    return [replace(segment, frame=number) for number, segment in enumerate(ordered, 1)]
 
 
 def seen(random: Random, segments: list[Segment], *, skew: float, jitter: float, tag: bytes = b"") -> list[Segment]:
-    """What a tap shows whose clock differs, and whose times are a little wrong."""
-    found = []
+    """Segments of a tap with another clock and slightly wrong times."""
+    actual_segments = []
     last = -(1 << 62)
-    for one in segments:
+    for segment in segments:
         # Jitter of a time stamp changes no order inside of one tap.
-        last = max(last + 1000, one.timestamp_ns + int((skew + random.uniform(0, jitter)) * SECOND))
-        key = one.key if not tag else direction_key(one.key[:8], one.key[8:12], tag)
-        found.append(replace(one, timestamp_ns=last, key=key))
-    return found
+        last = max(last + 1000, segment.timestamp_ns + int((skew + random.uniform(0, jitter)) * SECOND))
+        key = segment.key if not tag else direction_key(segment.key[:8], segment.key[8:12], tag)
+        actual_segments.append(replace(segment, timestamp_ns=last, key=key))
+    return actual_segments
 
 
-def two_taps(random: Random, made: Scene, *, skew: float, jitter: float = 0.002, tag: bytes = b"") -> list[Segment]:
+def two_taps(
+    random: Random, new_scene: Scene, *, skew: float, jitter: float = 0.002, tag: bytes = b""
+) -> list[Segment]:
     """Both taps show everything."""
-    both = [one for segments in made.connections for one in segments]
+    both = [segment for segments in new_scene.connections for segment in segments]
     return numbered(both + seen(random, both, skew=skew, jitter=jitter, tag=tag))
 
 
-def displaced(random: Random, made: Scene, jitter: float) -> list[Segment]:
-    """One tap whose frames come out of order, and carry the time at which they came out."""
+def displaced(random: Random, new_scene: Scene, jitter: float) -> list[Segment]:
+    """One tap with frames out of order, at the times when they came out."""
     return numbered([
-        replace(one, timestamp_ns=one.timestamp_ns + int(random.uniform(0, jitter) * SECOND))
-        for segments in made.connections
-        for one in segments
+        replace(segment, timestamp_ns=segment.timestamp_ns + int(random.uniform(0, jitter) * SECOND))
+        for segments in new_scene.connections
+        for segment in segments
     ])  # fmt: skip
 
 
@@ -137,36 +139,36 @@ TAGS = (b"", b"\0\x05")
 
 def test_one_tap_shows_what_happened() -> None:
     for seed in range(TRIALS):
-        made = scene(Random(seed))
-        found = outcome(numbered([one for segments in made.connections for one in segments]))
+        new_scene = scene(Random(seed))
+        actual_outcome = outcome(numbered([segment for segments in new_scene.connections for segment in segments]))
 
-        assert (found.topics, found.errors, found.copied) == (made.topics, [], 0), seed
+        assert (actual_outcome.topics, actual_outcome.errors, actual_outcome.copied) == (new_scene.topics, [], 0), seed
 
 
 @pytest.mark.parametrize("tag", some(TAGS, 3))
 @pytest.mark.parametrize("server", some([None, 5000]))
 def test_two_taps_whose_clocks_differ_show_it_once(tag: bytes, server: int | None) -> None:
-    """Servers choose their numbers at random; where one does not, nearly all is right all the same."""
+    """Servers choose their numbers at random; if one does not, nearly all results are right nevertheless."""
     wrong = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = scene(random, server=server)
+        new_scene = scene(random, server=server)
         skew = random.choice((-1, 1)) * random.choice(SKEWS)
-        found = outcome(two_taps(random, made, skew=skew, tag=tag))
-        shown = found.topics if tag else _without_repeats(found.topics)
-        if shown != made.topics or found.errors:
-            wrong.append((seed, skew, found))
+        actual_outcome = outcome(two_taps(random, new_scene, skew=skew, tag=tag))
+        shown = actual_outcome.topics if tag else _without_repeats(actual_outcome.topics)
+        if shown != new_scene.topics or actual_outcome.errors:
+            wrong.append((seed, skew, actual_outcome))
 
     assert len(wrong) <= TRIALS * (0.01 if server is None else 0.1), wrong
 
 
 def _without_repeats(topics: list[list[str | None]]) -> list[list[str | None]]:
-    """Without tags, what comes again after the end of a connection is another one that says the same."""
-    made: list[list[str | None]] = []
+    """Without tags, a repetition after the end of a connection is another connection with the same packets."""
+    text_lists: list[list[str | None]] = []
     for row in topics:
-        if all(row != known[: len(row)] for known in made):
-            made.append(row)
-    return made
+        if all(row != known[: len(row)] for known in text_lists):
+            text_lists.append(row)
+    return text_lists
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.0001, 0.01, 0.1, 0.19])
@@ -175,10 +177,10 @@ def test_two_taps_whose_clocks_are_right_show_it_once(skew: float) -> None:
     wrong = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = scene(random, server=None)
-        found = outcome(two_taps(random, made, skew=skew, jitter=0.0005, tag=random.choice(TAGS)))
-        if found.topics != made.topics or found.errors:
-            wrong.append((seed, found))
+        new_scene = scene(random, server=None)
+        actual_outcome = outcome(two_taps(random, new_scene, skew=skew, jitter=0.0005, tag=random.choice(TAGS)))
+        if actual_outcome.topics != new_scene.topics or actual_outcome.errors:
+            wrong.append((seed, actual_outcome))
 
     assert len(wrong) <= TRIALS * 0.01, wrong
 
@@ -186,41 +188,41 @@ def test_two_taps_whose_clocks_are_right_show_it_once(skew: float) -> None:
 @pytest.mark.parametrize("jitter", [0.005, 0.02, 0.05, 0.15])
 @pytest.mark.long
 def test_frames_out_of_order_are_said_once_or_said_to_be_missing(jitter: float) -> None:
-    """What has no order any more may be missing, but not without a word; nothing is said twice."""
+    """Disordered segments may be missing, but never silently; nothing is reported twice."""
     accused = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = scene(random, pace=random.choice((0.02, 0.2, 1.0)), gaps=(1, 20, 600))
-        found = outcome(displaced(random, made, jitter))
-        topics = sorted(str(topic) for row in found.topics for topic in row)
-        wanted = sorted(topic for row in made.topics for topic in row)
-        if found.errors:
-            accused.append((seed, found.errors))
+        new_scene = scene(random, pace=random.choice((0.02, 0.2, 1.0)), gaps=(1, 20, 600))
+        actual_outcome = outcome(displaced(random, new_scene, jitter))
+        topics = sorted(str(topic) for row in actual_outcome.topics for topic in row)
+        wanted = sorted(topic for row in new_scene.topics for topic in row)
+        if actual_outcome.errors:
+            accused.append((seed, actual_outcome.errors))
 
         assert len(topics) <= len(wanted), seed
-        assert topics == wanted or found.incomplete, seed
+        assert topics == wanted or actual_outcome.incomplete, seed
 
     assert len(accused) <= TRIALS * 0.03, accused
 
 
 def test_all_that_two_taps_show_of_a_device_goes_to_one_place() -> None:
-    """A cluster groups segments by this key: each group alone says what all together say."""
+    """A cluster groups segments by this key: each group alone gives the result of all together."""
     random = Random(7)
     segments: list[Segment] = []
     for port in (50_000, 50_001):
-        made = scene(random, server=None, port=port)
-        segments += two_taps(random, made, skew=3.0, tag=TAGS[1])
+        new_scene = scene(random, server=None, port=port)
+        segments += two_taps(random, new_scene, skew=3.0, tag=TAGS[1])
     segments = numbered(segments)
     groups: dict[bytes, list[Segment]] = {}
-    for one in segments:
-        groups.setdefault(group_key(one.key), []).append(one)
+    for segment in segments:
+        groups.setdefault(group_key(segment.key), []).append(segment)
 
     together = outcome(segments)
     apart = [outcome(group) for group in groups.values()]
 
     assert len(groups) == 2
-    assert sorted(map(str, together.topics)) == sorted(str(row) for one in apart for row in one.topics)
-    assert together.copied == sum(one.copied for one in apart)
+    assert sorted(map(str, together.topics)) == sorted(str(row) for outcome in apart for row in outcome.topics)
+    assert together.copied == sum(outcome.copied for outcome in apart)
 
 
 def life(talk: Talk, topic: str) -> None:
@@ -249,7 +251,7 @@ def test_a_view_of_a_connection_that_is_over_begins_no_other() -> None:
     again = Talk(tape)
     again.position["server"] = 3_000_000_000
     life(again, "two")
-    tape.segments += [replace(one, timestamp_ns=one.timestamp_ns + 2_000_000_000) for one in first]
+    tape.segments += [replace(segment, timestamp_ns=segment.timestamp_ns + 2_000_000_000) for segment in first]
     tape.now_ns += 2_000_000_000
     again.client(Publish(topic_name="three", payload=b"1"))
 
@@ -270,7 +272,7 @@ def test_a_reset_waits_for_what_was_sent_before_it() -> None:
 
 
 def test_an_old_acknowledgment_of_another_connection_says_nothing() -> None:
-    """Far after where the server stands: nothing is lost by it."""
+    """Far ahead of the server's position: nothing is lost by it."""
     tape = Tape()
     talk = Talk(tape)
     life(talk, "one")
@@ -299,7 +301,7 @@ def test_a_connect_behind_a_hole_begins_a_connection() -> None:
 
 
 def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
-    """The device never acknowledges what the server says, and comes back with all the same numbers."""
+    """The device never acknowledges the server's data, and comes back with the same numbers."""
     tape = Tape()
     for topic in ("one", "two"):
         talk = Talk(tape)
@@ -311,14 +313,14 @@ def test_a_connect_that_was_acknowledged_before_begins_a_connection() -> None:
             del tape.segments[before : before + 3]
         tape.wait(60)
 
-    assert all(not one.flags & SYN for one in tape.segments[3:])
+    assert all(not segment.flags & SYN for segment in tape.segments[3:])
     assert said(tape.segments) == ([["one"], ["two"]], [1, 1], [])
 
 
 def skewed(segments: list[Segment], skew: float, capture: str = "") -> list[Segment]:
     return [
-        replace(one, timestamp_ns=one.timestamp_ns + int(skew * 1e9), capture=capture or one.capture)
-        for one in segments
+        replace(segment, timestamp_ns=segment.timestamp_ns + int(skew * 1e9), capture=capture or segment.capture)
+        for segment in segments
     ]
 
 
@@ -343,13 +345,13 @@ def test_copies_of_a_connection_that_is_over_are_counted(tag: bytes, skew: float
     view = seen(Random(1), segments, skew=skew, jitter=0, tag=tag)
     dissector, events = read(numbered(segments + view))
     if not tag:
-        # Nothing says that there is a second tap: a device has come back, and has said the same.
-        assert [one.connection.copied_segments for one in events if isinstance(one, ConnectionClosed)] == [0, 0]
+        # There is no sign of a second tap: a device has come back, and has sent the same packets.
+        assert [event.connection.copied_segments for event in events if isinstance(event, ConnectionClosed)] == [0, 0]
         assert not dissector.copied_segments
         return
 
-    assert [one.connection.copied_segments for one in events if isinstance(one, ConnectionClosed)] == [0]
-    assert dissector.copied_segments == sum(bool(one.payload) for one in segments)
+    assert [event.connection.copied_segments for event in events if isinstance(event, ConnectionClosed)] == [0]
+    assert dissector.copied_segments == sum(bool(segment.payload) for segment in segments)
     assert "4 segments were captured twice (two taps or a mirrored port?)" in list(counted_of_connections(dissector))
 
 
@@ -368,8 +370,8 @@ def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> N
     """Captures are read one after the other, so that the second one cannot fill all holes of the first."""
     for seed in range(TRIALS):
         random = Random(seed)
-        whole = [one for segments in scene(random, server=None).connections for one in segments]
-        first = [one for one in whole if random.random() >= loss]
+        whole = [segment for segments in scene(random, server=None).connections for segment in segments]
+        first = [segment for segment in whole if random.random() >= loss]
         second = skewed(whole, 0.0005, "b.pcap")
         _, events = read(framed([*first, *second]))
 
@@ -381,12 +383,12 @@ def test_what_one_of_two_captures_lost_is_in_the_other_or_said(loss: float) -> N
 def test_segments_that_come_late_are_read_or_said(loss: float, delay: float) -> None:
     for seed in range(TRIALS):
         random = Random(seed)
-        whole = [one for segments in scene(random, server=None).connections for one in segments]
-        kept = [one for one in whole if random.random() >= loss]
+        whole = [segment for segments in scene(random, server=None).connections for segment in segments]
+        left_segments = [segment for segment in whole if random.random() >= loss]
         late = numbered([
-            replace(one, timestamp_ns=one.timestamp_ns + int(random.random() * delay * 1e9))
-            if random.random() < 0.1 else one
-            for one in kept
+            replace(segment, timestamp_ns=segment.timestamp_ns + int(random.random() * delay * 1e9))
+            if random.random() < 0.1 else segment
+            for segment in left_segments
         ])  # fmt: skip
 
         assert unsaid(late, read(late)[1]) == [], seed
@@ -394,14 +396,18 @@ def test_segments_that_come_late_are_read_or_said(loss: float, delay: float) -> 
 
 def unsaid(segments: list[Segment], events: list[Event]) -> list[str]:
     """Messages that fill a segment of their own and are neither packets nor bytes that were reported."""
-    read = {one.topic for one in events if isinstance(one, PacketEvent)}
-    said = {(one.capture, one.frame) for one in events if isinstance(one, DiscardedEvent | UnparsedEvent)}
+    read = {event.topic for event in events if isinstance(event, PacketEvent)}
+    pairs = {(event.capture, event.frame) for event in events if isinstance(event, DiscardedEvent | UnparsedEvent)}
     frames: dict[str, set[tuple[str, int]]] = {}
-    for one in segments:
-        if one.payload[:1] in (b"\x30", b"\x32") and len(one.payload) > 4 and len(one.payload) == 2 + one.payload[1]:
-            topic = one.payload[4 : 4 + one.payload[3]].decode(errors="replace")
-            frames.setdefault(topic, set()).add((one.capture, one.frame))
-    return [topic for topic, at in frames.items() if "/" in topic and topic not in read and not at & said]
+    for segment in segments:
+        if (
+            segment.payload[:1] in (b"\x30", b"\x32")
+            and len(segment.payload) > 4
+            and len(segment.payload) == 2 + segment.payload[1]
+        ):
+            topic = segment.payload[4 : 4 + segment.payload[3]].decode(errors="replace")
+            frames.setdefault(topic, set()).add((segment.capture, segment.frame))
+    return [topic for topic, at in frames.items() if "/" in topic and topic not in read and not at & pairs]
 
 
 def test_a_syn_that_wanders_is_no_second_tap() -> None:
@@ -426,33 +432,37 @@ def test_frames_that_wander_are_said_once(delay: float, most: float) -> None:
     wrong = []
     for seed in range(TRIALS):
         random = Random(seed)
-        made = scene(random, server=None, gaps=(1, 20, 600))
-        whole = [one for segments in made.connections for one in segments]
-        again = [skewed([one], random.random() * delay)[0] for one in whole if random.random() < 0.4]
-        found = outcome(numbered(whole + again))
-        if found.topics != made.topics or found.errors:
-            wrong.append((seed, found))
+        new_scene = scene(random, server=None, gaps=(1, 20, 600))
+        whole = [segment for segments in new_scene.connections for segment in segments]
+        again = [skewed([segment], random.random() * delay)[0] for segment in whole if random.random() < 0.4]
+        actual_outcome = outcome(numbered(whole + again))
+        if actual_outcome.topics != new_scene.topics or actual_outcome.errors:
+            wrong.append((seed, actual_outcome))
 
     assert len(wrong) <= TRIALS * most, wrong
 
 
 @pytest.mark.parametrize("gap", [0.3, 3.0, 9.0])
 def test_a_device_that_says_the_same_after_each_boot_is_heard_each_time(gap: float) -> None:
-    """Nothing but the handshake after an end says that these are connections: numbers and bytes are alike."""
+    """Only the handshake after an end shows that these are connections: numbers and bytes are alike."""
     boots = [skewed(short(), gap * number) for number in range(4)]
-    found = outcome(numbered([one for boot in boots for one in boot]))
+    actual_outcome = outcome(numbered([segment for boot in boots for segment in boot]))
 
-    assert len(found.topics) == 4
-    assert (found.topics, found.errors, found.copied) == ([found.topics[0]] * 4, [], 0)
+    assert len(actual_outcome.topics) == 4
+    assert (actual_outcome.topics, actual_outcome.errors, actual_outcome.copied) == (
+        [actual_outcome.topics[0]] * 4,
+        [],
+        0,
+    )
 
 
 def test_a_device_that_starts_again_from_its_port_is_no_second_tap() -> None:
-    """The broker answers its SYN with where the old connection stands, and the device answers that with RST."""
+    """The broker answers the SYN with an acknowledgment for the old connection, and the device resets it."""
     talk = Conversation(clocks=(None, None)).quiet().ack(CLIENT).ack(SERVER).wait(9)
     talk.put(CLIENT, SYN, sequence=700_000)
     talk.ack(SERVER)
     talk.put(CLIENT, RST)
     dissector, events = read(numbered(talk.tape.segments))
 
-    assert [one.connection.one_sided for one in events if isinstance(one, ConnectionClosed)] == [None, None]
+    assert [event.connection.one_sided for event in events if isinstance(event, ConnectionClosed)] == [None, None]
     assert (dissector.copied_segments, dissector.one_sided) == (0, 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from mqttscope.dissect import Dissector, Options
@@ -25,7 +27,7 @@ from tests.net.framing import frame, request, response
 from tests.net.hellos import record, server_hello
 
 UNREADABLE = record(22, b"\x01" + (45).to_bytes(3, "big") + b"\x03\x03" + bytes(42))
-"""A hello whose length counts a byte more than its record has."""
+"""A hello with a length that is one byte more than its record has."""
 
 
 @pytest.mark.parametrize(
@@ -118,38 +120,80 @@ ANONYMOUS = without(request()).replace(b"GET /mqtt", b"GET /ws")
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered", "found"),
+    ("asked", "answered"),
     [
-        pytest.param(request(), response(), True, id="mqtt, asked and answered"),
+        pytest.param(request(), response(), id="mqtt, asked and answered"),
         pytest.param(
-            request().replace(b": mqtt", b": mqttv3.1"), response().replace(b": mqtt", b": mqttv3.1"), True, id="old"
+            request().replace(b": mqtt", b": mqttv3.1"), response().replace(b": mqtt", b": mqttv3.1"), id="old"
         ),
-        pytest.param(request(), without(response()), True, id="mqtt asked, nothing selected"),
-        pytest.param(without(request()), without(response()), True, id="no subprotocol, but the path says mqtt"),
-        pytest.param(ANONYMOUS, without(response()), False, id="neither subprotocol nor path"),
+        pytest.param(request(), without(response()), id="mqtt asked, nothing selected"),
+        pytest.param(without(request()), without(response()), id="no subprotocol, but the path says mqtt"),
+        pytest.param(ANONYMOUS, without(response()), id="neither subprotocol nor path, but a CONNECT"),
         pytest.param(
-            request().replace(b": mqtt", b": chat"), response().replace(b": mqtt", b": chat"), True,
+            request().replace(b": mqtt", b": chat"), response().replace(b": mqtt", b": chat"),
             id="another subprotocol, but the path says mqtt",
         ),
         pytest.param(
             ANONYMOUS.replace(b"Host", b"Sec-WebSocket-Protocol: chat\r\nHost"),
-            response().replace(b": mqtt", b": chat"), False, id="another subprotocol",
+            response().replace(b": mqtt", b": chat"), id="another subprotocol, but a CONNECT",
         ),
     ],
 )  # fmt: skip
-def test_websocket_by_its_names(asked: bytes, answered: bytes, found: bool) -> None:
+def test_websocket_by_its_names_or_its_first_message(asked: bytes, answered: bytes) -> None:
     talk = websocket(Talk(port=8080).handshake(), asked, answered)
     dissector = Dissector()
 
     events = read(talk.tape, dissector=dissector)
 
-    assert [event.type for event in only(events, PacketEvent)] == (["connect", "connack"] if found else [])
-    assert dissector.other_flows == (0 if found else 1)
-    if found:
-        connection = only(events, ConnectionOpened)[0].connection
-        assert (connection.transport, connection.roles_known) == ("websocket", True)
-        assert connection.details["path"] == "/mqtt"
-        assert connection.details["host"] == "broker"
+    assert [event.type for event in only(events, PacketEvent)] == ["connect", "connack"]
+    assert dissector.other_flows == 0
+    connection = only(events, ConnectionOpened)[0].connection
+    assert (connection.transport, connection.roles_known) == ("websocket", True)
+    assert connection.details["path"] == ("/ws" if b"/ws" in asked else "/mqtt")
+    assert connection.details["host"] == "broker"
+
+
+def anonymous(*messages: tuple[str, bytes]) -> Talk:
+    """A WebSocket that does not name MQTT, with messages of the client (C) and the server (S)."""
+    talk = Talk(port=8080).handshake()
+    talk.client(ANONYMOUS)
+    talk.server(without(response()))
+    for who, data in messages:
+        if who == "C":
+            talk.client(frame(data, key=MASK))
+        else:
+            talk.server(frame(data))
+    talk.close()
+    return talk
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [("C", b"hello")],
+        [("C", wire(connect())[:4]), ("C", b"hello, world")],
+        [("C", wire(connect())[:7])],
+        [("S", wire(CONNACK)), ("C", wire(connect()))],
+        [],
+    ],
+)
+def test_a_websocket_for_something_else(messages: list[tuple[str, bytes]]) -> None:
+    dissector = Dissector()
+
+    assert read(anonymous(*messages).tape, dissector=dissector) == []
+    assert dissector.other_flows == 1
+
+
+@pytest.mark.parametrize("at", [1, 2, 5, 8, 20])
+def test_a_connect_in_several_frames_of_a_websocket_without_names(at: int) -> None:
+    data = wire(connect())
+    talk = anonymous(("C", b""), ("C", data[:at]), ("C", data[at:]), ("S", wire(CONNACK)))
+    (opened,) = only(read(talk.tape), ConnectionOpened)
+
+    assert types(talk) == ["connect", "connack"]
+    assert opened.connection.websocket is not None
+    problems = cast(list[dict[str, object]], opened.connection.websocket["problems"])
+    assert [problem["reason"] for problem in problems] == ["subprotocol_not_offered", "subprotocol_missing"]
 
 
 REFUSED = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
@@ -286,8 +330,8 @@ def test_an_answer_to_the_upgrade_that_comes_late_belongs_to_the_connection() ->
     (opened,) = only(events := talk.events(), ConnectionOpened)
 
     assert opened.connection.details["path"] == "/mqtt"
-    found = [event.type for event in only(events, PacketEvent)]
-    assert sorted(found) == ["connack", "connect", "pingreq", *["publish"] * 20]
+    texts = [event.type for event in only(events, PacketEvent)]
+    assert sorted(texts) == ["connack", "connect", "pingreq", *["publish"] * 20]
 
 
 @pytest.mark.parametrize(
@@ -309,5 +353,5 @@ def test_an_answer_in_another_protocol_is_not_read_as_packets(
     events = talk.events()
     left = only(events, UnparsedEvent)
 
-    assert sum(one.direction.name == "SERVER_TO_CLIENT" for one in only(events, PacketEvent)) == packets
-    assert [one.unparsed.length for one in left if one.unparsed.reason == "not_mqtt"] == unparsed
+    assert sum(event.direction.name == "SERVER_TO_CLIENT" for event in only(events, PacketEvent)) == packets
+    assert [event.unparsed.length for event in left if event.unparsed.reason == "not_mqtt"] == unparsed

@@ -86,7 +86,7 @@ class Reading:
                 if {other.connection.client, other.connection.server} == {mine.client, mine.server}
                 and other.connection.frame > mine.frame
             ]
-            line.segments = [one for one in pair if mine.frame <= one.frame < min(later, default=1 << 60)]
+            line.segments = [segment for segment in pair if mine.frame <= segment.frame < min(later, default=1 << 60)]
 
     def _frames(self, path: Path) -> Iterator[Frame | CaptureNotice]:
         for item in open_capture([str(path)]):
@@ -142,18 +142,22 @@ class Reading:
 
     def _ended_by_server(self, line: Line, end: Explanation) -> bool | None:
         """Whether the segment of the end is the server's."""
-        last = [one for one in line.segments if one.frame == end.ended_frame and one.flags & (FIN | RST)]
+        last = [
+            segment for segment in line.segments if segment.frame == end.ended_frame and segment.flags & (FIN | RST)
+        ]
         return endpoints(last[0].key)[0] == line.connection.server if len(last) == 1 else None
 
     def _keep_alive(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
         asked = [p.body for p in line.talk if isinstance(p.body, packets.Connect)]
-        said = [p.body.properties for p in line.talk if isinstance(p.body, packets.Connack)]
-        keep_alive = next((block.server_keep_alive for block in said if block and block.server_keep_alive), None)
+        propertieses = [p.body.properties for p in line.talk if isinstance(p.body, packets.Connack)]
+        keep_alive = next(
+            (block.server_keep_alive for block in propertieses if block and block.server_keep_alive), None
+        )
         keep_alive = keep_alive or (asked[0].keep_alive if asked else None)
         before = line.sent(end.ended_ns, client=True)
         if keep_alive and before and end.ended_ns - before[-1].at < keep_alive * SECOND - SECOND // 2:
             yield f"the client sent frame {before[-1].frame} within its Keep Alive of {keep_alive} s"
-        if self._ended_by_server(line, end) is False and not any("FIN" in one.text for one in candidate.reasons):
+        if self._ended_by_server(line, end) is False and not any("FIN" in reason.text for reason in candidate.reasons):
             yield "the client ended it"
 
     def _no_ping_response(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
@@ -195,7 +199,7 @@ class Reading:
                 yield f"frame {packet.frame} to that topic was acknowledged"
 
     def _protocol_violation(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
-        places = [one.frame for one in candidate.reasons if one.frame and one.frame != end.ended_frame]
+        places = [reason.frame for reason in candidate.reasons if reason.frame and reason.frame != end.ended_frame]
         if "had used WebSocket" not in candidate.headline or not places:
             return
         closer = candidate.headline.startswith("The client")
@@ -222,7 +226,7 @@ class Reading:
 
     def _wrong_listener(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
         mine = line.connection.transport
-        if any(one.payload for one in line.side(client=False)):
+        if any(segment.payload for segment in line.side(client=False)):
             return
         same = [
             other for other in self._accepted(line)
@@ -232,7 +236,7 @@ class Reading:
 
     def _is_headed(self, line: Line) -> bool:
         """Whether a PROXY protocol header comes before what the client sends."""
-        sent = [one.payload for one in line.side(client=True) if one.payload]
+        sent = [segment.payload for segment in line.side(client=True) if segment.payload]
         return bool(sent) and bytes(sent[0]).startswith((b"PROXY ", b"\r\n\r\n\0\r\nQUIT"))
 
     def _server_restart(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
@@ -261,36 +265,39 @@ class Reading:
                     yield f"a client was silent for {longest} ns on #{other.connection.number} and stayed"
         if not candidate.headline.startswith("An idle time-out"):
             return
-        data = [one for one in line.segments if one.payload and one.timestamp_ns <= end.ended_ns]
+        data = [segment for segment in line.segments if segment.payload and segment.timestamp_ns <= end.ended_ns]
         if data and end.ended_ns - data[-1].timestamp_ns < 4 * SECOND:
             yield f"frame {data[-1].frame} came {end.ended_ns - data[-1].timestamp_ns} ns before the end"
 
     def _half_open(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
         """Both sides had all, and said so just before the end."""
-        before = [one for one in line.segments if one.frame <= end.ended_frame]
+        before = [segment for segment in line.segments if segment.frame <= end.ended_frame]
         for is_client in (True, False):
-            own = [one for one in line.side(client=is_client) if one.frame < end.ended_frame]
-            other = [one for one in line.side(client=not is_client) if one in before and one.flags & ACK]
-            if not own or not other or any(one.flags & RST for one in (*own, *other)):
+            own = [segment for segment in line.side(client=is_client) if segment.frame < end.ended_frame]
+            other = [
+                segment for segment in line.side(client=not is_client) if segment in before and segment.flags & ACK
+            ]
+            if not own or not other or any(segment.flags & RST for segment in (*own, *other)):
                 return
-            last = max(own, key=lambda one: distance(own[0].sequence, one.sequence + len(one.payload)))
+            last = max(own, key=lambda segment: distance(own[0].sequence, segment.sequence + len(segment.payload)))
             sent = last.sequence + len(last.payload) + last.missing
-            if distance(sent, max(one.acknowledgment for one in other)) < 0:
+            if distance(sent, max(segment.acknowledgment for segment in other)) < 0:
                 return
             if end.ended_ns - own[-1].timestamp_ns >= 3 * SECOND:
                 return
         yield "all that was sent had been acknowledged within 3 s of the end"
 
     def _middlebox_reset(self, line: Line, end: Explanation, candidate: Candidate) -> Iterator[str]:
-        reset = next((one for one in line.segments if one.frame == end.ended_frame), None)
+        reset = next((segment for segment in line.segments if segment.frame == end.ended_frame), None)
         if reset is None or reset.frame not in self.ttls:
             return
-        own = [one for one in line.segments if one.key == reset.key]
-        others = {self.ttls.get(one.frame) for one in own if not one.flags & RST}
-        sent = [one for one in own if one.frame < reset.frame]
-        later = [one for one in own if one.frame > reset.frame and one.payload]
+        own = [segment for segment in line.segments if segment.key == reset.key]
+        others = {self.ttls.get(segment.frame) for segment in own if not segment.flags & RST}
+        sent = [segment for segment in own if segment.frame < reset.frame]
+        later = [segment for segment in own if segment.frame > reset.frame and segment.payload]
         ends = [
-            (one.sequence + len(one.payload) + one.missing + bool(one.flags & (SYN | FIN))) & 0xFFFFFFFF for one in sent
+            (segment.sequence + len(segment.payload) + segment.missing + bool(segment.flags & (SYN | FIN))) & 0xFFFFFFFF
+            for segment in sent
         ]
         if others == {self.ttls[reset.frame]} and ends and ends[-1] == reset.sequence and not later:
             yield "the RST has the TTL and the next number of its sender"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from mqttscope.events import ConnectionClosed, Event, PacketEvent
 from mqttscope.explain.fates import Delivery, Fate, MessageFate, Trace
+from mqttscope.explain.message_report import MessageReport
 from mqttscope.explain.messages import MessageWatch
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.parts import Subscription
@@ -152,9 +153,10 @@ def contradictions(reading: Reading, trace: Trace) -> Iterator[str]:
         published = message.published
         assert published is not None
         sent = [
-            one
-            for one in reading.sendings
-            if (one.frame, one.topic, zlib.crc32(one.payload)) == (published.frame, published.topic, published.checksum)
+            sending
+            for sending in reading.sendings
+            if (sending.frame, sending.topic, zlib.crc32(sending.payload))
+            == (published.frame, published.topic, published.checksum)
         ]
         if not sent:
             yield f"{message.topic}: frame {published.frame} has no such message"
@@ -178,42 +180,46 @@ def _of_message(
     reading: Reading, message: MessageFate, sent: Sending, fates: dict[Client, list[Delivery]]
 ) -> Iterator[str]:
     alike = [
-        one
-        for one in reading.sendings
-        if (one.client[0], one.topic, one.payload) == (sent.client[0], sent.topic, sent.payload)
+        sending
+        for sending in reading.sendings
+        if (sending.client[0], sending.topic, sending.payload) == (sent.client[0], sent.topic, sent.payload)
     ]
     for client, rows in fates.items():
         has_it = any(row.fate in GOT for row in rows)
         copies = reading.copies.get((client, sent.topic, sent.payload), [])
         later = [frame for frame in copies if frame > sent.frame]
         if len(alike) == 1 and bool(later) is not has_it and len(copies) == len(later):
-            yield f"{client[1]} was sent it {len(later)} times, and is said: {', '.join(row.said for row in rows)}"
+            yield f"{client[1]} was sent it {len(later)} times, and is said: {', '.join(row.outcome for row in rows)}"
     for client, name in sent.wanted.items():
-        if client not in fates and not message.is_told:
+        if client not in fates and not message.is_covered:
             yield f"{client[1]} was granted {name}, and is not named"
-    if any("no captured client had a subscription" in told.text for told in message.evidence) and sent.wanted:
+    if any("no captured client had a subscription" in evidence.text for evidence in message.evidence) and sent.wanted:
         yield f"it says that nobody had a subscription: {', '.join(sent.wanted.values())}"
 
 
 def _of(reading: Reading, sent: Sending, client: Client, row: Delivery) -> Iterator[str]:
-    fate, who = row.fate, f"{client[1]} {row.fate}: {row.said}"
-    later = [one for one in reading.accepted.get(client, ()) if one[0] > sent.frame]
+    fate, who = row.fate, f"{client[1]} {row.fate}: {row.outcome}"
+    later = [row for row in reading.accepted.get(client, ()) if row[0] > sent.frame]
     is_granted = client in sent.wanted
     if is_granted and fate in (Fate.NO_SUBSCRIPTION, Fate.SUBSCRIPTION_REFUSED, Fate.NOT_CONCERNED):
         yield f"{who}, and it was granted {sent.wanted[client]}"
-    if is_granted and (fate is Fate.OFFLINE or "was not connected" in row.said):
+    if is_granted and (fate is Fate.OFFLINE or "was not connected" in row.outcome):
         yield f"{who}, and it was connected"
-    if is_granted and fate is Fate.SUBSCRIBED_LATER and "may have taken" not in row.said:
+    if is_granted and fate is Fate.SUBSCRIBED_LATER and "may have taken" not in row.outcome:
         yield f"{who}, and it was granted {sent.wanted[client]} before"
-    if fate is Fate.SESSION_GONE and "had ended with its session" in row.said:
+    if fate is Fate.SESSION_GONE and "had ended with its session" in row.outcome:
         if all(present for frame, present, _ in reading.accepted.get(client, ()) if frame < sent.frame):
             yield f"{who}, and no CONNACK before has Session Present 0"
     elif fate is Fate.SESSION_GONE and later and later[0][1]:
         yield f"{who}, and its next connection has Session Present 1"
-    if "it resumed its session" in row.said and not (later and later[0][1]):
+    if "it resumed its session" in row.outcome and not (later and later[0][1]):
         yield f"{who}, and its next connection has Session Present 0"
     if fate is Fate.NOT_RELEASED:
-        same = (one.frame for one in reading.sendings if (one.client, one.identifier) == (sent.client, sent.identifier))
+        same = (
+            sending.frame
+            for sending in reading.sendings
+            if (sending.client, sending.identifier) == (sent.client, sent.identifier)
+        )
         until = next((frame for frame in same if frame > sent.frame), NEVER)
         if any(sent.frame < frame < until for frame in reading.releases.get((sent.client, sent.identifier), ())):
             yield f"{who}, and it was released"
@@ -238,8 +244,8 @@ def _of(reading: Reading, sent: Sending, client: Client, row: Delivery) -> Itera
 def contradictions_of(events: Iterable[Event]) -> list[str]:
     """What is said about all messages of a conversation, and its packets disprove."""
     watch = MessageWatch("#")
-    kept = []
+    left_events = []
     for event in events:
         watch.feed(event)
-        kept.append(event)
-    return list(contradictions(Reading(kept), watch.trace()))
+        left_events.append(event)
+    return list(contradictions(Reading(left_events), MessageReport(watch).trace()))

@@ -10,7 +10,7 @@ from mqttscope.report.explanations.base import TITLES
 
 def test_every_cause_has_a_title_and_a_line_of_advice() -> None:
     assert set(ADVICE) == set(TITLES) == set(Cause)
-    assert {cause for cause, told in ADVICE.items() if not told} == {Cause.NORMAL, Cause.NO_MQTT}
+    assert {cause for cause, texts in ADVICE.items() if not texts} == {Cause.NORMAL, Cause.NO_MQTT}
 
 
 def test_reason_codes_are_those_of_the_packets() -> None:

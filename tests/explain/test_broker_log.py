@@ -87,33 +87,37 @@ def with_log(text: str, *lines: tuple[int, str]) -> tuple[list[Explanation], Bro
 
 
 def test_a_line_confirms_a_cause() -> None:
-    (one,), log = with_log(CLOSES, (0, "Client c1 disconnected, not authorised."))
+    (explanation,), log = with_log(CLOSES, (0, "Client c1 disconnected, not authorised."))
 
-    assert (one.cause, one.first.certainty, len(one.candidates)) == (Cause.NOT_AUTHORIZED, Certainty.CERTAIN, 1)
-    assert one.first.headline.endswith("The broker's log confirms it.")
+    assert (explanation.cause, explanation.first.certainty, len(explanation.candidates)) == (
+        Cause.NOT_AUTHORIZED,
+        Certainty.CERTAIN,
+        1,
+    )
+    assert explanation.first.headline.endswith("The broker's log confirms it.")
     assert (log.confirmed, log.contradicted, log.unknown) == (1, 0, 0)
 
 
 def test_a_line_names_another_cause() -> None:
-    (one,), log = with_log(CLOSES, (0, "Client c1 disconnected due to oversize packet."))
+    (explanation,), log = with_log(CLOSES, (0, "Client c1 disconnected due to oversize packet."))
 
-    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.CERTAIN)
-    assert "oversize packet" in one.first.headline
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.CERTAIN)
+    assert "oversize packet" in explanation.first.headline
     assert (log.confirmed, log.contradicted) == (0, 1)
 
 
 def test_a_line_that_names_no_known_cause_is_shown() -> None:
-    (one,), _ = with_log(CLOSES, (0, "Client c1 disconnected due to something new."))
+    (explanation,), _ = with_log(CLOSES, (0, "Client c1 disconnected due to something new."))
 
-    assert one.first.certainty is Certainty.HYPOTHESIS
-    assert "something new" in one.first.reasons[-1].text
+    assert explanation.first.certainty is Certainty.HYPOTHESIS
+    assert "something new" in explanation.first.reasons[-1].text
 
 
 @each("after, cause", [(NEAR_NS // SECOND, Cause.PACKET_TOO_LARGE), (NEAR_NS // SECOND + 2, Cause.NOT_AUTHORIZED)])
 def test_a_line_of_another_time_says_nothing(after: int, cause: Cause) -> None:
-    (one,), _ = with_log(CLOSES, (after, "Client c1 disconnected due to oversize packet."))
+    (explanation,), _ = with_log(CLOSES, (after, "Client c1 disconnected due to oversize packet."))
 
-    assert one.cause is cause
+    assert explanation.cause is cause
 
 
 @each("hours", [0, 1, -9])
@@ -121,22 +125,22 @@ def test_clocks_that_are_apart(hours: int) -> None:
     connected = "New client connected from {} as c1 (p2, c1, k60)."
     client = explained(*steps_of(CLOSES))[0].client
     ahead = hours * 3600
-    (one,), log = with_log(
+    (explanation,), log = with_log(
         CLOSES, (ahead, connected.format(client)), (ahead + 1, "Client c1 disconnected due to oversize packet.")
     )
 
-    assert one.cause is Cause.PACKET_TOO_LARGE
+    assert explanation.cause is Cause.PACKET_TOO_LARGE
     assert round(log.ahead_ns / SECOND / 3600) == hours
     assert ("Its clock shows" in log.summary()[0]) is True
 
 
 def test_lines_of_another_connection_of_the_client_say_nothing() -> None:
-    (one,), _ = with_log(
+    (explanation,), _ = with_log(
         CLOSES, (0, "New client connected from 203.0.113.9:1 as c1 (p2, c1, k60)."),
         (0, "Client c1 disconnected due to oversize packet."),
     )  # fmt: skip
 
-    assert one.cause is Cause.NOT_AUTHORIZED
+    assert explanation.cause is Cause.NOT_AUTHORIZED
 
 
 def test_bytes_that_are_no_text_are_read() -> None:
@@ -155,25 +159,25 @@ def test_bytes_that_are_no_text_are_read() -> None:
 )
 def test_what_the_capture_shows_stands(text: str, line: tuple[int, str], cause: Cause) -> None:
     """Packets, who closed, and when the connection began."""
-    (one,), _ = with_log(text, line)
+    (explanation,), _ = with_log(text, line)
 
-    assert one.cause is cause
+    assert explanation.cause is cause
 
 
 def test_a_line_is_about_one_end() -> None:
     again = f"{CLOSES}; +1 @1 opened 3.1.1; @1 > publish a/b qos=1 id=1; @1 < fin"
-    found, log = with_log(again, (0, "Client c1 disconnected due to oversize packet."))
+    explanations, log = with_log(again, (0, "Client c1 disconnected due to oversize packet."))
 
-    assert [one.cause for one in found] == [Cause.PACKET_TOO_LARGE, Cause.NOT_AUTHORIZED]
+    assert [explanation.cause for explanation in explanations] == [Cause.PACKET_TOO_LARGE, Cause.NOT_AUTHORIZED]
     assert (log.contradicted, log.unknown) == (1, 1)
 
 
 def test_a_port_that_a_client_used_the_day_before_does_not_set_the_clock() -> None:
     connected = f"New client connected from {explained(*steps_of(CLOSES))[0].client} as c1 (p2, c1, k60)."
     day = 24 * 3600
-    (one,), log = with_log(
+    (explanation,), log = with_log(
         CLOSES, (-day, connected), (1 - day, "Client c1 has exceeded timeout, disconnecting."), (0, connected),
         (1, "Client c1 disconnected due to oversize packet."),
     )  # fmt: skip
 
-    assert (one.cause, log.ahead_ns // SECOND) == (Cause.PACKET_TOO_LARGE, -1 if log.ahead_ns < 0 else 0)
+    assert (explanation.cause, log.ahead_ns // SECOND) == (Cause.PACKET_TOO_LARGE, -1 if log.ahead_ns < 0 else 0)

@@ -14,7 +14,7 @@ from tests.explain.running import capture, explain
 
 TRUTH = {
     path.parent.name: {
-        one["connection"]: one["cause"] for one in tomllib.loads(path.read_text("utf-8")).get("explain", ())
+        row["connection"]: row["cause"] for row in tomllib.loads(path.read_text("utf-8")).get("explain", ())
     }
     for path in sorted((ROOT / "captures").glob("*/about.toml"))
 }
@@ -26,23 +26,25 @@ NOT_SHOWN = {
 
 @each("name", [name for name in TRUTH if name not in NOT_SHOWN])
 def test_the_true_cause_comes_first_with_evidence_and_advice_and_nothing_else_is_trouble(name: str) -> None:
-    found = [one for one in explain(capture(name)) if not one.is_quiet]
+    explanations = [explanation for explanation in explain(capture(name)) if not explanation.is_quiet]
 
-    assert {one.connection: str(one.cause) for one in found} == TRUTH[name]
-    for one in found:
-        assert one.first.reasons
-        assert one.first.advice
-        assert one.first.headline.endswith(".")
-        assert one.timeline or str(one.cause) == "not_listening"
-        assert [told.timestamp_ns for told in one.timeline] == sorted(told.timestamp_ns for told in one.timeline)
-        assert all(told.frame is None or told.frame > 0 for told in one.first.reasons)
+    assert {explanation.connection: str(explanation.cause) for explanation in explanations} == TRUTH[name]
+    for explanation in explanations:
+        assert explanation.first.reasons
+        assert explanation.first.advice
+        assert explanation.first.headline.endswith(".")
+        assert explanation.timeline or str(explanation.cause) == "not_listening"
+        assert [moment.timestamp_ns for moment in explanation.timeline] == sorted(
+            moment.timestamp_ns for moment in explanation.timeline
+        )
+        assert all(reason.frame is None or reason.frame > 0 for reason in explanation.first.reasons)
 
 
 @pytest.mark.parametrize("name", NOT_SHOWN)
 def test_what_the_capture_does_not_show_is_at_most_a_hypothesis(name: str) -> None:
-    found = {(str(one.cause), str(one.first.certainty)) for one in explain(capture(name))}
+    pairs = {(str(explanation.cause), str(explanation.first.certainty)) for explanation in explain(capture(name))}
 
-    assert found == {("not_shown", "certain") if name == "server-side-only" else ("server_closed", "hypothesis")}
+    assert pairs == {("not_shown", "certain") if name == "server-side-only" else ("server_closed", "hypothesis")}
 
 
 def test_every_cause_of_the_truth_is_one() -> None:

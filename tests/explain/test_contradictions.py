@@ -8,11 +8,12 @@ import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
-from mqttscope.explain import messages
+from mqttscope.explain import message_report, model
 from mqttscope.explain.fates import Fate
+from mqttscope.explain.message_report import MessageReport
 from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.catalogue import select
-from mqttscope.lint.examples import Conversation, conversation, segments
+from mqttscope.lint.examples import ExampleConversation, conversation, segments
 from tests.conftest import ROOT
 from tests.each import each, sampled
 from tests.explain.contradictions import Reading, contradictions, contradictions_of
@@ -25,8 +26,8 @@ EXAMPLES = [example for rule in select().values() for example in (*rule.good, *r
 
 @pytest.fixture(autouse=True)
 def everything_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "MAX_SHOWN", 10**9)
-    monkeypatch.setattr(messages, "MAX_TOLD", 10**9)
+    monkeypatch.setattr(message_report, "MAX_SHOWN", 10**9)
+    monkeypatch.setattr(model, "MAX_REPORTED", 10**9)
 
 
 @each("path", CAPTURES, ids=lambda path: str(path.parent.name))
@@ -40,7 +41,7 @@ def test_what_is_said_of_a_conversation(text: str) -> None:
 
 
 @sampled("example", EXAMPLES)
-def test_what_is_said_of_the_examples_of_rules(example: Conversation) -> None:
+def test_what_is_said_of_the_examples_of_rules(example: ExampleConversation) -> None:
     assert contradictions_of(dissect_segments(segments(example))) == []
 
 
@@ -48,7 +49,7 @@ RELEASED = f"@1 opened client=writer; @1 > publish {TOPIC} x qos=2 id=3; @1 < pu
 
 
 @each(
-    "text, fate, said, disproof",
+    "text, fate, expected, disproof",
     [
         (f"{READER}; {WRITER}; {LATER}", Fate.NO_SUBSCRIPTION, "", f"it was granted {TOPIC}"),
         (f"{READER}; {WRITER}; {LATER}", Fate.SUBSCRIBED_LATER, "", f"it was granted {TOPIC} before"),
@@ -71,14 +72,16 @@ RELEASED = f"@1 opened client=writer; @1 > publish {TOPIC} x qos=2 id=3; @1 < pu
         (f"{CONNECTS}; {WRITER}; {ASKS}; {GRANTS}", Fate.SUBSCRIPTION_REFUSED, "", "no SUBACK refuses anything"),
     ],
 )
-def test_a_wrong_sentence_is_noticed(text: str, fate: Fate, said: str, disproof: str) -> None:
+def test_a_wrong_sentence_is_noticed(text: str, fate: Fate, expected: str, disproof: str) -> None:
     events = list(dissect_segments(segments(conversation("", *steps_of(text)))))
     watch = MessageWatch(TOPIC)
     for event in events:
         watch.feed(event)
-    trace = watch.trace()
+    trace = MessageReport(watch).trace()
     for message in trace.messages:
-        message.deliveries = tuple(replace(row, fate=fate, said=said or row.said) for row in message.deliveries)
+        message.deliveries = tuple(
+            replace(row, fate=fate, outcome=expected or row.outcome) for row in message.deliveries
+        )
 
     assert any(disproof in problem for problem in contradictions(Reading(events), trace))
 
@@ -88,7 +91,7 @@ def test_a_client_that_is_left_out_is_noticed() -> None:
     watch = MessageWatch(TOPIC)
     for event in events:
         watch.feed(event)
-    trace = watch.trace()
+    trace = MessageReport(watch).trace()
     trace.messages[0].deliveries = ()
 
     assert [problem.partition(": ")[2] for problem in contradictions(Reading(events), trace)] == [

@@ -11,17 +11,20 @@ SECOND = 1_000_000_000
 
 
 @pytest.mark.parametrize(
-    ("length", "said"),
+    ("length", "expected"),
     [
         (400_000, "0.4 ms"),
         (6_003_000_000, "6.003 s"),
         (-2 * SECOND, "-2.000 s"),
         (723 * SECOND, "12 min 3 s"),
         (18_120 * SECOND, "5 h 2 min"),
+        (72 * 3600 * SECOND - SECOND, "71 h 59 min"),
+        (72 * 3600 * SECOND, "3 days"),
+        (400 * 86_400 * SECOND, "400 days"),
     ],
 )
-def test_lengths_of_time(length: int, said: str) -> None:
-    assert describe.span(length) == said
+def test_lengths_of_time(length: int, expected: str) -> None:
+    assert describe.span(length) == expected
 
 
 def test_seconds_have_no_zeros() -> None:

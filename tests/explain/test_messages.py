@@ -11,6 +11,7 @@ from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.explain import messages
 from mqttscope.explain.fates import Fate, Trace
+from mqttscope.explain.message_report import MessageReport
 from mqttscope.explain.messages import MessageWatch
 from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt.packets import Disconnect, Publish
@@ -52,9 +53,9 @@ def test_the_recorded_alarm() -> None:
     watch = MessageWatch(TOPIC)
     for event in dissect(open_capture([str(capture("undelivered"))])):
         watch.feed(event)
-    (one,) = watch.trace().messages
+    (message_fate,) = MessageReport(watch).trace().messages
 
-    assert {each.client: str(each.fate) for each in one.deliveries} == {
+    assert {each.client: str(each.fate) for each in message_fate.deliveries} == {
         "right": "delivered",
         "upper": "no_subscription",
         "left": "unsubscribed",
@@ -62,9 +63,9 @@ def test_the_recorded_alarm() -> None:
         "echo": "not_concerned",
         "late": "subscribed_later",
     }
-    assert one.said == "delivered to 1 client, not to 3"
-    assert one.published is not None
-    assert one.published.client == "echo"
+    assert message_fate.outcome == "delivered to 1 client, not to 3"
+    assert message_fate.published is not None
+    assert message_fate.published.client == "echo"
 
 
 FATES: dict[str, tuple[str, str, str]] = {
@@ -132,7 +133,7 @@ FATES: dict[str, tuple[str, str, str]] = {
     "away without a session": (
         f"{AWAY.replace('3600', '0')}; {WRITER}",
         "reader session_gone",
-        "was not connected (since 30.0 ms), and its session had ended with its connection",
+        "was not connected (since 30.0 ms), and its session had ended with its connection: its CONNECT (frame 4) has *",
     ),
     "back without its session": (f"{AWAY}; {WRITER}; {IS_NEW}", "reader session_gone", "*"),
     "back": (f"{AWAY}; {WRITER}; {IS_BACK}; {LATER}", "reader not_sent", "*"),
@@ -287,14 +288,15 @@ FATES: dict[str, tuple[str, str, str]] = {
 }
 
 
-@each("text, expected, said", FATES.values(), ids=FATES)
-def test_what_becomes_of_a_message(text: str, expected: str, said: str) -> None:
-    found = trace(text)
-    (message,) = found.messages
+@each("text, expected, shown_expected", FATES.values(), ids=FATES)
+def test_what_becomes_of_a_message(text: str, expected: str, shown_expected: str) -> None:
+    actual_trace = trace(text)
+    (message,) = actual_trace.messages
 
-    assert ", ".join(f"{one.client} {one.fate}" for one in message.deliveries) == expected
-    assert all(fnmatchcase(one.said, said) for one in message.deliveries[:1])
-    assert len(found.told) == 1 + ("cold" in text), "nothing else without its publishing"
+    assert ", ".join(f"{delivery.client} {delivery.fate}" for delivery in message.deliveries) == expected
+    assert all(fnmatchcase(delivery.outcome, shown_expected) for delivery in message.deliveries[:1])
+    others = [line for line in actual_trace.remarks if "came more than once" not in line and "not shown" not in line]
+    assert len(others) == 1 + ("cold" in text), "nothing else without its publishing"
 
 
 @pytest.mark.parametrize(
@@ -309,10 +311,10 @@ def test_what_becomes_of_a_message(text: str, expected: str, said: str) -> None:
 )
 def test_the_nearest_filter_is_named(topic_filter: str, why: str) -> None:
     asks = [f"> subscribe 1 {name}:1; {GRANTS}" for name in topic_filter.split()]
-    (one,) = trace(CONNECTS, *asks, WRITER).messages[0].deliveries
+    (delivery,) = trace(CONNECTS, *asks, WRITER).messages[0].deliveries
 
-    assert one.fate is Fate.NO_SUBSCRIPTION
-    assert one.said.endswith(f"the nearest is {topic_filter.split()[-1]}{why}")
+    assert delivery.fate is Fate.NO_SUBSCRIPTION
+    assert delivery.outcome.endswith(f"the nearest is {topic_filter.split()[-1]}{why}")
 
 
 def test_a_server_that_has_closed_sends_nothing_more_though_it_reads_on() -> None:
@@ -332,28 +334,29 @@ def test_a_server_that_has_closed_sends_nothing_more_though_it_reads_on() -> Non
     for event in dissect_segments(numbered(tape.segments)):
         watch.feed(event)
 
-    assert [one.fate for one in watch.trace().messages[0].deliveries] == [Fate.SESSION_GONE]
+    assert [delivery.fate for delivery in MessageReport(watch).trace().messages[0].deliveries] == [Fate.SESSION_GONE]
 
 
 def test_a_message_that_the_broker_refuses() -> None:
     (message,) = trace(READER, f"{WRITER} code=0x87").messages
 
-    assert message.said == "refused by the broker (0x87)"
+    assert message.outcome == "refused by the broker (0x87)"
     assert message.deliveries[0].fate is Fate.MESSAGE_REFUSED
 
 
 def test_no_subscribers_as_the_broker_says() -> None:
     (message,) = trace(f"{WRITER} code=0x10").messages
 
-    assert "the broker says that nobody had a subscription for it then" in [told.text for told in message.evidence]
-    assert message.said == "delivered to no captured client"
+    texts = [evidence.text for evidence in message.evidence]
+    assert "the broker reports that no client had a subscription for it then" in texts
+    assert message.outcome == "delivered to no captured client"
 
 
 def test_nobody_published() -> None:
-    found = trace("opened")
+    actual_trace = trace("opened")
 
-    assert found.messages == []
-    assert found.told == [f"The capture contains no message to {TOPIC}."]
+    assert actual_trace.messages == []
+    assert actual_trace.remarks == [f"The capture contains no message to {TOPIC}."]
 
 
 WILLED = f"opened 3.1.1 will={TOPIC}"
@@ -361,7 +364,7 @@ NOT_SENT_WILL = f"c1 announced a will to {TOPIC} (frame 4), and no client was se
 
 
 @each(
-    "text, told",
+    "text, expected",
     [
         (
             f"opened; > publish {TOPIC}/",
@@ -388,39 +391,39 @@ NOT_SENT_WILL = f"c1 announced a will to {TOPIC} (frame 4), and no client was se
         ),
     ],
 )
-def test_what_there_is_instead_of_a_message(text: str, told: str) -> None:
-    assert trace(text).told[1:] == [told]
+def test_what_there_is_instead_of_a_message(text: str, expected: str) -> None:
+    assert trace(text).remarks[1:] == [expected]
 
 
 def test_a_delivery_without_its_publishing() -> None:
-    assert "whose publishing is not in the capture" in trace(READER, f"< publish {TOPIC} old retain").told[-1]
+    assert "that no captured client published" in trace(READER, f"< publish {TOPIC} old retain").remarks[-1]
 
 
 WILL = f"@1 opened client=writer will={TOPIC} will_payload=gone"
 GONE = f"+1 < publish {TOPIC} gone"
 KEPT = f"@1 opened client=writer; @1 > publish {TOPIC} on retain; @1 < ack; < publish {TOPIC} on"
-IS_UNKNOWN = "*whose publishing is not in the capture*"
+IS_UNKNOWN = "*that no captured client published*"
 
 
 @each(
-    "texts, told",
+    "texts, expected",
     [
         (
             (READER, WILL, "@1 > reset", GONE),
             (
-                "One delivery has the topic and the payload of a will whose connection had ended; the first:"
+                "One delivery has the topic and the payload of the will of a connection that had ended; the first:"
                 f" {TOPIC} to reader, frame *; writer announced that in frame *, and its #1 had ended."
             ),
         ),
-        ((READER, WILL, "@1 > disconnect code=4; @1 > fin", GONE), "One delivery has * a will whose connection *"),
-        ((READER, WILL, "@1 > reset", GONE, GONE), "2 deliveries have * of a will whose connection had ended; *"),
+        ((READER, WILL, "@1 > disconnect code=4; @1 > fin", GONE), "One delivery has * the will of a connection *"),
+        ((READER, WILL, "@1 > reset", GONE, GONE), "2 deliveries have * of the will of a connection that had ended; *"),
         (
             (READER, WILL, "@1 > disconnect; @1 > fin", GONE),
-            "One delivery has * a will whose client had sent DISCONNECT, after which no will is due; * in frame *.",
+            "One delivery has * the will of a client that had sent DISCONNECT, so that no will is due; * in frame *.",
         ),
         (
             (READER, WILL, "@1 > reset", WILL.replace("@1", "@2"), "@2 > disconnect", GONE),
-            "*whose connection had ended*",
+            "*will of a connection that had ended*",
         ),
         # The connection is open, or was not accepted; or the payload is another one.
         ((READER, WILL, GONE, "@1 > reset"), IS_UNKNOWN),
@@ -437,10 +440,10 @@ IS_UNKNOWN = "*whose publishing is not in the capture*"
         ((READER, KEPT.replace(" retain", ""), f"< publish {TOPIC} on retain"), IS_UNKNOWN),
     ],
 )
-def test_what_a_delivery_without_its_publishing_is_like(texts: tuple[str, ...], told: str) -> None:
-    last = trace(*texts).told[-1]
+def test_what_a_delivery_without_its_publishing_is_like(texts: tuple[str, ...], expected: str) -> None:
+    last = trace(*texts).remarks[-1]
 
-    assert fnmatchcase(last, told), last
+    assert fnmatchcase(last, expected), last
 
 
 def test_a_resend_is_one_message() -> None:
@@ -475,29 +478,29 @@ def test_a_copy_is_of_the_message_that_was_due(text: str, fate: Fate) -> None:
 def test_messages_that_arrived_make_room_for_those_that_did_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "MAX_MESSAGES", 3)
     arrives = f"@1 > publish {TOPIC} {{n}}; < publish {TOPIC} {{n}}"
-    found = trace(READER, "@1 opened", f"for 0..1: {arrives}", f"@1 > publish {TOPIC} 2", f"for 3..9: {arrives}")
+    actual_trace = trace(READER, "@1 opened", f"for 0..1: {arrives}", f"@1 > publish {TOPIC} 2", f"for 3..9: {arrives}")
 
-    assert [one.said for one in found.messages] == ["not delivered to 1 client"]
-    assert found.told[0].endswith(
+    assert [message.outcome for message in actual_trace.messages] == ["not delivered to 1 client"]
+    assert actual_trace.remarks[0].endswith(
         "9 went to every captured client that wanted them, 1 did not, 0 were delivered to no captured client."
     )
 
 
 def test_a_share_gets_one_copy_of_each_message() -> None:
-    found = trace(MEMBERS, *[f"{ON}; {copy}" for copy in (COPY, f"@1 {COPY}", COPY, f"@1 {COPY}")])
+    actual_trace = trace(MEMBERS, *[f"{ON}; {copy}" for copy in (COPY, f"@1 {COPY}", COPY, f"@1 {COPY}")])
 
-    assert found.told[0].startswith(f"4 messages to {TOPIC} in the capture: 4 went to every captured client")
+    assert actual_trace.remarks[0].startswith(f"4 messages to {TOPIC} in the capture: 4 went to every captured client")
 
 
 def test_a_message_that_no_member_got_is_missed_by_all_of_them() -> None:
-    assert [one.said for one in trace(MEMBERS, ON, COPY, ON).messages] == ["not delivered to 2 clients"]
+    assert [message.outcome for message in trace(MEMBERS, ON, COPY, ON).messages] == ["not delivered to 2 clients"]
 
 
 def test_a_client_is_away_since_the_end_before_the_message() -> None:
-    (one,) = trace(AWAY, WRITER, IS_BACK, "+5 > fin").messages[0].deliveries
+    (delivery,) = trace(AWAY, WRITER, IS_BACK, "+5 > fin").messages[0].deliveries
 
-    assert "since" in one.said
-    assert "-" not in one.said
+    assert "since" in delivery.outcome
+    assert "-" not in delivery.outcome
 
 
 SENT_5_TIMES = [f"{SENDS}; {ANSWERS}"] * 5
@@ -505,33 +508,38 @@ SENT_5_TIMES = [f"{SENDS}; {ANSWERS}"] * 5
 
 def test_a_filter_that_only_comes_near_is_named_once() -> None:
     copies = [f"{sent}; @2 {DELIVERS}" for sent in SENT_5_TIMES]
-    found = trace(NEAR, OTHER, "@1 opened client=writer", *copies)
+    actual_trace = trace(NEAR, OTHER, "@1 opened client=writer", *copies)
 
-    assert "5 went to every captured client that wanted them, 0 did not" in found.told[0]
-    named = [each.client for one in found.messages for each in one.deliveries if each.fate is Fate.NO_SUBSCRIPTION]
+    assert "5 went to every captured client that wanted them, 0 did not" in actual_trace.remarks[0]
+    named = [
+        each.client
+        for message in actual_trace.messages
+        for each in message.deliveries
+        if each.fate is Fate.NO_SUBSCRIPTION
+    ]
     assert named == ["reader"]
 
 
 def test_messages_that_only_come_near_a_filter_are_shown_once_for_a_topic() -> None:
-    found = trace(NEAR, "@1 opened client=writer", *SENT_5_TIMES)
+    actual_trace = trace(NEAR, "@1 opened client=writer", *SENT_5_TIMES)
 
-    assert [one.said for one in found.messages] == ["delivered to no captured client"]
-    assert [each.client for each in found.messages[0].deliveries] == ["reader"]
-    assert "0 did not, 5 were delivered to no captured client." in found.told[0]
-    assert found.told[1].startswith("4 of the messages that no captured client got are not shown: ")
+    assert [message.outcome for message in actual_trace.messages] == ["delivered to no captured client"]
+    assert [each.client for each in actual_trace.messages[0].deliveries] == ["reader"]
+    assert "0 did not, 5 were delivered to no captured client." in actual_trace.remarks[0]
+    assert actual_trace.remarks[1].startswith("4 of the messages that no captured client got are not shown: ")
 
 
 def test_a_filter_that_comes_near_is_named_where_all_others_got_their_messages() -> None:
     other = f"@2 opened client=other; @2 > subscribe 1 #:1; @2 {GRANTS}"
     copies = [f"{SENDS}; {ANSWERS}; @2 {DELIVERS}"] * 3
-    found = trace(NEAR, other, "@1 opened client=writer; @1 > publish x missed", *copies, topic="#")
+    actual_trace = trace(NEAR, other, "@1 opened client=writer; @1 > publish x missed", *copies, topic="#")
 
-    assert [one.said for one in found.messages] == ["not delivered to 1 client"]
-    assert sum(told.startswith("reader has no subscription that it matches") for told in found.told) == 1
+    assert [message.outcome for message in actual_trace.messages] == ["not delivered to 1 client"]
+    assert sum(remark.startswith("reader has no subscription that it matches") for remark in actual_trace.remarks) == 1
 
 
 def test_those_who_come_near_are_not_counted_as_missing_it() -> None:
-    assert trace(NEAR, OTHER, WRITER, f"@2 {DELIVERS}").messages[0].said == "delivered to 1 client"
+    assert trace(NEAR, OTHER, WRITER, f"@2 {DELIVERS}").messages[0].outcome == "delivered to 1 client"
 
 
 def watched(text: str, topic: str = "#") -> MessageWatch:
@@ -580,7 +588,7 @@ RETURNS_ANEW = f"{WRITER}; {IS_NEW}; @2 {LATER}"
     ],
 )
 def test_losses(text: str, expected: str) -> None:
-    losses = list(watched(text).losses())
+    losses = list(MessageReport(watched(text)).losses())
 
     assert ", ".join(f"{loss.client} {loss.fate}" for loss in losses) == expected
     assert {loss.topic for loss in losses} <= {TOPIC}
@@ -591,10 +599,10 @@ def test_messages_that_nobody_wants_make_room_for_those_that_somebody_does(monke
     plain = "; ".join(f"@1 > publish x/{number} x" for number in range(6))
     watch = watched(f"{READER}; {WRITER}; {plain}; {LATER}")
 
-    assert [loss.topic for loss in watch.losses()] == [TOPIC]
+    assert [loss.topic for loss in MessageReport(watch).losses()] == [TOPIC]
     assert (watch.unwanted, watch.beyond) == (4, 0)
-    told = watch.trace().told[0]
-    assert "7 messages to # in the capture: 0 went to every captured client that wanted them, 1 did not, 6" in told
+    text = MessageReport(watch).trace().remarks[0]
+    assert "7 messages to # in the capture: 0 went to every captured client that wanted them, 1 did not, 6" in text
 
 
 def test_a_message_of_which_the_capture_lacks_bytes_may_have_come() -> None:
@@ -604,9 +612,9 @@ def test_a_message_of_which_the_capture_lacks_bytes_may_have_come() -> None:
             event.packet.missing = 2
         watch.feed(event)
 
-    (message,) = watch.trace().messages
+    (message,) = MessageReport(watch).trace().messages
     assert [each.fate for each in message.deliveries] == [Fate.NOT_CAPTURED]
-    assert list(watch.losses()) == []
+    assert list(MessageReport(watch).losses()) == []
 
 
 @each("qos, answers", [(1, "< puback 1"), (2, "< pubrec 1; > pubrel 1; < pubcomp 1")])
@@ -615,18 +623,22 @@ def test_a_message_that_is_sent_again_on_the_next_connection_is_one(qos: int, an
     lost = f"opened 3.1.1 client=w resume; > publish {TOPIC} x qos={qos} id=1; > reset"
     again = f"+1 @1 > connect 3.1.1 client=w resume; @1 < connack present; @1 > publish {TOPIC} x qos={qos} id=1 dup"
     answered = "; ".join(f"@1 {step}" for step in answers.split("; "))
-    found = trace(reader, lost, again, answered, f"@9 < publish {TOPIC} x qos=1 id=7; @9 > puback 7; +2 @9 > pingreq")
+    actual_trace = trace(
+        reader, lost, again, answered, f"@9 < publish {TOPIC} x qos=1 id=7; @9 > puback 7; +2 @9 > pingreq"
+    )
 
-    assert [[one.fate for one in message.deliveries] for message in found.messages] == [[Fate.DELIVERED]]
+    assert [[delivery.fate for delivery in message.deliveries] for message in actual_trace.messages] == [
+        [Fate.DELIVERED]
+    ]
 
 
 def test_a_pubrel_may_come_after_the_end_of_the_capture() -> None:
     sent = f"@1 opened client=w; @1 > publish {TOPIC} x qos=2 id=1; @1 < pubrec 1"
     fates = [
-        one.fate
+        delivery.fate
         for wait in ("", "+2 @1 > pingreq")
         for message in trace(READER, sent, *([wait] if wait else [])).messages
-        for one in message.deliveries
+        for delivery in message.deliveries
     ]
 
     assert fates[0] is not Fate.NOT_RELEASED
@@ -645,6 +657,6 @@ def test_a_pubrel_may_come_after_the_end_of_the_capture() -> None:
 )
 def test_a_message_that_circulates_between_brokers(connect: str, asks: str, rounds: int, is_named: bool) -> None:
     loop = f"for 1..{rounds}: > publish {TOPIC} x; < publish {TOPIC} x"
-    told = traced("#", *steps_of(f"{connect}; {asks.format(TOPIC)}; {GRANTS}", loop)).told
+    texts = traced("#", *steps_of(f"{connect}; {asks.format(TOPIC)}; {GRANTS}", loop)).remarks
 
-    assert any("came back to c1 (#0) 20 times" in text for text in told) is is_named
+    assert any("came back to c1 (#0) 20 times" in text for text in texts) is is_named

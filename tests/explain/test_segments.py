@@ -27,23 +27,23 @@ def segment(key: bytes, sequence: int, acknowledgment: int, flags: int, payload:
     return Segment(key, sequence, acknowledgment, flags, 1000, payload, 0, 1, int(at * SECOND), "a")
 
 
-def fed(*found: Segment) -> SegmentWatch:
+def fed(*arguments: Segment) -> SegmentWatch:
     watch = SegmentWatch()
-    for one in found:
-        watch.feed(one)
+    for single_segment in arguments:
+        watch.feed(single_segment)
     return watch
 
 
 def facts_of(watch: SegmentWatch, opened_ns: int = 0, **more: Any) -> FlowFacts:
     """What is known of the connection to the server."""
-    found = watch.facts(TO_SERVER, opened_ns, **more)
-    assert found is not None
-    return found
+    flow_facts = watch.facts(TO_SERVER, opened_ns, **more)
+    assert flow_facts is not None
+    return flow_facts
 
 
-def client_of(*found: Segment) -> Half:
+def client_of(*arguments: Segment) -> Half:
     """What is known of the client after segments."""
-    return facts_of(fed(*found)).half("10.0.0.1:50000")
+    return facts_of(fed(*arguments)).half("10.0.0.1:50000")
 
 
 OPENED = (
@@ -58,7 +58,7 @@ PROBES = [segment(TO_SERVER, 102, 501, ACK, b"", at) for at in (60, 70)]
 
 
 @each(
-    "found, known",
+    "expected, known",
     [
         (SENT, (2, 2, SECOND)),
         # An acknowledgment ends the count, and a probe of TCP is no repetition.
@@ -67,12 +67,12 @@ PROBES = [segment(TO_SERVER, 102, 501, ACK, b"", at) for at in (60, 70)]
     ],
 )
 def test_what_is_not_acknowledged_is_outstanding_and_what_comes_again_is_counted(
-    found: list[Segment], known: tuple[int, int, int | None]
+    expected: list[Segment], known: tuple[int, int, int | None]
 ) -> None:
-    half = client_of(*OPENED, *found)
+    half = client_of(*OPENED, *expected)
 
     assert (half.outstanding, half.repeats, half.unanswered_ns) == known
-    assert facts_of(fed(*OPENED, *found)).half("10.0.0.2:1883").outstanding == 0
+    assert facts_of(fed(*OPENED, *expected)).half("10.0.0.2:1883").outstanding == 0
 
 
 @pytest.mark.parametrize("verified", [True, False])
@@ -87,8 +87,8 @@ def test_a_segment_with_a_wrong_checksum_says_nothing_where_others_are_right(ver
 def test_a_refused_syn_is_remembered_by_its_server() -> None:
     watch = fed(segment(TO_SERVER, 100, 0, SYN), segment(TO_CLIENT, 0, 101, RST | ACK, at=0.1))
 
-    (one,) = watch.unanswered("10.0.0.2:1883", 0, SECOND)
-    assert one.client == "10.0.0.1:50000"
+    (knock,) = watch.unanswered("10.0.0.2:1883", 0, SECOND)
+    assert knock.client == "10.0.0.1:50000"
     assert watch.unanswered("10.0.0.2:1883", SECOND, 2 * SECOND) == []
 
 

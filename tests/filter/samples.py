@@ -72,10 +72,10 @@ def _place() -> tuple[int, int, int]:
 
 
 def packet(
-    made: ControlPacket, *, on: Connection = five, direction: Direction = C2S, topic: str | None = None
+    control_packet: ControlPacket, *, on: Connection = five, direction: Direction = C2S, topic: str | None = None
 ) -> PacketEvent:
     """The event of a packet, which goes through encoder and decoder first."""
-    read = decode(encode(made, on.version), on.version)
+    read = decode(encode(control_packet, on.version), on.version)
     assert isinstance(read, ControlPacket), read
     number, frame, timestamp_ns = _place()
     return PacketEvent(on, direction, number, frame, timestamp_ns, on.capture, read, topic)
@@ -83,10 +83,10 @@ def packet(
 
 def malformed(raw: str, *, on: Connection = five, topic: str | None = None) -> MalformedEvent:
     """The event of a malformed packet."""
-    found = decode(bytes.fromhex(raw), on.version)
-    assert isinstance(found, Malformed), found
+    actual_packet = decode(bytes.fromhex(raw), on.version)
+    assert isinstance(actual_packet, Malformed), actual_packet
     number, frame, timestamp_ns = _place()
-    return MalformedEvent(on, C2S, number, frame, timestamp_ns, on.capture, found, topic)
+    return MalformedEvent(on, C2S, number, frame, timestamp_ns, on.capture, actual_packet, topic)
 
 
 will = Will("state/dev1", b"gone", 1, True, Properties(message_expiry_interval=60, user_property=[("w", "1")]))

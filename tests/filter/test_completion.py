@@ -20,6 +20,7 @@ from tests.each import each
         ("publish and dup == ", ["true", "false"]),
         ("version == 3", ["3.1", "3.1.1"]),
         ("topic m", ["matches"]),
+        ("== topic ", ["and", "or"]),
         ("exists will_t", ["will_topic"]),
         ("qos == 1 o", ["or"]),
         ("qos == 1 ", ["and", "or"]),
@@ -31,16 +32,16 @@ from tests.each import each
     ],
 )
 def test_words_that_fit(text: str, words: list[str]) -> None:
-    found = complete(text).words
+    texts = complete(text).words
 
-    assert found[: len(words)] == words if words == ["type"] else sorted(found) == sorted(words)
+    assert texts[: len(words)] == words if words == ["type"] else sorted(texts) == sorted(words)
 
 
 def test_the_word_that_was_begun_is_replaced() -> None:
-    found = complete("publish and top")
+    completion = complete("publish and top")
 
-    assert found.start == len("publish and ")
-    assert found.words[0] == "topic"
+    assert completion.start == len("publish and ")
+    assert completion.words[0] == "topic"
     assert complete("publish ").start == len("publish ")
 
 

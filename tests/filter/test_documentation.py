@@ -54,7 +54,7 @@ def test_mistake_is_shown_as_documented(shown: str) -> None:
     assert str(caught.value) == shown.rstrip("\n")
 
 
-@pytest.mark.parametrize("expression", sorted({one for one in INLINE if OPERATOR.search(one)}))
+@pytest.mark.parametrize("expression", sorted({each for each in INLINE if OPERATOR.search(each)}))
 def test_expression_in_running_text_compiles(expression: str) -> None:
     compiled = filters.compile(expression)
     for event in SAMPLES.values():
@@ -65,7 +65,7 @@ def test_there_are_examples_of_all_sorts() -> None:
     assert len(EXAMPLES) > 60
     assert len(COMMANDS) > 1
     assert len(MISTAKES) > 1
-    assert len([one for one in INLINE if OPERATOR.search(one)]) > 5
+    assert len([each for each in INLINE if OPERATOR.search(each)]) > 5
 
 
 def test_every_field_in_the_first_column_of_a_table_exists() -> None:
@@ -78,7 +78,7 @@ def test_every_field_in_the_first_column_of_a_table_exists() -> None:
 
 def test_every_field_of_events_packets_and_properties_is_documented() -> None:
     documented = set(INLINE)
-    fields = {one.name for one in common_fields()}
+    fields = {common_field.name for common_field in common_fields()}
     fields |= {row.name for cls in PACKETS.values() for row in cls.declaration}
     fields |= {row.name for row in PROPERTIES}
     assert fields - documented == set()

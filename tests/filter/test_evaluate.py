@@ -79,8 +79,8 @@ def test_names_of_packets_mean_the_same_in_capital_letters() -> None:
     from tests.cli.running import capture
 
     events = list(dissect(open_capture([capture("v5-qos")])))
-    one, other = filters.compile("publish"), filters.compile("PUBLISH")
+    single_each, other = filters.compile("publish"), filters.compile("PUBLISH")
 
-    found = [one.matches(event) for event in events]
-    assert any(found)
-    assert found == [other.matches(event) for event in events]
+    result = [single_each.matches(event) for event in events]
+    assert any(result)
+    assert result == [other.matches(event) for event in events]

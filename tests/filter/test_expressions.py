@@ -299,13 +299,13 @@ TABLE: list[tuple[str, str]] = [
 def test_expression_selects_exactly_these_samples(expression: str, expected: str) -> None:
     compiled = filters.compile(expression)
     # What is inside payloads has a table of its own, test_payload_fields.py.
-    found = {name for name, event in SAMPLES.items() if name != "json" and compiled.matches(event)}
-    assert found == chosen(expected) - {"json"}
+    texts = {name for name, event in SAMPLES.items() if name != "json" and compiled.matches(event)}
+    assert texts == chosen(expected) - {"json"}
 
 
 def test_every_sample_is_told_apart_by_some_expression() -> None:
     seen: dict[tuple[bool, ...], str] = {}
     compiled = [filters.compile(expression) for expression, _ in TABLE]
     for name, event in SAMPLES.items():
-        answers = tuple(one.matches(event) for one in compiled)
+        answers = tuple(each.matches(event) for each in compiled)
         assert seen.setdefault(answers, name) == name

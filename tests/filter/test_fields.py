@@ -90,18 +90,18 @@ def test_every_property_has_a_name_of_its_own_and_one_in_each_packet_that_may_ca
     assert lookup(name) is not None
     assert lookup(f"properties.{name}") is not None
     for number in PacketType:
-        found = lookup(f"{type_name(number)}.properties.{name}")
-        assert (found is not None) is (number in owners)
+        field = lookup(f"{type_name(number)}.properties.{name}")
+        assert (field is not None) is (number in owners)
     assert (lookup(f"connect.will.properties.{name}") is not None) is (WILL in owners)
 
 
 def test_every_part_of_a_will_and_of_a_subscription_has_its_names() -> None:
-    for one in dataclasses.fields(Will):
-        assert lookup(f"connect.will.{one.name}") is not None
-        assert lookup(f"will.{one.name}") is not None
-    for one in dataclasses.fields(Subscription):
-        assert lookup(f"subscribe.subscriptions.{one.name}") is not None
-        assert lookup(one.name) is not None
+    for field in dataclasses.fields(Will):
+        assert lookup(f"connect.will.{field.name}") is not None
+        assert lookup(f"will.{field.name}") is not None
+    for field in dataclasses.fields(Subscription):
+        assert lookup(f"subscribe.subscriptions.{field.name}") is not None
+        assert lookup(field.name) is not None
 
 
 def test_every_packet_type_and_malformed_reason_is_a_word() -> None:
@@ -112,7 +112,9 @@ def test_every_packet_type_and_malformed_reason_is_a_word() -> None:
 
 
 def test_names_that_mean_the_connection_rather_than_the_packet() -> None:
-    overridden = {one.name for one in common_fields()} & {one.name for one in packet_fields()}
+    overridden = {common_field.name for common_field in common_fields()} & {
+        packet_field.name for packet_field in packet_fields()
+    }
     assert overridden == {"client_identifier", "user_name"}
 
 
@@ -168,12 +170,12 @@ def test_no_field_raises_on_whatever_the_decoder_makes_of_bytes(
 ) -> None:
     connection = five if five_spoken else old
     raw = bytes((kind << 4 | flags, len(body))) + body
-    found = decode(raw, connection.version)
+    packet = decode(raw, connection.version)
     event: Event
-    if isinstance(found, Malformed):
-        event = MalformedEvent(connection, C2S, 0, 1, START_NS, "a.pcap", found, None)
+    if isinstance(packet, Malformed):
+        event = MalformedEvent(connection, C2S, 0, 1, START_NS, "a.pcap", packet, None)
     else:
-        event = PacketEvent(connection, C2S, 0, 1, START_NS, "a.pcap", found, None)
+        event = PacketEvent(connection, C2S, 0, 1, START_NS, "a.pcap", packet, None)
     for compiled in COMPILED.values():
         compiled.matches(event)
 
@@ -187,9 +189,9 @@ CONNECT = bytes.fromhex(
 @each("length", range(2, len(CONNECT) + 1))
 def test_no_field_raises_on_a_connect_that_ends_anywhere(length: int) -> None:
     for raw in (CONNECT[:length], bytes((0x10, length - 2)) + CONNECT[2:length]):
-        found = decode(raw, five.version)
-        assert isinstance(found, Malformed)
-        event = MalformedEvent(five, C2S, 0, 1, START_NS, "a.pcap", found, None)
+        packet = decode(raw, five.version)
+        assert isinstance(packet, Malformed)
+        event = MalformedEvent(five, C2S, 0, 1, START_NS, "a.pcap", packet, None)
         for compiled in COMPILED.values():
             compiled.matches(event)
 
@@ -214,8 +216,17 @@ def test_address_and_port_of_an_endpoint(endpoint: str, parts: tuple[str, str]) 
 
 def test_remaining_length_is_absent_where_the_fixed_header_cannot_be_read() -> None:
     for raw in ("30 ff ff ff ff 01", "30 80", "30"):
-        found = decode(bytes.fromhex(raw), five.version)
-        assert isinstance(found, Malformed)
-        event = MalformedEvent(five, C2S, 0, 1, START_NS, "a.pcap", found, None)
+        packet = decode(bytes.fromhex(raw), five.version)
+        assert isinstance(packet, Malformed)
+        event = MalformedEvent(five, C2S, 0, 1, START_NS, "a.pcap", packet, None)
         assert not filters.compile("exists remaining_length").matches(event)
         assert filters.compile("exists length").matches(event)
+
+
+def test_the_length_of_a_malformed_packet_counts_what_the_capture_lacks() -> None:
+    sample = next(event for event in SAMPLES.values() if isinstance(event, MalformedEvent))
+    malformed = Malformed(MalformedReason.TRUNCATED, 3, "", "", b"\x30\x05\x00", missing=4)
+    event = dataclasses.replace(sample, malformed=malformed)
+
+    assert filters.compile("length == 7").matches(event)
+    assert not filters.compile("length == 3").matches(event)

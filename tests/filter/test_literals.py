@@ -96,11 +96,11 @@ def test_any_text_survives_quoting(value: str) -> None:
     written = '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     (token, end) = tokenize(written)
     assert (token.kind, token.text, end.kind) == ("string", written, "end")
-    found = binary_text(token, fail)
+    raw = binary_text(token, fail)
     try:
-        assert found == value.encode()
+        assert raw == value.encode()
     except UnicodeEncodeError:  # a lone surrogate stands for the byte that it escapes
-        assert found == literal_text(token, fail).encode("utf-8", "surrogateescape")
+        assert raw == literal_text(token, fail).encode("utf-8", "surrogateescape")
 
 
 def test_addresses_have_one_form() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mqttscope import filter as filters
 from mqttscope.events import Event, PacketEvent
+from mqttscope.filter.operators import pattern
 from mqttscope.mqtt import Publish
 from mqttscope.mqtt.topics import matches
 from mqttscope.session import Connection
@@ -80,8 +81,8 @@ def test_two_filters_of_one_text_have_starts_of_their_own() -> None:
 
 
 def publish(topic: str = "a/b", payload: bytes = b"", qos: int = 0) -> PacketEvent:
-    made = Publish(qos=qos, topic_name=topic, payload=payload, packet_identifier=1 if qos else None)
-    return PacketEvent(old, SAMPLES["publish"].direction, 0, 1, START_NS, "a.pcap", made, topic)  # type: ignore[union-attr]
+    new_publish = Publish(qos=qos, topic_name=topic, payload=payload, packet_identifier=1 if qos else None)
+    return PacketEvent(old, SAMPLES["publish"].direction, 0, 1, START_NS, "a.pcap", new_publish, topic)  # type: ignore[union-attr]
 
 
 BYTES: list[tuple[str, bytes, bool]] = [
@@ -115,9 +116,9 @@ def test_networks_and_addresses_tell_hosts_that_are_no_addresses_apart() -> None
 
 
 def test_a_regular_expression_that_is_too_large_is_refused() -> None:
-    for pattern in ("a{99999999999999999999}", "(" * 2_000 + ")" * 2_000):
+    for expression in ("a{99999999999999999999}", "(" * 2_000 + ")" * 2_000):
         with pytest.raises(filters.FilterError, match="not a regular expression"):
-            filters.compile(f"topic like '{pattern}'")
+            filters.compile(f"topic like '{expression}'")
 
 
 def test_a_lone_surrogate_is_found_by_its_three_bytes() -> None:
@@ -171,3 +172,10 @@ def test_and_binds_closer_than_or_in_long_chains() -> None:
     assert filters.compile(" or ".join([*terms[:1_500], "qos == 0"])).matches(event)
     assert filters.compile(" and ".join(["qos == 0"] * 3_000)).matches(event)
     assert not filters.compile(" and ".join(["qos == 0"] * 3_000 + ["dup"])).matches(event)
+
+
+@pytest.mark.parametrize(("written", "place"), [("(?", 1), ("a(", 1), ("", None), ("a", None), ("[a", 0), ("*", 0)])
+def test_the_place_of_a_mistake_lies_in_the_expression(written: str, place: int | None) -> None:
+    compiled = pattern(written, binary=False)
+
+    assert (compiled[1] if isinstance(compiled, tuple) else None) == place

@@ -37,26 +37,26 @@ def error_of(expression: str) -> parser.FilterError:
     ],
 )
 def test_tokens(expression: str, tokens: list[str]) -> None:
-    found = parser.tokenize(expression)
-    assert [token.text for token in found] == tokens
-    for token in found:
+    actual_tokens = parser.tokenize(expression)
+    assert [token.text for token in actual_tokens] == tokens
+    for token in actual_tokens:
         assert expression[token.position : token.position + len(token.text)] == token.text
 
 
 def drawn(node: parser.Node) -> str:
     """A tree with parentheses around everything that has parts."""
-    if isinstance(node, parser.Comparison):
+    if isinstance(node, parser.FieldComparison):
         sign = f"not {node.operator}" if node.negated else node.operator
         values = [item.low.text if item.high is None else f"{item.low.text}..{item.high.text}" for item in node.items]
         return f"{node.field.name} {sign} {','.join(values)}"
-    if isinstance(node, parser.All):
+    if isinstance(node, parser.Conjunction):
         return f"({' and '.join(map(drawn, node.parts))})"
-    if isinstance(node, parser.Some):
+    if isinstance(node, parser.Disjunction):
         return f"({' or '.join(map(drawn, node.parts))})"
-    if isinstance(node, parser.Not):
+    if isinstance(node, parser.Negation):
         return f"not({drawn(node.part)})"
-    key = "".join(one.text if one.kind == "member" else f"[{one.text}]" for one in node.field.keys)
-    return f"{'exists ' if isinstance(node, parser.Exists) else ''}{node.field.name}{key}"
+    key = "".join(token.text if token.kind == "member" else f"[{token.text}]" for token in node.field.keys)
+    return f"{'exists ' if isinstance(node, parser.ExistenceTest) else ''}{node.field.name}{key}"
 
 
 @pytest.mark.parametrize(
@@ -85,13 +85,13 @@ def test_trees(expression: str, tree: str) -> None:
 def test_a_field_knows_its_place_and_its_key() -> None:
     node = parser.parse("dup and user_property[ 'k' ] == 'v'")
 
-    assert isinstance(node, parser.All)
+    assert isinstance(node, parser.Conjunction)
     bare, compared = node.parts
-    assert isinstance(bare, parser.Bare)
-    assert isinstance(compared, parser.Comparison)
+    assert isinstance(bare, parser.BareField)
+    assert isinstance(compared, parser.FieldComparison)
     name = compared.field
     assert (name.position, name.length) == (8, len("user_property[ 'k' ]"))
-    assert [one.text for one in name.keys] == ["'k'"]
+    assert [key.text for key in name.keys] == ["'k'"]
 
 
 # Expression with the offending characters between » and «; part of the message; part of the hint.
@@ -191,9 +191,9 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("dup »in« {true}", "dup is a flag", ""),
     ("qos »contains« 'x'", "qos is a number", "== != < <= > >= in"),
     ("qos »like« 'x'", "qos is a number", ""),
-    ("user_name »matches« 'a/#'", "holds no topic", "'like'"),
-    ("qos »matches« 'a/#'", "holds no topic", ""),
-    ("malformed »==« true", "something that is there or not", "it stands alone"),
+    ("user_name »matches« 'a/#'", "is not a topic", "'like'"),
+    ("qos »matches« 'a/#'", "is not a topic", ""),
+    ("malformed »==« true", "something that is there or not", "without a comparison"),
     ("will »contains« 'x'", "something that is there or not", "not will"),
     ('user_property »==« "k"', "a list of names and values", 'user_property["k"]'),
     ('»topic["k"]« == "a"', "no names to look up", "user_property"),

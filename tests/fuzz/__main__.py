@@ -61,12 +61,11 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("atheris is not installed; make fuzz installs it")
     outcomes = [_fuzz(name, options.seconds, options.corpus / name) for name in options.targets or NAMES]
     print(f"\n{'target':10} {'executions':>12} {'seconds':>8} {'peak MB':>8} {'corpus':>7}  findings")  # noqa: T201
-    for one in outcomes:
-        found = ", ".join(map(str, one.findings)) or "none"
-        print(  # noqa: T201
-            f"{one.name:10} {one.executions:12,} {one.seconds:8,} {one.peak_mb:8,} {one.corpus:7,}  {found}"
-        )
-    return 1 if any(one.findings for one in outcomes) else 0
+    for outcome in outcomes:
+        text = ", ".join(map(str, outcome.findings)) or "none"
+        numbers = f"{outcome.executions:12,} {outcome.seconds:8,} {outcome.peak_mb:8,} {outcome.corpus:7,}"
+        print(f"{outcome.name:10} {numbers}  {text}")  # noqa: T201
+    return 1 if any(outcome.findings for outcome in outcomes) else 0
 
 
 def _replay(name: str, paths: list[Path]) -> int:
@@ -97,10 +96,10 @@ def _fuzz(name: str, seconds: int, directory: Path) -> Outcome:
         for line in run.stdout:
             sys.stdout.write(line)
             sys.stdout.flush()
-            if found := re.match(r"stat::number_of_executed_units: *(\d+)", line):
-                outcome.executions = int(found[1])
-            elif found := re.match(r"stat::peak_rss_mb: *(\d+)", line):
-                outcome.peak_mb = int(found[1])
+            if result := re.match(r"stat::number_of_executed_units: *(\d+)", line):
+                outcome.executions = int(result[1])
+            elif result := re.match(r"stat::peak_rss_mb: *(\d+)", line):
+                outcome.peak_mb = int(result[1])
     outcome.seconds = round(time.monotonic() - begun)
     outcome.corpus = sum(1 for _ in corpus.iterdir())
     outcome.findings = sorted(set(findings.iterdir()) - before)

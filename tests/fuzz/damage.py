@@ -58,14 +58,14 @@ class Broken:
 @cache
 def originals() -> tuple[bytes, ...]:
     """Whole captures in every format."""
-    made = [raw for _, raw in captures()]
+    chunks = [raw for _, raw in captures()]
     for number, (name, raw) in enumerate(captures()):
         some = frames(name)[:_FEW]
-        made.append(pcap(some, "<>"[number % 2], (0xA1B2C3D4, _NANOSECONDS, 0xA1B2CD34)[number % 3]))
-        made.append(_packed(number, raw if number % 2 else made[-1]))
-        made.append(raw + statistics(interface_drops=1 << number % 64, received=(1 << 64) - 1 - number))
-    made += _of_links()
-    return tuple(made)
+        chunks.append(pcap(some, "<>"[number % 2], (0xA1B2C3D4, _NANOSECONDS, 0xA1B2CD34)[number % 3]))
+        chunks.append(_packed(number, raw if number % 2 else chunks[-1]))
+        chunks.append(raw + statistics(interface_drops=1 << number % 64, received=(1 << 64) - 1 - number))
+    chunks += _of_links()
+    return tuple(chunks)
 
 
 def _packed(number: int, raw: bytes) -> bytes:
@@ -80,14 +80,14 @@ def _packed(number: int, raw: bytes) -> bytes:
 def _of_links() -> Iterator[bytes]:
     """Frames of every link type, tunnels and fragments among them."""
     by_link: dict[int, list[Frame]] = {}
-    for one in frames("v5-qos")[:_FEW]:
-        datagram = one.data[14:]
+    for frame in frames("v5-qos")[:_FEW]:
+        datagram = frame.data[14:]
         for link_type, data in wrapped(datagram):
-            by_link.setdefault(link_type, []).append(_frame(len(by_link), one, link_type, data))
+            by_link.setdefault(link_type, []).append(_frame(len(by_link), frame, link_type, data))
         for piece in fragments(datagram):
-            by_link.setdefault(101, []).append(_frame(0, one, 101, piece))
-    for found in by_link.values():
-        yield as_pcapng(found[:_FEW])
+            by_link.setdefault(101, []).append(_frame(0, frame, 101, piece))
+    for actual_frames in by_link.values():
+        yield as_pcapng(actual_frames[:_FEW])
 
 
 def _frame(number: int, like: Frame, link_type: int, data: bytes) -> Frame:
@@ -197,10 +197,10 @@ WAYS = (
 """Kinds of damage."""
 
 
-def run(found: Sequence[bytes], folder: Path, *, number: int = 0) -> list[Broken]:
+def run(chunks: Sequence[bytes], folder: Path, *, number: int = 0) -> list[Broken]:
     """All commands over some captures; returns what broke."""
     broken, paths = [], []
-    for place, data in enumerate(found):
+    for place, data in enumerate(chunks):
         path = folder / f"{number + place:05d}.pcap"
         path.write_bytes(data)
         paths.append(str(path))
@@ -211,7 +211,7 @@ def run(found: Sequence[bytes], folder: Path, *, number: int = 0) -> list[Broken
     lake = folder / "lake"
     error = _failed((*INGEST, str(lake), *paths))
     if error is not None:
-        for data, name in zip(found, paths, strict=True):
+        for data, name in zip(chunks, paths, strict=True):
             alone = _failed((*INGEST, str(folder / "alone"), name))
             shutil.rmtree(folder / "alone", ignore_errors=True)
             if alone is not None:
@@ -251,8 +251,8 @@ def main(arguments: list[str] | None = None) -> int:
             waiting.append(data)
             if len(waiting) < TOGETHER and number < options.count - 1:
                 continue
-            for one in run(waiting, Path(name), number=done):
-                _keep(one, options.keep, kinds)
+            for broken in run(waiting, Path(name), number=done):
+                _keep(broken, options.keep, kinds)
             done, waiting = number + 1, []
             if done % 1000 < TOGETHER:
                 _say(done, begun, kinds)
@@ -264,18 +264,18 @@ def _say(count: int, begun: float, kinds: dict[str, int]) -> None:
     print(f"{count:,} captures, {time.monotonic() - begun:,.0f} s: {kinds or 'nothing broke'}", flush=True)  # noqa: T201
 
 
-def _keep(one: Broken, folder: Path, kinds: dict[str, int]) -> None:
-    trace = one.error.__traceback__
+def _keep(broken: Broken, folder: Path, kinds: dict[str, int]) -> None:
+    trace = broken.error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     place = "" if trace is None else f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-    kind = f"{' '.join(one.words)}: {type(one.error).__name__} at {place}"
+    kind = f"{' '.join(broken.words)}: {type(broken.error).__name__} at {place}"
     kinds[kind] = kinds.get(kind, 0) + 1
     if kinds[kind] <= 3:
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{len(kinds)}-{kinds[kind]}.pcap"
-        path.write_bytes(one.data)
-        print(f"{kind}: {one.error} ({path})", flush=True)  # noqa: T201
+        path.write_bytes(broken.data)
+        print(f"{kind}: {broken.error} ({path})", flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

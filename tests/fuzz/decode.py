@@ -25,16 +25,16 @@ MAX_LENGTH = 2_000
 def check(data: bytes) -> None:
     """The law for one packet in every version."""
     for version in ProtocolVersion:
-        found = assert_sound(data, version)
-        if isinstance(found, Malformed):
-            _check_malformed(found, version)
+        packet = assert_sound(data, version)
+        if isinstance(packet, Malformed):
+            _check_malformed(packet, version)
         else:
-            _check_good(found, data, version)
+            _check_good(packet, data, version)
 
 
-def _check_good(found: ControlPacket, data: bytes, version: ProtocolVersion) -> None:
-    spoken = found.version if isinstance(found, Connect) else version
-    again = encode(found, version)
+def _check_good(packet: ControlPacket, data: bytes, version: ProtocolVersion) -> None:
+    spoken = packet.version if isinstance(packet, Connect) else version
+    again = encode(packet, version)
     if again != data:
         body, _ = packet_end(data, 0, len(data))
         minimal, _ = packet_end(again, 0, len(again))
@@ -42,20 +42,20 @@ def _check_good(found: ControlPacket, data: bytes, version: ProtocolVersion) -> 
         assert body > minimal, "the Remaining Length is not to blame"
         assert again[minimal:] == data[body:]
         assert again[0] == data[0]
-    shown = json.loads(json.dumps(view(found, spoken)))
-    assert shown.keys() == view(found, spoken, show_secrets=True).keys()
-    view(found, spoken, limit=3)
+    shown = json.loads(json.dumps(view(packet, spoken)))
+    assert shown.keys() == view(packet, spoken, show_secrets=True).keys()
+    view(packet, spoken, limit=3)
     for span in trace(data, version):
-        place = SpanIndex(found.raw, spoken).of(found, span.field)
+        place = SpanIndex(packet.raw, spoken).of(packet, span.field)
         assert place is not None
         assert 0 <= place.start <= place.end <= len(data)
 
 
-def _check_malformed(found: Malformed, version: ProtocolVersion) -> None:
-    json.dumps(malformed_view(found))
-    malformed_view(found, limit=3)
-    if found.packet is not None:
-        json.dumps(view(found.packet, version, only=found.fields_read))
+def _check_malformed(malformed: Malformed, version: ProtocolVersion) -> None:
+    json.dumps(malformed_view(malformed))
+    malformed_view(malformed, limit=3)
+    if malformed.packet is not None:
+        json.dumps(view(malformed.packet, version, only=malformed.fields_read))
 
 
 def seeds() -> Iterator[bytes]:

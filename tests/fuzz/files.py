@@ -129,8 +129,8 @@ BOMBS: dict[str, Callable[[], bytes]] = {
 def pcap(some: tuple[Frame, ...], order: str, magic: int) -> bytes:
     """Frames as pcap."""
     unit = 1 if magic == 0xA1B23C4D else 1_000
-    times = [divmod(one.timestamp_ns, 1_000_000_000) for one in some]
-    records = [(second, rest // unit, one.data) for one, (second, rest) in zip(some, times, strict=True)]
+    times = [divmod(frame.timestamp_ns, 1_000_000_000) for frame in some]
+    records = [(second, rest // unit, frame.data) for frame, (second, rest) in zip(some, times, strict=True)]
     return pcap_file(records, order=order, magic=magic, snap_length=262_144)
 
 

@@ -21,17 +21,17 @@ def check(data: bytes) -> None:
     """The law for one text."""
     text = data.decode("utf-8", "surrogateescape")
     try:
-        made = filters.compile(text)
+        result = filters.compile(text)
     except filters.FilterError as error:
         _check_error(error, text)
         return
     if _may_take_long(text):
         return
-    again = pickle.loads(pickle.dumps(made))
+    again = pickle.loads(pickle.dumps(result))
     for event in SAMPLES.values():
-        found = made.matches(event)
-        assert isinstance(found, bool)
-        assert again.matches(event) is found
+        actual_result = result.matches(event)
+        assert isinstance(actual_result, bool)
+        assert again.matches(event) is actual_result
 
 
 def _check_error(error: filters.FilterError, text: str) -> None:
@@ -53,8 +53,8 @@ def _may_take_long(text: str) -> bool:
 def seeds() -> Iterator[bytes]:
     """What the documentation quotes, and every field with some operators."""
     documented = (ROOT / "docs" / "filters.md").read_text("utf-8")
-    for found in _QUOTED.finditer(documented):
-        yield (found[1] or found[2]).encode()
+    for hit in _QUOTED.finditer(documented):
+        yield (hit[1] or hit[2]).encode()
     for name in filters.names():
         for rest in ("", " == 1", " in {1, 2..5, publish}", ' contains "a"', " > 5min", ' matches "a/#"', " ~ 'x'"):
             yield f"{name}{rest}".encode()

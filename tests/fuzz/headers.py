@@ -27,32 +27,36 @@ BEYOND = (0, 0, 0, 1, 40, 1_500, 600_000, -20)
 def check(data: bytes) -> None:
     """The law for some frames."""
     table = FragmentTable(max_datagrams=3, max_bytes=4_000)
-    found: list[Segment] = []
+    segments: list[Segment] = []
     for frame in _frames(data):
-        one: Segment | Fragment | NotSegment | None = segment(frame)
-        if isinstance(one, Fragment):
-            assert one.missing >= 0
-            one = table.feed(one)
+        each: Segment | Fragment | NotSegment | None = segment(frame)
+        if isinstance(each, Fragment):
+            assert each.missing >= 0
+            each = table.feed(each)
             assert len(table.datagrams) <= table.max_datagrams
             assert 0 <= table.held <= table.max_bytes
             assert table.held == sum(part.cost for part in table.datagrams.values())
-            assert not isinstance(one, Fragment)
-        if isinstance(one, Segment):
-            _check_segment(one, frame)
-            found.append(one)
-        elif one is not None:
-            assert one.detail
-            assert one.reason in {"unsupported_link_type", "not_ip", "not_tcp", "truncated", "malformed", *UNREAD}
-    check_flows(found, FlowTable())
-    check_dissection(found)
+            assert not isinstance(each, Fragment)
+        if isinstance(each, Segment):
+            _check_segment(each, frame)
+            segments.append(each)
+        elif each is not None:
+            assert each.detail
+            assert each.reason in {"unsupported_link_type", "not_ip", "not_tcp", "truncated", "malformed", *UNREAD}
+    check_flows(segments, FlowTable())
+    check_dissection(segments)
 
 
-def _check_segment(found: Segment, frame: Frame) -> None:
-    assert found.missing >= 0
-    assert reverse_key(reverse_key(found.key)) == found.key
-    assert ports(reverse_key(found.key)) == ports(found.key)[::-1]
-    assert len(endpoints(found.key)) == 2
-    assert (found.frame, found.timestamp_ns, found.capture) == (frame.number, frame.timestamp_ns, frame.capture)
+def _check_segment(actual_segment: Segment, frame: Frame) -> None:
+    assert actual_segment.missing >= 0
+    assert reverse_key(reverse_key(actual_segment.key)) == actual_segment.key
+    assert ports(reverse_key(actual_segment.key)) == ports(actual_segment.key)[::-1]
+    assert len(endpoints(actual_segment.key)) == 2
+    assert (actual_segment.frame, actual_segment.timestamp_ns, actual_segment.capture) == (
+        frame.number,
+        frame.timestamp_ns,
+        frame.capture,
+    )
 
 
 def _frames(data: bytes) -> Iterator[Frame]:
@@ -75,13 +79,13 @@ def written(link_type: int, data: bytes, how: int = 1) -> bytes:
 def seeds() -> Iterator[bytes]:
     """Frames of the captures: as they are, after every link type, fragmented."""
     for name in names():
-        captured = [one.data for one in frames(name)]
+        captured = [frame.data for frame in frames(name)]
         for start in range(0, min(len(captured), 48), 16):
-            yield b"".join(written(1, one) for one in captured[start : start + 16])
+            yield b"".join(written(1, raw) for raw in captured[start : start + 16])
     for name in ("v5-qos", "ipv6"):
-        datagrams = [one.data[14:] for one in frames(name)[:6]]
-        for frame in zip(*(wrapped(one) for one in datagrams), strict=True):
+        datagrams = [frame.data[14:] for frame in frames(name)[:6]]
+        for frame in zip(*(wrapped(datagram) for datagram in datagrams), strict=True):
             yield b"".join(written(link, data) for link, data in frame)
-    pieces = [piece for one in frames("v5-qos")[:12] for piece in fragments(one.data[14:])]
-    yield b"".join(written(101, one) for one in pieces)
-    yield b"".join(written(101, one) for one in reversed(pieces))
+    pieces = [piece for frame in frames("v5-qos")[:12] for piece in fragments(frame.data[14:])]
+    yield b"".join(written(101, raw) for raw in pieces)
+    yield b"".join(written(101, raw) for raw in reversed(pieces))

@@ -21,11 +21,12 @@ from mqttscope.net.flow import (
     StreamData,
     StreamGap,
     StreamOverlap,
+    WindowClosed,
 )
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.reassembly import HELD
 from mqttscope.net.segment import Segment
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from mqttscope.session import Connection
 
 _REASONS = ("not_captured", "cut", "unproven")
@@ -58,6 +59,8 @@ class Tiling:
             return
         assert not isinstance(event, FlowAlarm), "nobody asked for it"
         side = key, event.from_initiator
+        if isinstance(event, WindowClosed):
+            return
         if isinstance(event, StreamOverlap):
             assert event.length > 0
             assert event.offset >= 0
@@ -73,10 +76,10 @@ class Tiling:
         self.next[side] += length
 
 
-def check_flows(found: Iterable[Segment], table: FlowTable) -> None:
+def check_flows(segments: Iterable[Segment], table: FlowTable) -> None:
     """Feed segments to a table and close it."""
     tiling = Tiling()
-    for segment in found:
+    for segment in segments:
         for event in table.feed(segment):
             tiling.feed(event)
         buffered = 0
@@ -107,14 +110,14 @@ class Lines:
         self.lines.append(data)
 
 
-def check_dissection(found: list[Segment], version: ProtocolVersion | None = None) -> None:
+def check_dissection(segments: list[Segment], version: ProtocolVersion | None = None) -> None:
     """Dissect segments on both ways, which must say the same, and write every event as JSON."""
     options = Options({8080: "ws", 1884: "mqtt"}, version)
     slow, fast = Lines(), Lines()
     dissector = Dissector(options)
-    reporter = JsonLines(slow)
+    reporter = EventJsonLines(slow)
     events = Numbers()
-    for segment in found:
+    for segment in segments:
         for event in dissector.feed(segment):
             events.feed(event)
             reporter.feed(event)
@@ -123,8 +126,8 @@ def check_dissection(found: list[Segment], version: ProtocolVersion | None = Non
         reporter.feed(event)
     assert events.closed == events.known.keys(), "a connection was not closed"
     assert dissector.packets == events.packets
-    reporter = JsonLines(fast)
-    for event in dissect_segments(found, options):
+    reporter = EventJsonLines(fast)
+    for event in dissect_segments(segments, options):
         reporter.feed(event)
     assert slow.lines == fast.lines, "the short way says something else"
 

@@ -19,7 +19,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.report.base import View
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.findings.shown import FORMATS, make_reporter
 from tests.fuzz import segments
 from tests.fuzz.target import Input, unique
@@ -34,30 +34,30 @@ def check(data: bytes) -> None:
     """The law for some segments and all rules."""
     source = Input(data)
     first = source.number()
-    found = list(segments.given(source))
+    actual_segments = list(segments.given(source))
     options = Options({8080: "ws", 1884: "mqtt"}, ProtocolVersion.V5 if first & 1 else None)
     linter = Linter([usual_rule(rule) for rule in RULES], strict=True)
-    findings = [finding for event in dissect_segments(found, options) for finding in linter.feed(event)]
-    for one in findings:
-        _check_place(one)
-    summary = Summary(rules=linter.rules, quality=linter.quality, withheld=linter.withheld)
+    findings = [finding for event in dissect_segments(actual_segments, options) for finding in linter.feed(event)]
+    for other_finding in findings:
+        _check_place(other_finding)
+    summary = RunSummary(rules=linter.rules, quality=linter.quality, withheld=linter.withheld)
     for name in FORMATS:
         _check_format(name, findings[:20], summary)
 
 
-def _check_place(one: Finding) -> None:
-    assert len(one.fingerprint) == 32
-    assert one.message
-    if one.offset is not None:
-        assert one.length is not None
-        assert 0 <= one.offset <= one.offset + one.length <= len(one.raw)
+def _check_place(finding: Finding) -> None:
+    assert len(finding.fingerprint) == 32
+    assert finding.message
+    if finding.offset is not None:
+        assert finding.length is not None
+        assert 0 <= finding.offset <= finding.offset + finding.length <= len(finding.raw)
 
 
-def _check_format(name: str, findings: list[Finding], summary: Summary) -> None:
+def _check_format(name: str, findings: list[Finding], summary: RunSummary) -> None:
     sink = Lines()
     reporter = make_reporter(name, sink, View(width=80))
-    for one in findings:
-        reporter.feed(one)
+    for finding in findings:
+        reporter.feed(finding)
     reporter.close(summary)
     shown = sink.data.decode()
     if name in ("json", "sarif", "gitlab"):

@@ -21,13 +21,13 @@ MAX_CAPTURE_BYTES = 12_000
 @cache
 def captures() -> tuple[tuple[str, bytes], ...]:
     """Name and bytes of the small captures."""
-    found = tuple(
+    pairs = tuple(
         (path.parent.name, path.read_bytes())
         for path in sorted(CAPTURES.glob("*/capture.pcapng"))
         if path.stat().st_size <= MAX_CAPTURE_BYTES
     )
-    assert found, f"no captures in {CAPTURES}"
-    return found
+    assert pairs, f"no captures in {CAPTURES}"
+    return pairs
 
 
 @cache
@@ -44,27 +44,27 @@ def names() -> Iterator[str]:
 @cache
 def tcp(name: str) -> tuple[Segment, ...]:
     """All segments of a capture."""
-    return tuple(one for one in segments(frames(name)) if isinstance(one, Segment))
+    return tuple(segment for segment in segments(frames(name)) if isinstance(segment, Segment))
 
 
 @cache
 def conversations(name: str) -> tuple[tuple[tuple[bool, bytes], ...], ...]:
     """The flows of a capture: who sent (the initiator is True) and what, in order."""
     table = FlowTable()
-    found: dict[int, tuple[Flow, list[tuple[bool, bytes]]]] = {}
-    events = [event for one in tcp(name) for event in table.feed(one)]
+    pairs: dict[int, tuple[Flow, list[tuple[bool, bytes]]]] = {}
+    events = [event for segment in tcp(name) for event in table.feed(segment)]
     for event in [*events, *table.close()]:
         if isinstance(event, StreamData):
-            _, said = found.setdefault(id(event.flow), (event.flow, []))
-            said.append((event.from_initiator, event.data))
-    return tuple(tuple(said) for _, said in found.values())
+            _, shown_pairs = pairs.setdefault(id(event.flow), (event.flow, []))
+            shown_pairs.append((event.from_initiator, event.data))
+    return tuple(tuple(pairs) for _, pairs in pairs.values())
 
 
 def streams() -> Iterator[bytes]:
     """Both directions of every flow."""
     for name in names():
-        for said in conversations(name):
+        for conversation in conversations(name):
             for side in (True, False):
-                data = b"".join(piece for from_initiator, piece in said if from_initiator is side)
+                data = b"".join(piece for from_initiator, piece in conversation if from_initiator is side)
                 if data:
                     yield data

@@ -47,7 +47,7 @@ def check(data: bytes) -> None:
     limits = data[0] if data else 0
     source = Input(data)
     source.number()
-    found = list(segments.given(source))
+    actual_segments = list(segments.given(source))
     options = Options({8080: "ws", 1884: "mqtt"}, ProtocolVersion.V5 if limits & 1 else None)
     view = View(
         WIDTHS[limits >> 2 & 3],
@@ -63,7 +63,7 @@ def check(data: bytes) -> None:
         TextLines(sinks[0], view), Tree(sinks[1], view), Ladder(sinks[2], view), Table(sinks[3], view),
     )  # fmt: skip
     statistics = Statistics()
-    for event in dissect_segments(found, options):
+    for event in dissect_segments(actual_segments, options):
         for reporter in reporters:
             reporter.feed(event)
         statistics.feed(event)
@@ -82,7 +82,7 @@ def _check_lines(shown: str, view: View) -> None:
     for line in shown.split("\n"):
         plain = _COLOUR.sub("", line) if view.colour else line
         if not plain.isprintable():
-            bad = [one for one in plain if unicodedata.category(one) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
+            bad = [text for text in plain if unicodedata.category(text) in ("Cc", "Cf", "Cs", "Zl", "Zp")]
             assert not bad, f"{bad} in {line!r}"
         assert not view.width or cell_len(plain) <= view.width, f"too wide: {plain!r}"
         assert view.unicode or plain.isascii()

@@ -31,9 +31,9 @@ def check(data: bytes) -> None:
     """The law for some segments."""
     source = Input(data)
     limits = source.number()
-    found = list(given(source))
-    check_flows(found, _table(limits))
-    check_dissection(found, ProtocolVersion.V5 if limits & 1 else None)
+    segments = list(given(source))
+    check_flows(segments, _table(limits))
+    check_dissection(segments, ProtocolVersion.V5 if limits & 1 else None)
 
 
 def _table(limits: int) -> FlowTable:
@@ -63,8 +63,8 @@ def given(source: Input) -> Iterator[Segment]:
         sequence = stands[flow, side] + _distance(ahead)
         missing = (tail & 7) * 100 if tail & 8 else 0
         if not ahead:
-            taken = len(payload) + missing + bool(flags & SYN) + bool(flags & FIN)
-            stands[flow, side] = (stands[flow, side] + taken) & 0xFFFFFFFF
+            used_number = len(payload) + missing + bool(flags & SYN) + bool(flags & FIN)
+            stands[flow, side] = (stands[flow, side] + used_number) & 0xFFFFFFFF
         acknowledgment = stands[flow, 1 - side] + _distance(acknowledged)
         window = 0 if tail & 0x80 else 64_000
         sequence, acknowledgment = sequence & 0xFFFFFFFF, acknowledgment & 0xFFFFFFFF
@@ -81,32 +81,32 @@ def _distance(byte: int) -> int:
 
 def written(side: int, flags: int, payload: bytes = b"", *, flow: int = 0, ahead: int = 0, step: int = 0) -> bytes:
     """Segments in the form of the input: as many as the payload needs."""
-    made = b""
+    raw = b""
     pieces = [payload[at : at + 255] for at in range(0, len(payload), 255)] or [b""]
     for piece in pieces:
-        made += bytes((flow | side << 2 | step << 3, flags, ahead, 0, 0, len(piece))) + piece
-    return made
+        raw += bytes((flow | side << 2 | step << 3, flags, ahead, 0, 0, len(piece))) + piece
+    return raw
 
 
 def seeds() -> Iterator[bytes]:
     """The conversations of the captures: in order, without handshake, with pieces exchanged, repeated and left out."""
     opening = written(0, SYN) + written(1, SYN | ACK) + written(0, ACK)
     ending = written(0, FIN | ACK) + written(1, FIN | ACK) + written(0, ACK)
-    flows = (said for name in names() for said in conversations(name))
-    for number, said in enumerate(flows):
-        if said:
-            pieces = [written(0 if side else 1, PSH | ACK, data) for side, data in said]
+    flows = (conversation for name in names() for conversation in conversations(name))
+    for number, flow in enumerate(flows):
+        if flow:
+            pieces = [written(0 if side else 1, PSH | ACK, data) for side, data in flow]
             yield (
                 bytes((number & 1,)) + opening + b"".join(pieces) + ending,
                 b"\x00" + b"".join(pieces[1:]),
                 b"\x56" + opening + b"".join(pieces[:2] + pieces[3:]) + written(1, RST | ACK),
-                b"\x00" + opening + b"".join(one + one for one in pieces) + ending,
-                b"\x02" + opening + b"".join(_overtaken(said)) + ending,
+                b"\x00" + opening + b"".join(piece + piece for piece in pieces) + ending,
+                b"\x02" + opening + b"".join(_overtaken(flow)) + ending,
             )[number % 5]
 
 
-def _overtaken(said: tuple[tuple[bool, bytes], ...]) -> Iterator[bytes]:
-    for side, data in said:
+def _overtaken(pairs: tuple[tuple[bool, bytes], ...]) -> Iterator[bytes]:
+    for side, data in pairs:
         who = 0 if side else 1
         if 1 < len(data) < 32:
             yield written(who, ACK, data[1:], ahead=1)

@@ -56,9 +56,9 @@ class Input:
         return int.from_bytes(self.take(size), "big")
 
     def take(self, size: int) -> bytes:
-        taken = self.data[self.at : self.at + size]
-        self.at += len(taken)
-        return taken
+        raw = self.data[self.at : self.at + size]
+        self.at += len(raw)
+        return raw
 
     def rest(self) -> bytes:
         return self.take(self.left())

@@ -27,7 +27,7 @@ KINDS = {
 
 
 def test_the_originals_are_of_every_format() -> None:
-    assert {one[:4] for one in damage.originals()} >= KINDS
+    assert {original[:4] for original in damage.originals()} >= KINDS
     assert len(damage.originals()) > 200
 
 
@@ -38,9 +38,9 @@ def test_the_same_captures_come_in_every_run() -> None:
 
 @pytest.mark.long
 def test_no_command_ends_with_a_traceback(tmp_path: Path) -> None:
-    found = list(damage.damaged(COUNT))
+    chunks = list(damage.damaged(COUNT))
     for start in range(0, COUNT, damage.TOGETHER):
-        assert damage.run(found[start : start + damage.TOGETHER], tmp_path) == []
+        assert damage.run(chunks[start : start + damage.TOGETHER], tmp_path) == []
 
 
 def test_a_command_that_breaks_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,11 +63,11 @@ def test_the_law_holds_for_mutations_of_the_seeds_and_for_nothing_at_all(name: s
 def test_mutations_are_the_same_in_every_run_and_differ_from_their_seeds() -> None:
     seeds = [bytes(range(60)), b"abc" * 9]
 
-    made = list(mutations(seeds, 50))
-    assert made == list(mutations(seeds, 50))
-    assert made != list(mutations(seeds, 50, seed=2))
-    assert len(set(made)) > 45
-    assert not set(made) & set(seeds)
+    chunks = list(mutations(seeds, 50))
+    assert chunks == list(mutations(seeds, 50))
+    assert chunks != list(mutations(seeds, 50, seed=2))
+    assert len(set(chunks)) > 45
+    assert not set(chunks) & set(seeds)
 
 
 @pytest.mark.parametrize("name", files.BOMBS)
@@ -86,20 +86,20 @@ def test_the_seeds_of_every_link_type_lead_to_the_same_segment(name: str) -> Non
 
     kinds = 0
     for link_type, data in wrapped(plain[14:]):
-        found = segment(Frame(1, 0, link_type, data, len(data), ""))
+        actual_segment = segment(Frame(1, 0, link_type, data, len(data), ""))
         if link_type != 147:
             kinds += 1
-            assert isinstance(found, Segment), (link_type, found)
-            assert found.payload == expected.payload
-            assert found.key.startswith(expected.key)
+            assert isinstance(actual_segment, Segment), (link_type, actual_segment)
+            assert actual_segment.payload == expected.payload
+            assert actual_segment.key.startswith(expected.key)
     assert kinds > 25
 
 
 def test_the_fragments_of_the_seeds_make_a_segment_again() -> None:
-    datagram = next(one.data[14:] for one in frames("v5-qos") if len(one.data) > 14 + 20 + 48 + 8)
+    datagram = next(frame.data[14:] for frame in frames("v5-qos") if len(frame.data) > 14 + 20 + 48 + 8)
     pieces = fragments(datagram)
     assert len(pieces) > 1
-    assert all(isinstance(segment(Frame(1, 0, 101, one, len(one), "")), Fragment) for one in pieces)
+    assert all(isinstance(segment(Frame(1, 0, 101, piece, len(piece), "")), Fragment) for piece in pieces)
 
 
 class Lossy(PacketStream):
@@ -113,17 +113,17 @@ class Lossy(PacketStream):
 
 
 def _without_properties(raw: bytes, version: Any) -> Any:
-    found = decode_packet(raw, version)
-    if getattr(found, "properties", None):
-        found.properties = None  # type: ignore[union-attr]
-    return found
+    packet = decode_packet(raw, version)
+    if getattr(packet, "properties", None):
+        packet.properties = None  # type: ignore[union-attr]
+    return packet
 
 
 def _with_a_lie(frame: Frame) -> Any:
-    found = segment(frame)
-    if isinstance(found, Segment):
-        found.missing = -1
-    return found
+    actual_segment = segment(frame)
+    if isinstance(actual_segment, Segment):
+        actual_segment.missing = -1
+    return actual_segment
 
 
 def _renumbered(sources: Any, *, chunk_size: int, **others: Any) -> Iterator[Any]:
@@ -133,9 +133,9 @@ def _renumbered(sources: Any, *, chunk_size: int, **others: Any) -> Iterator[Any
         yield item
 
 
-def _forgetful(table: FlowTable, found: Segment, feed: Any = FlowTable.feed) -> Any:
-    events = list(feed(table, found))
-    return events[:-1] if len(found.payload) == 2 else events
+def _forgetful(table: FlowTable, actual_segment: Segment, feed: Any = FlowTable.feed) -> Any:
+    events = list(feed(table, actual_segment))
+    return events[:-1] if len(actual_segment.payload) == 2 else events
 
 
 def _deaf(websocket: WebSocket, from_client: bool, data: bytes, feed: Any = WebSocket.feed) -> Any:

@@ -13,8 +13,8 @@ from mqttscope.mqtt import ProtocolVersion
 from mqttscope.net.http_upgrade import FRAMES, Problem
 from mqttscope.net.segment import ACK, SYN, Segment, direction_key, reverse_key
 from mqttscope.net.tls_hello import TlsObserver, looks_like_tls
-from mqttscope.net.websocket import Inflater, MessageData, Side, WebSocket
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.net.websocket import Inflater, MessageData, WebSocket, WebSocketSide
+from mqttscope.report.jsonl import EventJsonLines
 from tests.dissect.talk import Talk
 from tests.fuzz.laws import check_dissection
 from tests.fuzz.target import load
@@ -55,17 +55,19 @@ def test_whether_a_stream_is_tls_does_not_change_its_answer_with_more_bytes() ->
 @pytest.mark.parametrize("forget", [False, True])
 def test_a_compressed_message_that_ends_inside_a_block_is_an_error_and_leaves_nothing_to_the_next(forget: bool) -> None:
     whole = bytes.fromhex("f248cdc9c907c2")  # "Hello", then a fixed block that has just begun
-    websocket = WebSocket(None, client=Side(True), server=Side(False, FRAMES, "agreed", inflater=Inflater(True)))
+    websocket = WebSocket(
+        None, client=WebSocketSide(True), server=WebSocketSide(False, FRAMES, "agreed", inflater=Inflater(True))
+    )
 
-    said = websocket.feed(False, b"\xc2" + bytes((len(whole) - 1,)) + whole[:-1])
+    parts = websocket.feed(False, b"\xc2" + bytes((len(whole) - 1,)) + whole[:-1])
     inflater = websocket.server.inflater
     assert inflater is not None
     if forget:
         inflater.zlib_object = None
-    said += websocket.feed(False, b"\xc2\x07" + bytes.fromhex("f248cdc9c90700"))
+    parts += websocket.feed(False, b"\xc2\x07" + bytes.fromhex("f248cdc9c90700"))
 
-    assert [one.reason for one in said if isinstance(one, Problem)] == ["inflate_error"]
-    assert [one.data for one in said if isinstance(one, MessageData) and one.frame_end] == [b"Hello"]
+    assert [part.reason for part in parts if isinstance(part, Problem)] == ["inflate_error"]
+    assert [part.data for part in parts if isinstance(part, MessageData) and part.frame_end] == [b"Hello"]
     assert inflater.window == b"Hello"
     assert inflater.zlib_object is None
 
@@ -76,7 +78,7 @@ def test_an_upgrade_that_is_not_utf_8_can_be_written_as_json() -> None:
     talk.client(asked.replace(b"Protocol: mqtt", b"Protocol: mqtt, \xfd"))
     talk.server(response())
     sink = Lines()
-    reporter = JsonLines(sink)
+    reporter = EventJsonLines(sink)
     for event in talk.events():
         reporter.feed(event)
 

@@ -18,14 +18,14 @@ from mqttscope.net.websocket import (
     MAX_INFLATE_BYTES,
     MAX_PENDING_BYTES,
     WINDOW_BYTES,
-    Control,
+    ControlFrame,
     Inflater,
-    Lost,
+    LostBytes,
     MessageData,
     MessageGap,
-    Side,
     WebSocket,
     WebSocketEvent,
+    WebSocketSide,
 )
 from tests.fuzz.material import conversations, names
 from tests.fuzz.target import Input, cuts
@@ -76,8 +76,8 @@ def _made(flags: int) -> WebSocket:
         takeover = bool(flags & 8)
         return WebSocket(
             None,
-            Side(True, FRAMES, deflate, inflater=Inflater(takeover) if deflate else None),
-            Side(False, FRAMES, deflate, inflater=Inflater(takeover) if deflate else None),
+            WebSocketSide(True, FRAMES, deflate, inflater=Inflater(takeover) if deflate else None),
+            WebSocketSide(False, FRAMES, deflate, inflater=Inflater(takeover) if deflate else None),
         )
     return WebSocket()
 
@@ -103,12 +103,12 @@ def _recut(pieces: list[Piece], random: Random, count: int) -> list[Piece]:
 
 def _run(websocket: WebSocket, pieces: list[Piece], *, forget: bool) -> list[object]:
     """What a connection says, in a form that does not depend on the cuts; checks every step."""
-    said: list[WebSocketEvent] = []
+    result: list[WebSocketEvent] = []
     fed = {True: 0, False: 0}
     for kind, from_client, data, length in pieces:
         if kind == _DATA:
             new = websocket.feed(from_client, data)
-            inflated = sum(len(one.data) for one in new if isinstance(one, MessageData))
+            inflated = sum(len(part.data) for part in new if isinstance(part, MessageData))
             assert inflated <= 1_100 * (len(data) + MAX_EARLY_BYTES + 70_000)
             fed[from_client] += len(data)
         elif kind == _GAP:
@@ -116,21 +116,21 @@ def _run(websocket: WebSocket, pieces: list[Piece], *, forget: bool) -> list[obj
             fed[from_client] += length
         else:
             new = websocket.close(from_client)
-        said += new
+        result += new
         for side in (websocket.client, websocket.server):
             _check_side(side, forget=forget)
-    for one in said:
-        assert not isinstance(one, MessageData) or len(one.data) <= MAX_INFLATE_BYTES
-        assert not isinstance(one, Control) or len(one.payload) <= MAX_CONTROL_BYTES
+    for part in result:
+        assert not isinstance(part, MessageData) or len(part.data) <= MAX_INFLATE_BYTES
+        assert not isinstance(part, ControlFrame) or len(part.payload) <= MAX_CONTROL_BYTES
     for side in (websocket.client, websocket.server):
         if side.phase is not HTTP:
             assert side.offset + len(side.header) + len(side.held) == fed[side.from_client], (
                 "a byte is not accounted for"
             )
-    return _merged(said)
+    return _merged(result)
 
 
-def _check_side(side: Side, *, forget: bool) -> None:
+def _check_side(side: WebSocketSide, *, forget: bool) -> None:
     assert len(side.header) < 14
     assert len(side.held) < 65_536 + 14
     assert len(side.control) <= MAX_CONTROL_BYTES
@@ -143,7 +143,7 @@ def _check_side(side: Side, *, forget: bool) -> None:
             inflater.zlib_object = None
 
 
-def _merged(said: list[WebSocketEvent]) -> list[object]:
+def _merged(events: list[WebSocketEvent]) -> list[object]:
     """Each direction's events with neighbouring data and losses joined.
 
     Where a compressed message breaks, the bytes of its frame that were already given count as lost or not, depending
@@ -151,7 +151,7 @@ def _merged(said: list[WebSocketEvent]) -> list[object]:
     """
     out: list[object] = []
     broken = {True: False, False: False}
-    for event in said:
+    for event in events:
         last = out[-1] if out else None
         if isinstance(event, Problem) and event.reason in ("inflate_error", "gap_in_compressed_message"):
             broken[event.from_client] = True
@@ -164,16 +164,16 @@ def _merged(said: list[WebSocketEvent]) -> list[object]:
             data = last.data + event.data
             out[-1] = replace(event, data=data, place=last.place, key=last.key)
             continue
-        if isinstance(event, Lost):
-            event = Lost(event.from_client, 0 if broken[event.from_client] else event.length)
-            if isinstance(last, Lost) and last.from_client is event.from_client:
-                out[-1] = Lost(event.from_client, last.length + event.length)
+        if isinstance(event, LostBytes):
+            event = LostBytes(event.from_client, 0 if broken[event.from_client] else event.length)
+            if isinstance(last, LostBytes) and last.from_client is event.from_client:
+                out[-1] = LostBytes(event.from_client, last.length + event.length)
                 continue
         if isinstance(event, MessageGap) and isinstance(last, MessageGap) and last.from_client is event.from_client:
             out[-1] = MessageGap(event.from_client, last.length + event.length)
             continue
         out.append(event)
-    return [repr(one) for one in out if not isinstance(one, MessageData) or one.data or one.frame_end]
+    return [repr(each) for each in out if not isinstance(each, MessageData) or each.data or each.frame_end]
 
 
 def _observe(pieces: list[Piece]) -> dict[str, object]:
@@ -202,10 +202,10 @@ def seeds() -> Iterator[bytes]:
     """The conversations of the captures, and frames of every kind after an exchange."""
     for name in names():
         if name.startswith(("websocket", "tls")):
-            for said in conversations(name):
-                written_down = b"".join(written(side, data) for side, data in said)
+            for conversation in conversations(name):
+                written_down = b"".join(written(side, data) for side, data in conversation)
                 yield b"\x00\x01" + written_down[: MAX_LENGTH - 2]
-                yield b"\x01\x02" + b"".join(written(side, data) for side, data in said[2:])
+                yield b"\x01\x02" + b"".join(written(side, data) for side, data in conversation[2:])
     mask = b"\x12\x34\x56\x78"
     opening = written(True, request()) + written(False, response())
     compressed = written(True, request(DEFLATE)) + written(False, response(DEFLATE))
@@ -220,7 +220,7 @@ def seeds() -> Iterator[bytes]:
         yield b"\x02\x04" + written(True, kind) + gap(True, 3) + written(True, kind)
     for takeover in (True, False):
         messages = deflate([publish] * 3, takeover)
-        packed = b"".join(frame(one[:5], 0x42) + frame(one[5:], 0x80) for one in messages)
+        packed = b"".join(frame(message[:5], 0x42) + frame(message[5:], 0x80) for message in messages)
         yield b"\x00\x05" + compressed + written(False, packed)
         yield bytes((0x0E if takeover else 0x06, 6)) + written(False, packed) + gap(False, 4)
         yield b"\x02\x07" + written(False, packed)

@@ -80,13 +80,13 @@ def fragments(datagram: bytes, size: int = 48) -> list[bytes]:
     body = datagram[length:]
     if datagram[0] >> 4 != 4 or len(body) <= size:
         return [datagram]
-    made = []
+    chunks = []
     for at in range(0, len(body), size):
         piece = body[at : at + size]
         more = 0x2000 if at + size < len(body) else 0
         total, place = pack(">H", length + len(piece)), pack(">H", more | at // 8)
-        made.append(datagram[:2] + total + datagram[4:6] + place + datagram[8:length] + piece)
-    return made
+        chunks.append(datagram[:2] + total + datagram[4:6] + place + datagram[8:length] + piece)
+    return chunks
 
 
 def _ipv4(protocol: int, body: bytes) -> bytes:

@@ -191,8 +191,8 @@ class Bytes:
             return
         buffer = self._left
         while True:
-            while (found := _frame(buffer)) is not None:
-                kind, data, buffer = found
+            while (result := _frame(buffer)) is not None:
+                kind, data, buffer = result
                 if kind == 8:
                     return
                 yield data

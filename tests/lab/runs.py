@@ -192,7 +192,8 @@ def report(cases: Sequence[Case], folder: Path) -> Path:
         counts = Counter(case.verdict for case in mine)
         judged = [case.judgement for case in mine if case.judgement is not None]
         more = (
-            sum(bool(one.contradicted) for one in judged), sum(bool(one.accused) for one in judged),
+            sum(bool(judgement.contradicted) for judgement in judged),
+            sum(bool(judgement.accused) for judgement in judged),
             sum(len(case.redrawn or []) for case in mine),
         )  # fmt: skip
         lines.append(
@@ -227,7 +228,7 @@ def _problems(case: Case) -> list[str]:
     assert truth is not None
     planted = truth.fates or truth.causes
     expected = "; ".join(f"{name}: {' or '.join(sorted(right))}" for name, right in planted.items())
-    said = [f"- said: {text}" for text in case.judgement.shown]
-    said += [f"- contradicted: {text}" for text in case.judgement.contradicted]
-    said += [f"- accused: {text}" for text in case.judgement.accused]
-    return [f"- true: {expected}", *said] if said else []
+    texts = [f"- said: {text}" for text in case.judgement.shown]
+    texts += [f"- contradicted: {text}" for text in case.judgement.contradicted]
+    texts += [f"- accused: {text}" for text in case.judgement.accused]
+    return [f"- true: {expected}", *texts] if texts else []

@@ -12,7 +12,7 @@ from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, printable
 from mqttscope.report.base import Clock
 
 Row = dict[str, Any]
-VERSIONS = {one.text: one for one in ProtocolVersion}
+VERSIONS = {version.text: version for version in ProtocolVersion}
 KINDS = {kind.name.lower(): kind for kind in PacketType}
 CLOCK = Clock()
 
@@ -21,7 +21,7 @@ class Texts:
     """The texts of a row; those that are not UTF-8 in the form of JSON Lines."""
 
     def __init__(self, row: Row) -> None:
-        self.raw = {one["field"]: one["value"] for one in row["not_utf8"] or ()}
+        self.raw = {other_row["field"]: other_row["value"] for other_row in row["not_utf8"] or ()}
 
     def __call__(self, value: str | None, path: str) -> Any:
         if path in self.raw:
@@ -40,32 +40,32 @@ def loose(value: bytes, *, binary_value: bool) -> Any:
 
 def properties(block: Row | None, path: str, row: Row, texts: Texts) -> Row:
     shown: Row = {}
-    for one in PROPERTIES:
-        if one.name == "authentication_data":
+    for each in PROPERTIES:
+        if each.name == "authentication_data":
             length = (block or {}).get("authentication_data_length")
             if length is not None:
-                shown[one.name] = {"length": length, "redacted": True}
+                shown[each.name] = {"length": length, "redacted": True}
             continue
-        value = (block or {}).get(one.name)
+        value = (block or {}).get(each.name)
         if value is None:
             continue
-        if one.name == "user_property":
+        if each.name == "user_property":
             value = [
                 {"name": texts(pair["name"], f"{path}.user_property[{index}].name"),
                  "value": texts(pair["value"], f"{path}.user_property[{index}].value")}
                 for index, pair in enumerate(value)
             ]  # fmt: skip
         elif isinstance(value, str):
-            value = texts(value, f"{path}.{one.name}")
+            value = texts(value, f"{path}.{each.name}")
         elif isinstance(value, bytes):
             value = binary(value)
-        shown[one.name] = value
+        shown[each.name] = value
     for other in row["other_properties"] or ():
         if other["path"] != path:
             continue
         number = other["identifier"]
         name = property_name(number)
-        known = next((one for one in PROPERTIES if one.identifier == number), None)
+        known = next((each for each in PROPERTIES if each.identifier == number), None)
         if other["value"] is None:
             value = {"length": other["number"], "redacted": True} if number == 0x16 else other["number"]
         elif known is None:
@@ -106,9 +106,9 @@ def fields(row: Row, kind: str, only: list[str] | None, texts: Texts) -> Row:
         elif name == "will":
             shown[name] = None if source[name] is None else will(source[name], version, row, texts)
         elif name == "subscriptions":
-            shown[name] = [subscription(one, at, version, texts) for at, one in enumerate(source[name])]
+            shown[name] = [subscription(each, at, version, texts) for at, each in enumerate(source[name])]
         elif name == "topic_filters":
-            shown[name] = [texts(one, f"topic_filters[{at}]") for at, one in enumerate(source[name])]
+            shown[name] = [texts(each, f"topic_filters[{at}]") for at, each in enumerate(source[name])]
         else:
             value = source[name]
             if value is None and name in ("connect_flags", "acknowledge_flags"):
@@ -134,21 +134,21 @@ def cut(row: Row) -> Row:
     return {"length": length, **({"hex": raw.hex()} if text is None else {"text": text}), "truncated": True}
 
 
-def will(one: Row, version: ProtocolVersion, row: Row, texts: Texts) -> Row:
+def will(other_row: Row, version: ProtocolVersion, row: Row, texts: Texts) -> Row:
     shown = {
-        "will_topic": texts(one["will_topic"], "connect.will.will_topic"),
-        "will_payload": binary(one["will_payload"]),
-        "will_qos": one["will_qos"],
-        "will_retain": one["will_retain"],
+        "will_topic": texts(other_row["will_topic"], "connect.will.will_topic"),
+        "will_payload": binary(other_row["will_payload"]),
+        "will_qos": other_row["will_qos"],
+        "will_retain": other_row["will_retain"],
     }
     if version == 5:
-        shown["properties"] = properties(one["properties"], "connect.will.properties", row, texts)
+        shown["properties"] = properties(other_row["properties"], "connect.will.properties", row, texts)
     return shown
 
 
-def subscription(one: Row, at: int, version: ProtocolVersion, texts: Texts) -> Row:
-    shown = dict(one)
-    shown["topic_filter"] = texts(one["topic_filter"], f"subscriptions[{at}].topic_filter")
+def subscription(row: Row, at: int, version: ProtocolVersion, texts: Texts) -> Row:
+    shown = dict(row)
+    shown["topic_filter"] = texts(row["topic_filter"], f"subscriptions[{at}].topic_filter")
     if version != 5:
         for name in ("no_local", "retain_as_published", "retain_handling"):
             assert shown.pop(name) is None
@@ -169,23 +169,23 @@ def packet(row: Row) -> Row:
     """The line of a packet or a malformed one, without the numbers of the run."""
     texts = Texts(row)
     shown = envelope(row, texts) | {"type": row["type"], "length": row["length"]}
-    found = row["malformed"]
-    if found is None:
+    result = row["malformed"]
+    if result is None:
         shown["remaining_length"] = row["remaining_length"]
         shown[row["type"]] = fields(row, row["type"], None, texts)
         if row["missing"]:
             shown["missing"] = row["missing"]
     else:
         names = ("reason", "offset", "field", "detail", "reason_code")
-        told = {name: found[name] for name in names} | {"raw": found["raw"].hex()}
-        if found["redacted"]:
-            told["redacted"] = True
-        if found["raw_length"] > len(found["raw"]):
-            told["truncated"] = True
-        told |= {name: found[name] for name in ("missing", "faults") if found[name] is not None}
-        shown["malformed"] = told
-        if found["fields_read"] is not None and row["type"] in KINDS:
-            shown[row["type"]] = fields(row, row["type"], found["fields_read"], texts)
+        document = {name: result[name] for name in names} | {"raw": result["raw"].hex()}
+        if result["redacted"]:
+            document["redacted"] = True
+        if result["raw_length"] > len(result["raw"]):
+            document["truncated"] = True
+        document |= {name: result[name] for name in ("missing", "faults") if result[name] is not None}
+        shown["malformed"] = document
+        if result["fields_read"] is not None and row["type"] in KINDS:
+            shown[row["type"]] = fields(row, row["type"], result["fields_read"], texts)
     if row["type"] == "publish" and row["type"] in shown:
         shown["topic"] = texts(row["topic"], "topic")
     return shown
@@ -218,9 +218,9 @@ def finding(row: Row) -> Row:
         shown["topic"] = texts(row["topic"], "topic")
     if row["related"]:
         shown["related"] = [
-            {"message": one["message"], "packet": one["packet_in_connection"], "frame": one["frame"],
-             "timestamp_ns": one["timestamp_ns"]}
-            for one in row["related"]
+            {"message": other_row["message"], "packet": other_row["packet_in_connection"], "frame": other_row["frame"],
+             "timestamp_ns": other_row["timestamp_ns"]}
+            for other_row in row["related"]
         ]  # fmt: skip
     if row["count"] > 1:
         shown |= {"count": row["count"], "places": row["places"]}

@@ -37,6 +37,9 @@ def _make_first(lake: Path, data: dict[str, Any]) -> None:
     then = RENAMED["connections"]
     for name in [*data["files"].get("connections", []), *data["open_files"].get("connections", [])]:
         table = pq.read_table(lake / name, partitioning=None).drop_columns(["late", "also_closed"])
-        pq.write_table(table.rename_columns([then.get(one, one) for one in table.column_names]), lake / name)
+        pq.write_table(
+            table.rename_columns([then.get(column_name, column_name) for column_name in table.column_names]),
+            lake / name,
+        )
         data["sizes"][name] = (lake / name).stat().st_size
     del data["checksums"], data["schema"]

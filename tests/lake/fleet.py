@@ -37,7 +37,7 @@ def _conversation(name: str, version: int, messages: int) -> Iterator[tuple[str,
 def segments(clients: int, messages: int, *, seed: int = 1) -> list[Segment]:
     """All segments in the order of time; every third client ends, with FIN on both sides."""
     chance = random.Random(seed)
-    made: list[Segment] = []
+    new_segments: list[Segment] = []
     for number in range(clients):
         tape = Tape(start_ns=START_NS + chance.randrange(2_000_000_000))
         talk = Talk(tape, client_port=40_000 + number, client=f"10.0.{number >> 8}.{number & 0xFF}")
@@ -52,13 +52,13 @@ def segments(clients: int, messages: int, *, seed: int = 1) -> list[Segment]:
         if number % 3 == 0:
             talk.client(b"\xe0\0")
             talk.close()
-        made += tape.segments
-    return sorted(made, key=lambda one: one.timestamp_ns)
+        new_segments += tape.segments
+    return sorted(new_segments, key=lambda segment: segment.timestamp_ns)
 
 
-def written(found: Sequence[Segment], folder: Path, parts: int, *, seed: int = 1) -> list[Path]:
+def written(actual_segments: Sequence[Segment], folder: Path, parts: int, *, seed: int = 1) -> list[Path]:
     """The segments as captures, cut at random places."""
-    return write_parts([*map(as_frame, found)], folder, parts, seed)
+    return write_parts([*map(as_frame, actual_segments)], folder, parts, seed)
 
 
 def content(row: Row) -> tuple[object, ...]:

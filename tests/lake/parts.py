@@ -24,13 +24,13 @@ def at_random(items: Sequence[T], count: int, seed: int = 1) -> list[Sequence[T]
 
 def frames_of(path: Path) -> list[Frame]:
     """The frames of a capture."""
-    return [one for one in open_capture([path]) if isinstance(one, Frame)]
+    return [frame for frame in open_capture([path]) if isinstance(frame, Frame)]
 
 
 def moved(frames: Sequence[Frame], begin_ns: int) -> list[Frame]:
     """Frames at another time."""
     shift = begin_ns - frames[0].timestamp_ns
-    return [replace(one, timestamp_ns=one.timestamp_ns + shift) for one in frames]
+    return [replace(frame, timestamp_ns=frame.timestamp_ns + shift) for frame in frames]
 
 
 def as_pcapng(frames: Iterable[Frame]) -> bytes:

@@ -25,7 +25,7 @@ from mqttscope.lake.writer import read_table
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment, group_key
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from tests.conftest import ROOT
 
 CAPTURES = sorted(ROOT.glob("captures/*/capture.pcapng"))
@@ -50,9 +50,9 @@ def options(**changes: Any) -> LakeOptions:
     return replace(LakeOptions(payload_limit=65_536, rules=all_of_them()), **changes)
 
 
-def collect(events: Iterable[Event], given: LakeOptions) -> Tables:
+def collect(events: Iterable[Event], lake_options: LakeOptions) -> Tables:
     """All rows of events, in process."""
-    collector = Collector(given)
+    collector = Collector(lake_options)
     for event in events:
         collector.feed(event)
     return collected(collector)
@@ -65,8 +65,8 @@ def collected(collector: Collector) -> Tables:
     return tables
 
 
-def in_process(paths: Iterable[Path], given: LakeOptions) -> Tables:
-    return collect(dissect_segments(segments(open_capture([*paths])), given.reading()), given)
+def in_process(paths: Iterable[Path], lake_options: LakeOptions) -> Tables:
+    return collect(dissect_segments(segments(open_capture([*paths])), lake_options.reading()), lake_options)
 
 
 @cache
@@ -75,12 +75,13 @@ def usual(path: Path) -> Tables:
     return in_process([path], options())
 
 
-def segment_rows(found: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...]]:
+def segment_rows(segments: Sequence[Segment], file: int = 0) -> list[tuple[Any, ...]]:
+    clocks = accumulate((segment.timestamp_ns for segment in segments), max)
     return [
-        ("segment", group_key(one.key), one.timestamp_ns, file, one.frame, one.key, one.sequence, one.acknowledgment,
-         one.flags, one.window, one.payload, one.missing, one.capture, clock_ns,
-         one.options, one.checksum)
-        for one, clock_ns in zip(found, accumulate((one.timestamp_ns for one in found), max), strict=True)
+        ("segment", group_key(segment.key), segment.timestamp_ns, file, segment.frame, segment.key, segment.sequence,
+         segment.acknowledgment, segment.flags, segment.window, segment.payload, segment.missing, segment.capture,
+         clock_ns, segment.options, segment.checksum)
+        for segment, clock_ns in zip(segments, clocks, strict=True)
     ]  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def remembered_row(flow: bytes, state: bytes, kind: str = "state") -> tuple[Any,
 
 
 def read_segments(path: Path) -> list[Segment]:
-    return [one for one in segments(open_capture([path])) if isinstance(one, Segment)]
+    return [segment for segment in segments(open_capture([path])) if isinstance(segment, Segment)]
 
 
 def batches_of(rows: list[tuple[Any, ...]], size: int = 100) -> Iterable[pa.RecordBatch]:
@@ -100,15 +101,18 @@ def batches_of(rows: list[tuple[Any, ...]], size: int = 100) -> Iterable[pa.Reco
     for at in range(0, len(rows), size):
         columns = list(zip(*rows[at : at + size], strict=True))
         yield pa.RecordBatch.from_arrays(
-            [pa.array(one, kind) for one, (_, kind) in zip(columns, TYPES, strict=True)], schema=INPUT
+            [pa.array(column, kind) for column, (_, kind) in zip(columns, TYPES, strict=True)], schema=INPUT
         )
 
 
 def by_kernel(
-    rows: list[tuple[Any, ...]], given: LakeOptions, run: Callable[..., Iterable[pa.RecordBatch]] = kernel, **more: Any
+    rows: list[tuple[Any, ...]],
+    lake_options: LakeOptions,
+    run: Callable[..., Iterable[pa.RecordBatch]] = kernel,
+    **more: Any,
 ) -> Tables:
     tables: Tables = {}
-    for batch in run(batches_of(rows), given, **more):
+    for batch in run(batches_of(rows), lake_options, **more):
         kinds = set(batch.column("kind").to_pylist())
         assert len(kinds) == 1
         (kind,) = kinds
@@ -116,15 +120,15 @@ def by_kernel(
     return tables
 
 
-def in_runs(parts: Sequence[Sequence[Segment]], given: LakeOptions) -> Tables:
+def in_runs(parts: Sequence[Sequence[Segment]], lake_options: LakeOptions) -> Tables:
     """Runs of the kernel one after the other, each with the state that the one before left; the last one ends."""
     tables: Tables = {}
     states: list[tuple[Any, ...]] = []
-    for number, found in enumerate(parts, 1):
-        given_rows, last_ns = [*states, *segment_rows(found)], found[-1].timestamp_ns
-        made = by_kernel(given_rows, given, more=number < len(parts), watermark_ns=last_ns)
-        states = [remembered_row(row["flow"], row["state"]) for row in made.pop("state", [])]
-        for name, rows in made.items():
+    for number, part in enumerate(parts, 1):
+        given_rows, last_ns = [*states, *segment_rows(part)], part[-1].timestamp_ns
+        documents = by_kernel(given_rows, lake_options, more=number < len(parts), watermark_ns=last_ns)
+        states = [remembered_row(row["flow"], row["state"]) for row in documents.pop("state", [])]
+        for name, rows in documents.items():
             if not name.startswith(OPEN):
                 tables.setdefault(name, []).extend(rows)
     assert not states
@@ -150,9 +154,9 @@ class Fold:
         """Findings, those of what is open as well."""
         return [*self.findings, *self.open]
 
-    def ingest(self, found: Sequence[Segment]) -> None:
-        last = found[-1].timestamp_ns
-        rows = [*(remembered_row(row["flow"], row["state"]) for row in self.states), *segment_rows(found)]
+    def ingest(self, actual_segments: Sequence[Segment]) -> None:
+        last = actual_segments[-1].timestamp_ns
+        rows = [*(remembered_row(row["flow"], row["state"]) for row in self.states), *segment_rows(actual_segments)]
         tables = by_kernel(rows, self.options, more=True, watermark_ns=last)
         self.states = tables.get("state", [])
         self.open = tables.get("open/findings", [])
@@ -174,18 +178,18 @@ PLACES = {"capture", "frame", "found_capture", "found_frame", "closed_capture", 
 def placeless(value: Any) -> Any:
     """Without what says in which file something was."""
     if isinstance(value, dict):
-        return {name: placeless(one) for name, one in value.items() if name not in PLACES}
-    return [placeless(one) for one in value] if isinstance(value, list) else value
+        return {name: placeless(each) for name, each in value.items() if name not in PLACES}
+    return [placeless(each) for each in value] if isinstance(value, list) else value
 
 
 def ordered(tables: Tables, *, places: bool = True) -> Tables:
     """Tables as sets of rows, so to speak: in an order of their own."""
-    found: Tables = {}
+    result: Tables = {}
     for name in EVENT_TABLES:
         rows = tables.get(name, [])
         rows = rows if places else [placeless(row) for row in rows]
-        found[name] = sorted(rows, key=lambda row: json.dumps(row, default=str, sort_keys=True))
-    return found
+        result[name] = sorted(rows, key=lambda row: json.dumps(row, default=str, sort_keys=True))
+    return result
 
 
 def tables_of(lake: Place) -> Tables:
@@ -203,11 +207,11 @@ def rows_for_others(lake: Place) -> dict[str, list[str]]:
     """What everyone else reads of a lake, in the form of `all_rows`."""
     from deltalake import DeltaTable
 
-    found = {}
+    texts = {}
     for name in TABLES:
         table = DeltaTable(delta._uri(lake / name), storage_options=delta._options(lake))
-        found[name] = sorted(map(repr, table.to_pyarrow_table().to_pylist()))
-    return found
+        texts[name] = sorted(map(repr, table.to_pyarrow_table().to_pylist()))
+    return texts
 
 
 class Lines:
@@ -215,7 +219,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.lines: list[Row] = []
-        self._report = JsonLines(self)
+        self._report = EventJsonLines(self)
 
     def write(self, data: bytes, /) -> object:
         self.lines.append(json.loads(data))

@@ -22,17 +22,17 @@ def readers(path: str) -> dict[str, Any]:
     connection = duckdb.connect()
     connection.execute("set TimeZone = 'UTC'")
     connection.register("rows", arrow)
-    files = [one.replace("'", "''") for one in table.file_uris()]
-    found = {
+    files = [file_uri.replace("'", "''") for file_uri in table.file_uris()]
+    document = {
         "pyarrow": arrow,
         "duckdb": connection.sql("select * from rows").to_arrow_table(),
         "polars": polars.read_delta(path).to_arrow(),
         "polars, lazily": polars.scan_delta(path).collect().to_arrow(),
     }
     if files:
-        names = ", ".join(f"'{one}'" for one in files)
-        found["duckdb, by files"] = connection.sql(f"select * from read_parquet([{names}])").to_arrow_table()
-    return found
+        names = ", ".join(f"'{file}'" for file in files)
+        document["duckdb, by files"] = connection.sql(f"select * from read_parquet([{names}])").to_arrow_table()
+    return document
 
 
 def main(lake: str, out: str) -> None:
@@ -40,12 +40,12 @@ def main(lake: str, out: str) -> None:
     for folder in sorted(Path(lake).iterdir()):
         if not (folder / "_delta_log").is_dir():
             continue
-        for reader, found in readers(str(folder)).items():
+        for reader, actual_reader in readers(str(folder)).items():
             with (
                 pa.OSFile(f"{out}/{folder.name}.{reader}.arrow", "wb") as file,
-                pa.ipc.new_file(file, found.schema) as to,
+                pa.ipc.new_file(file, actual_reader.schema) as to,
             ):
-                to.write_table(found)
+                to.write_table(actual_reader)
     assert not [name for name in sys.modules if name.startswith("mqttscope")]
 
 

@@ -58,8 +58,8 @@ class Tells(Rule):
         shown = packet if open_one else packet.packet_type
         return self.told(repr(shown), at)
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        return self.told(f"{found.reason} {found.faults}", at)
+    def check_damaged(self, malformed: Malformed, at: RuleContext) -> Findings:
+        return self.told(f"{malformed.reason} {malformed.faults}", at)
 
     def check_unparsed(self, unparsed: Any, at: RuleContext) -> Findings:
         return self.told(f"{unparsed.reason} {unparsed.length}", at)

@@ -57,8 +57,8 @@ def connection(name: str, at: int, client: str | None = "dev", **changes: Any) -
 def test_clients() -> None:
     rows = [connection("1", 10, version="3.1.1"), connection("2", 20, closed_ns=None), connection("3", 30, None)]
 
-    (found,) = clients(rows).to_pylist()
-    assert found == {
+    (result,) = clients(rows).to_pylist()
+    assert result == {
         "server": "s:1", "client_identifier": "dev", "connections": 2, "packets_sent": 6, "packets_received": 4,
         "bytes_sent": 6, "bytes_received": 4, "first_ns": 10, "last_ns": 20, "versions": ["3.1.1", "5.0"],
     }  # fmt: skip
@@ -70,13 +70,13 @@ def test_sessions_begin_where_nothing_was_before() -> None:
         connection("3", 30, clean_start=True), connection("5", 50), connection("6", 60, ""),
         connection("7", 5, "other"),
     ]  # fmt: skip
-    found = sessions(rows).to_pylist()
+    result = sessions(rows).to_pylist()
 
-    assert [(row["client_identifier"], row["session"], row["connection_ids"]) for row in found] == [
+    assert [(row["client_identifier"], row["session"], row["connection_ids"]) for row in result] == [
         ("dev", 0, ["1", "2"]), ("dev", 1, ["3"]), ("dev", 2, ["4", "5"]), ("other", 0, ["7"]),
     ]  # fmt: skip
-    assert [row["begin_known"] for row in found] == [False, True, True, False]
-    assert [(row["first_ns"], row["last_ns"], row["session_expiry_interval"]) for row in found[:2]] == [
+    assert [row["begin_known"] for row in result] == [False, True, True, False]
+    assert [(row["first_ns"], row["last_ns"], row["session_expiry_interval"]) for row in result[:2]] == [
         (10, 25, 0), (30, 35, 60),
     ]  # fmt: skip
 

@@ -24,11 +24,11 @@ from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Conversation, segments
+from mqttscope.lint.examples import ExampleConversation, segments
 from mqttscope.lint.finding import Confidence
 from mqttscope.lint.rule import Rule
 from mqttscope.net.segment import Segment, direction_key, flow_key
-from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.secrets.findings import HidingOptions, conceal
 from tests.capture.test_pcapng import statistics
 from tests.conftest import EXHAUSTIVE
 from tests.dissect.secure import as_frame
@@ -40,14 +40,25 @@ SCOPES = {rule.code: str(rule.scope) if rule.scope in WIDE else "connection" for
 
 def linted(paths: Sequence[Path], **changes: Any) -> list[Row]:
     """What the linter finds in all captures together, as rows."""
-    given = options(**changes)
-    linter, hiding = Linter(given.rules, strict=True, complete=given.complete), Hiding(given.secret_length, 256)
+    lake_options = options(**changes)
+    linter, hiding = (
+        Linter(lake_options.rules, strict=True, complete=lake_options.complete),
+        HidingOptions(lake_options.secret_length, 256),
+    )
     numbers: Counter[tuple[int, str]] = Counter()
     rows = []
-    for event in dissect(open_capture([*paths]), given.reading()):
+    names: dict[int, str] = {}
+    """Identifiers by number of the connection; connections with equal times and TCP numbers are counted."""
+    alike: Counter[str] = Counter()
+    for event in dissect(open_capture([*paths]), lake_options.reading()):
+        connection = getattr(event, "connection", None)
+        if connection is not None and connection.number not in names:
+            plain = connection_id(connection)
+            names[connection.number] = connection_id(connection, repetition=alike[plain])
+            alike[plain] += 1
         offset = event.stream_offset if isinstance(event, PacketEvent | MalformedEvent) else None
         for finding in linter.feed(event):
-            name, scope = connection_id(event.connection), SCOPES[finding.rule]  # type: ignore[union-attr]
+            name, scope = names[finding.connection], SCOPES[finding.rule]
             row = finding_row(conceal(finding, hiding), name, scope, numbers[finding.connection, scope], offset)
             rows.append(dict(zip(FINDINGS.names, row, strict=True)))
             numbers[finding.connection, scope] += 1
@@ -63,11 +74,11 @@ def in_lake(folder: Path) -> list[Row]:
     return timed(read_table(folder, "findings").to_pylist())
 
 
-def same(found: list[Row], wanted: list[Row]) -> None:
+def same(actual_rows: list[Row], wanted: list[Row]) -> None:
     def ordered(rows: list[Row]) -> list[Row]:
         return sorted(rows, key=lambda row: (row["connection_id"], row["scope"], row["finding_in_connection"]))
 
-    assert ordered(found) == ordered(wanted)
+    assert ordered(actual_rows) == ordered(wanted)
 
 
 @pytest.mark.long
@@ -80,13 +91,13 @@ def test_all_captures_at_once(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_all_captures_in_pieces(tmp_path: Path) -> None:
     files = []
-    taken: set[bytes] = set()
+    chunks: set[bytes] = set()
     for number, path in enumerate(CAPTURES):
-        flows = {flow_key(one.key) for one in read_segments(path)}
-        if flows & taken:
+        flows = {flow_key(read_segment.key) for read_segment in read_segments(path)}
+        if flows & chunks:
             # Several are made at the same time between the same endpoints: of different ingests, one of them is late.
             continue
-        taken |= flows
+        chunks |= flows
         files += cut(path, tmp_path, 2 + number % 4, number)
     files.sort(key=lambda path: frames_of(path)[0].timestamp_ns)
     for some in at_random(files, 6, 3):
@@ -98,48 +109,54 @@ def test_all_captures_in_pieces(tmp_path: Path) -> None:
 WIDE_RULES = [rule for rule in all_of_them() if rule.scope in WIDE]
 MOST = 250
 """Conversations at a time; each has an address of its own."""
-CONVERSATIONS = [one for rule in WIDE_RULES for one in (*rule.good, *rule.bad)]
+CONVERSATIONS = [conversation for rule in WIDE_RULES for conversation in (*rule.good, *rule.bad)]
 
 
-def elsewhere(found: Iterable[Segment], client: bytes, server: bytes, later_ns: int) -> Iterator[Segment]:
+def elsewhere(actual_segments: Iterable[Segment], client: bytes, server: bytes, later_ns: int) -> Iterator[Segment]:
     """The segments of a conversation between other hosts, later."""
-    for one in found:
-        out = one.key[:4] == bytes((10, 0, 0, 4))
-        key = direction_key(client + server if out else server + client, one.key[8:12])
-        yield replace(one, key=key, timestamp_ns=one.timestamp_ns + later_ns)
+    for segment in actual_segments:
+        out = segment.key[:4] == bytes((10, 0, 0, 4))
+        key = direction_key(client + server if out else server + client, segment.key[8:12])
+        yield replace(segment, key=key, timestamp_ns=segment.timestamp_ns + later_ns)
 
 
-def town(chance: random.Random, conversations: int | Sequence[Conversation]) -> list[Segment]:
+def town(
+    chance: random.Random, conversations: int | Sequence[ExampleConversation], *, apart: bool = False
+) -> list[Segment]:
     """Conversations of the rules of wide scope at a time, some with servers and Client Identifiers that they share.
 
-    ``conversations``: which ones, or how many of all.
+    ``conversations``: which ones, or how many of all; ``apart``: each has a server of its own.
     """
     if isinstance(conversations, int):
         conversations = [chance.choice(CONVERSATIONS) for _ in range(conversations)]
-    made: list[Segment] = []
+    new_segments: list[Segment] = []
     for number, talk in enumerate(conversations):
         late_ns = chance.randrange(60_000_000_000)
-        client, server = bytes((10, 0, number, 4)), bytes((198, 51, 100, chance.choice((0, 1, number + 2))))
-        made += elsewhere(segments(talk), client, server, late_ns)
-    made.sort(key=lambda one: one.timestamp_ns)
-    return made
+        client, server = (
+            bytes((10, 0, number, 4)),
+            bytes((198, 51, 100, number + 2 if apart else chance.choice((0, 1, number + 2)))),
+        )
+        new_segments += elsewhere(segments(talk), client, server, late_ns)
+    new_segments.sort(key=lambda segment: segment.timestamp_ns)
+    return new_segments
 
 
 def ingested(
     chance: random.Random,
-    conversations: int | Sequence[Conversation],
+    conversations: int | Sequence[ExampleConversation],
     files: int,
     *,
     drops: bool = False,
+    apart: bool = False,
     **changes: Any,
 ) -> list[Row]:
     """Take a town into a lake, cut into files, one by one; returns the findings, which have to be the linter's.
 
     ``drops``: files say at their ends that frames were dropped.
     """
-    found = [*map(as_frame, town(chance, conversations))]
+    frames = [*map(as_frame, town(chance, conversations, apart=apart))]
     with tempfile.TemporaryDirectory() as name:
-        parts = write_parts(found, Path(name), files, chance.randrange(1_000_000))
+        parts = write_parts(frames, Path(name), files, chance.randrange(1_000_000))
         for part in parts:
             if drops:
                 part.write_bytes(part.read_bytes() + statistics(interface_drops=3))
@@ -172,9 +189,9 @@ def test_what_is_certain_where_every_connection_was_captured() -> None:
 @settings(max_examples=8, deadline=None)
 @given(chance=st.randoms(use_true_random=False), files=st.integers(1, 5))
 def test_kernels_find_the_same(chance: random.Random, files: int) -> None:
-    found, fold = [*map(as_frame, town(chance, 6))], Fold(options())
+    frames, fold = [*map(as_frame, town(chance, 6))], Fold(options())
     with tempfile.TemporaryDirectory() as name:
-        parts = write_parts(found, Path(name), files, chance.randrange(1_000_000))
+        parts = write_parts(frames, Path(name), files, chance.randrange(1_000_000))
         for part in parts:
             fold.ingest(read_segments(part))
         same(timed(fold.rows), linted(parts))
@@ -186,20 +203,22 @@ def test_a_capture_may_be_read_in_two_goes(rule: Rule, tmp_path: Path) -> None:
     """What the stages write down in between is all that they need: cut in the middle, near the end, or everywhere."""
     for talk in rule.bad:
         path = write_frames(tmp_path / "talk.pcapng", map(as_frame, segments(talk)))
-        found, wanted = read_segments(path), linted([path])
-        last = len(found) - 1
-        for edge in range(1, len(found)) if EXHAUSTIVE else sorted({len(found) // 2, last - 1, last} - {0}):
+        actual_segments, wanted = read_segments(path), linted([path])
+        last = len(actual_segments) - 1
+        for edge in (
+            range(1, len(actual_segments)) if EXHAUSTIVE else sorted({len(actual_segments) // 2, last - 1, last} - {0})
+        ):
             fold = Fold(options())
-            fold.ingest(found[:edge])
-            fold.ingest(found[edge:])
+            fold.ingest(actual_segments[:edge])
+            fold.ingest(actual_segments[edge:])
             same(timed(fold.rows), wanted)
 
 
 def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path: Path) -> None:
     """A file ends between each CONNECT and its answer."""
     talk = all_rules()["SEC305"].bad[0]
-    found, fold = [*map(as_frame, segments(talk))], Fold(options())
-    for part in write_parts(found, tmp_path, len(found), 0):
+    frames, fold = [*map(as_frame, segments(talk))], Fold(options())
+    for part in write_parts(frames, tmp_path, len(frames), 0):
         fold.ingest(read_segments(part))
 
     rows = [row for row in fold.rows if row["rule"] == "SEC305"]
@@ -210,9 +229,8 @@ def test_passwords_are_told_apart_though_state_that_is_written_has_none(tmp_path
 @pytest.mark.long
 def test_every_rule_of_wide_scope_finds_something() -> None:
     among = [rule.bad[0] for rule in WIDE_RULES]
-    # In the first town nearly all find something, in the second one the others do.
-    towns = ((2, MOST // len(among)), (17, 1))
-    found = {row["rule"] for seed, times in towns for row in ingested(random.Random(seed), among * times, 3)}
+    shared = ingested(random.Random(2), among * (MOST // len(among)), 3)
+    result = {row["rule"] for row in (*shared, *ingested(random.Random(17), among, 1, apart=True))}
 
     # Some need other settings than the usual ones for anything that is short.
-    assert found >= {rule.code for rule in WIDE_RULES if not all(one.settings for one in rule.bad)}
+    assert result >= {rule.code for rule in WIDE_RULES if not all(conversation.settings for conversation in rule.bad)}

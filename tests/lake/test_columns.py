@@ -16,7 +16,7 @@ from tests.cli.running import environment
 from tests.conftest import ROOT
 from tests.each import each
 
-KINDS = sorted({one.type for table in (*TABLES.values(), *INTERNAL) for one in table.columns}, key=str)
+KINDS = sorted({column.type for table in (*TABLES.values(), *INTERNAL) for column in table.columns}, key=str)
 TEXTS = ("", "a", "b\u00e9", "c" * 9)
 
 
@@ -25,7 +25,7 @@ def value(kind: pa.DataType, chance: Random, nulls: float) -> Any:
         return None
     if pa.types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        return {one.name: value(one.type, chance, nulls) for one in fields if chance.random() < 0.5}
+        return {field.name: value(field.type, chance, nulls) for field in fields if chance.random() < 0.5}
     if pa.types.is_list(kind):
         return [value(kind.value_type, chance, nulls) for _ in range(chance.randrange(3))]
     if pa.types.is_string(kind):
@@ -41,9 +41,9 @@ def test_arrays_are_those_that_pyarrow_makes(kind: pa.DataType) -> None:
     for nulls in (0, 0.01, 0.5, 1):
         for count in (0, 1, 2, 40, 300):
             values = [value(kind, chance, nulls) for _ in range(count)]
-            found, wanted = array_of(values, kind), pa.array(values, kind)
-            found.validate(full=True)
-            assert (found.type, found.to_pylist()) == (kind, wanted.to_pylist())
+            result, wanted = array_of(values, kind), pa.array(values, kind)
+            result.validate(full=True)
+            assert (result.type, result.to_pylist()) == (kind, wanted.to_pylist())
 
 
 def test_what_a_struct_has_no_field_for_does_not_count() -> None:

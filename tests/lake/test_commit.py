@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from mqttscope.lake import commit as module
 from mqttscope.lake import delta
 from mqttscope.lake.commit import MERGED, commit, complete, lake_lock, merge_small
-from mqttscope.lake.files import LakeFiles, add_files, rows_of
+from mqttscope.lake.files import LakeFiles, add_files, measure_files, rows_of
 from mqttscope.lake.manifest import (
     NAME,
     PENDING,
@@ -79,8 +79,8 @@ def test_a_manifest_says_sizes_and_rows(tmp_path: Path) -> None:
     (name,) = files.names["packets"]
     commit(tmp_path, Manifest(), Manifest(1, files={"packets": [name]}))
 
-    found = read_manifest(tmp_path)
-    assert (found.sizes, found.rows) == ({name: (tmp_path / name).stat().st_size}, {name: 3})
+    manifest = read_manifest(tmp_path)
+    assert (manifest.sizes, manifest.rows) == ({name: (tmp_path / name).stat().st_size}, {name: 3})
     (tmp_path / name).write_bytes(b"PAR1 and no more")
     with pytest.raises(LakeError, match=f"{name} cannot be read: the lake is damaged"):
         rows_of(tmp_path / name)
@@ -88,9 +88,9 @@ def test_a_manifest_says_sizes_and_rows(tmp_path: Path) -> None:
 
 def test_a_lake_is_not_made_among_other_things(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").touch()
-    with pytest.raises(LakeError, match=r"is no lake, and not empty \(it holds photo.jpg\)"), lake_lock(tmp_path):
+    with pytest.raises(LakeError, match=r"is not a lake, and not empty \(it holds photo.jpg\)"), lake_lock(tmp_path):
         pass
-    assert [one.name for one in tmp_path.iterdir()] == ["photo.jpg"]
+    assert [path.name for path in tmp_path.iterdir()] == ["photo.jpg"]
     # What an ingest left that was killed is no hindrance.
     (tmp_path / "photo.jpg").unlink()
     (tmp_path / "packets").mkdir()
@@ -110,8 +110,8 @@ SCHEMA = TABLES["packets"].arrow()
 
 def batch(values: list[int], schema: pa.Schema) -> pa.RecordBatch:
     """Packets that have a number and nothing else."""
-    columns = [values if one.name == "stream_offset" else [None] * len(values) for one in schema]
-    arrays = [pa.array(column, one.type) for column, one in zip(columns, schema, strict=True)]
+    columns = [values if each.name == "stream_offset" else [None] * len(values) for each in schema]
+    arrays = [pa.array(column, each.type) for column, each in zip(columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -130,7 +130,7 @@ def ingest(root: Path, values: list[int], schema: pa.Schema = SCHEMA) -> None:
 
 def numbers(root: Path) -> list[int]:
     names = read_manifest(root).files["packets"]
-    return [one for name in names for one in pq.read_table(root / name)["stream_offset"].to_pylist()]
+    return [each for name in names for each in pq.read_table(root / name)["stream_offset"].to_pylist()]
 
 
 @pytest.mark.long
@@ -138,10 +138,10 @@ def test_files_stay_few_and_rows_are_written_a_few_times(tmp_path: Path, monkeyp
     written = 0
     write = LakeFiles.write
 
-    def count(files: LakeFiles, kind: str, found: pa.RecordBatch) -> None:
+    def count(files: LakeFiles, kind: str, actual_batch: pa.RecordBatch) -> None:
         nonlocal written
-        written += found.num_rows
-        write(files, kind, found)
+        written += actual_batch.num_rows
+        write(files, kind, actual_batch)
 
     monkeypatch.setattr(LakeFiles, "write", count)
     noise = random.Random(1)
@@ -170,18 +170,18 @@ def test_merged_files_stand_where_the_first_of_them_stood(tmp_path: Path) -> Non
     for number in range(MERGED + 1):
         ingest(tmp_path, [number])
 
-    found = read_manifest(tmp_path)
+    manifest = read_manifest(tmp_path)
     assert numbers(tmp_path) == list(range(MERGED + 1))
     # Numbered as the last ingest that has rows in it, so that the rows of this one can be told.
-    assert [name[8:18] for name in found.files["packets"]] == ["0000000016", "0000000017"]
+    assert [name[8:18] for name in manifest.files["packets"]] == ["0000000016", "0000000017"]
     # Who began to read before finds what was merged.
-    before = DeltaTable(str(tmp_path / "packets"), version=found.versions["packets"] - 1)
+    before = DeltaTable(str(tmp_path / "packets"), version=manifest.versions["packets"] - 1)
     assert sorted(before.to_pyarrow_table()["stream_offset"].to_pylist()) == list(range(MERGED))
 
 
 @pytest.mark.long
 def test_files_of_an_earlier_release_get_the_columns_of_today(tmp_path: Path) -> None:
-    fewer = pa.schema([one for one in SCHEMA if one.name != "capture"])
+    fewer = pa.schema([each for each in SCHEMA if each.name != "capture"])
     for number in range(MERGED + 1):
         ingest(tmp_path, [number], fewer if number % 2 else SCHEMA)
 
@@ -321,7 +321,7 @@ def test_two_that_commit_the_same_generation(tmp_path: Path) -> None:
     with LakeFiles(tmp_path, 3) as files:
         files.write("packets", batch([4], SCHEMA))
     other.files["packets"] = [*before.files["packets"], *files.names["packets"]]
-    module.measure_files(tmp_path, other)
+    measure_files(tmp_path, other)
     tables = delta.open_tables(tmp_path, before, other)
     commit(tmp_path, before, after)
 
@@ -354,22 +354,30 @@ def killed_anywhere(lakes: str, step: int, *words: str) -> list[dict[str, Any]]:
     program = [sys.executable, "-m", "tests.lake.kill_ingest", lakes, "1" if EXHAUSTIVE else str(step), *words]
     done = subprocess.run(program, capture_output=True, text=True, env=environment(), check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    found: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
-    assert {one["generation"] for one in found} == {2}
+    documents: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {document["generation"] for document in documents} == {2}
     # Places before the manifest to come was written, and after it.
-    assert {one["pending"] for one in found if one["read"] == 1} == {False, True}
-    return found
+    assert {document["pending"] for document in documents if document["read"] == 1} == {False, True}
+    return documents
 
 
 @pytest.mark.long
 def test_an_ingest_that_is_killed_anywhere(tmp_path: Path) -> None:
     """SIGKILL at places all over an ingest: before, between and after the transactions of the tables."""
     parts = cut(SEVERAL[0], tmp_path, 2)
-    found = killed_anywhere(str(tmp_path), 9, *map(str, parts))
+    documents = killed_anywhere(str(tmp_path), 9, *map(str, parts))
     steps = []
     for part in parts:
         write_lake([part], tmp_path / "lake", options())
         steps.append(all_rows(tmp_path / "lake"))
-    for one in found:
-        assert one["before"] == steps[one["read"] - 1]
-        assert one["after"] == one["in_tables"] == steps[1]
+    for document in documents:
+        assert document["before"] == steps[document["read"] - 1]
+        assert document["after"] == document["in_tables"] == steps[1]
+
+
+def test_a_commit_does_not_begin_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, after = changed(tmp_path)
+    monkeypatch.setattr(module, "COMMIT_BYTES", 1 << 62)
+    with pytest.raises(LakeError, match="cannot be written: No space left on device"):
+        commit(tmp_path, before, after)
+    assert (read_manifest(tmp_path), (tmp_path / PENDING).exists()) == (before, False)

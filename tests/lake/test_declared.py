@@ -26,7 +26,7 @@ V5, V3_1_1 = ProtocolVersion.V5, ProtocolVersion.V3_1_1
 
 def test_every_declared_field_has_its_column() -> None:
     columns = packet_columns()
-    inner = {name for kind in ("connect", "connack") for name in (one.name for one in columns[kind])}
+    inner = {name for kind in ("connect", "connack") for name in (each.name for each in columns[kind])}
     for cls in PACKETS.values():
         for row in cls.declaration:
             assert {row.name, f"{row.name}_length"} & (set(columns) | inner), row.name
@@ -35,11 +35,11 @@ def test_every_declared_field_has_its_column() -> None:
 
 
 def test_the_struct_of_properties_is_the_table_of_the_specification() -> None:
-    found = [one.name for one in properties_type()]
+    result = [each.name for each in properties_type()]
 
-    assert len(found) == len(PROPERTIES) == 27
+    assert len(result) == len(PROPERTIES) == 27
     wanted = [row.name for row in PROPERTIES]
-    assert found == [f"{name}_length" if name == "authentication_data" else name for name in wanted]
+    assert result == [f"{name}_length" if name == "authentication_data" else name for name in wanted]
     assert str(properties_type().field("user_property").type) == "list<item: struct<name: string, value: string>>"
     assert str(properties_type().field("subscription_identifier").type) == "list<item: int64>"
 
@@ -54,19 +54,19 @@ def test_properties_that_have_no_place_are_beside() -> None:
     block = Properties.of(
         [(0x23, 1), (0x23, 2), (0x7E, b"ab"), (0x03, "a"), (0x03, "b\udcff"), (0x16, b"one"), (0x16, b"secret")]
     )
-    found, bad, other = rows(block)
+    document, bad, other = rows(block)
 
-    assert found == {"topic_alias": 1, "content_type": "a", "authentication_data_length": 3}
+    assert document == {"topic_alias": 1, "content_type": "a", "authentication_data_length": 3}
     assert not bad
-    assert [(one["identifier"], one.get("number"), one.get("value")) for one in other] == [
+    assert [(row["identifier"], row.get("number"), row.get("value")) for row in other] == [
         (0x23, 2, None), (0x7E, None, b"ab"), (0x03, None, b"b\xff"), (0x16, 6, None),
     ]  # fmt: skip
 
 
 def test_credentials_in_texts_of_answers_are_asterisks() -> None:
-    found, bad, other = rows(Properties(reason_string="password=hunter2", content_type="password=hunter2"))
+    document, bad, other = rows(Properties(reason_string="password=hunter2", content_type="password=hunter2"))
 
-    assert found == {"reason_string": "password=*******", "content_type": "password=*******"}
+    assert document == {"reason_string": "password=*******", "content_type": "password=*******"}
     assert not bad
     assert not other
 
@@ -77,8 +77,8 @@ def test_texts_that_are_not_utf_8_keep_their_bytes() -> None:
     assert text("é", "x", bad) == "é"
     assert text("a\udcffb", "topic", bad) == "a\ufffdb"
     assert bad == [{"field": "topic", "value": b"a\xffb"}]
-    found, bad, _ = rows(Properties(user_property=[("k", "v"), ("\udcfe", "w")]))
-    assert found["user_property"][1] == {"name": "\ufffd", "value": "w"}
+    document, bad, _ = rows(Properties(user_property=[("k", "v"), ("\udcfe", "w")]))
+    assert document["user_property"][1] == {"name": "\ufffd", "value": "w"}
     assert bad == [{"field": "properties.user_property[1].name", "value": b"\xfe"}]
 
 
@@ -93,13 +93,13 @@ def test_connect_is_a_struct() -> None:
         client_identifier="x", user_name="u", password=b"secret",
         will=Will("w", b"gone", 1, True, Properties(will_delay_interval=3)), properties=Properties(receive_maximum=9),
     )  # fmt: skip
-    found = packet_fields(packet, V5, 2, [], [])
+    document = packet_fields(packet, V5, 2, [], [])
 
-    assert found["properties"] == {"receive_maximum": 9}
-    assert found["connect"]["password_length"] == 6
-    assert found["connect"]["will"]["will_payload"] == b"go"
-    assert found["connect"]["will"]["properties"] == {"will_delay_interval": 3}
-    assert b"secret" not in repr(found).encode()
+    assert document["properties"] == {"receive_maximum": 9}
+    assert document["connect"]["password_length"] == 6
+    assert document["connect"]["will"]["will_payload"] == b"go"
+    assert document["connect"]["will"]["properties"] == {"will_delay_interval": 3}
+    assert b"secret" not in repr(document).encode()
     old = packet_fields(packet, V3_1_1, 2, [], [])
     assert "properties" not in old
     assert "properties" not in old["connect"]["will"]
@@ -107,9 +107,9 @@ def test_connect_is_a_struct() -> None:
 
 def test_subscriptions_and_what_was_read() -> None:
     packet = packets.Subscribe(7, Properties(), [Subscription("a/#", 1, True, False, 2, 0x40)])
-    found = packet_fields(packet, V5, 0, [], [])
+    document = packet_fields(packet, V5, 0, [], [])
 
-    assert found["subscriptions"] == [
+    assert document["subscriptions"] == [
         {"topic_filter": "a/#", "maximum_qos": 1, "no_local": True, "retain_as_published": False,
          "retain_handling": 2, "reserved": 0x40}
     ]  # fmt: skip

@@ -13,7 +13,7 @@ import mqttscope
 from mqttscope.capture.locations import find
 from mqttscope.lake import shared_commit
 from mqttscope.lake.manifest import NAME, PENDING, LakeError, read_manifest
-from mqttscope.lake.store import COPY, Store, StorePath, place
+from mqttscope.lake.store import COPY, LakeStore, StorePath, place
 from mqttscope.lake.writer import write_lake
 from tests.cli.running import invoke
 from tests.emulators import ACCOUNT, CONTAINER, KEY, azurite, fake_gcs_server, signature
@@ -40,9 +40,9 @@ def base(request: pytest.FixtureRequest) -> Iterator[tuple[str, dict[str, str]]]
 @pytest.fixture
 def store(base: tuple[str, dict[str, str]]) -> StorePath:
     """A place in it that nobody else uses."""
-    found = place(f"{base[0]}/{uuid4().hex}", base[1], single_writer=True)
-    assert isinstance(found, StorePath)
-    return found
+    path = place(f"{base[0]}/{uuid4().hex}", base[1], single_writer=True)
+    assert isinstance(path, StorePath)
+    return path
 
 
 def put(store: StorePath, name: str, data: bytes) -> None:
@@ -72,16 +72,16 @@ def test_captures_and_lake_in_one_store(store: StorePath, base: tuple[str, dict[
     assert (again.captures, len(again.known)) == ([], 2)
     assert read_manifest(lake).generation == 2
     with mqttscope.lake.open(f"{uri}/lake", settings=settings) as opened:
-        found = opened.sql("select topic from retained_messages where state = 'held'")
-        assert [row["topic"] for row in found] == ["home/mode"]
+        relation = opened.sql("select topic from retained_messages where state = 'held'")
+        assert [row["topic"] for row in relation] == ["home/mode"]
     words = [word for name, value in settings.items() for word in ("--fs", f"{name}={value}")]
     asked = invoke("pipeline", "sql", "select count(*) as n from packets", "--lake", f"{uri}/lake", *words)
     assert (asked.code, asked.out.split()[-1]) == (0, str(len(all_rows(here)["packets"])).encode()), asked.err
     # Without --single-writer nothing is written.
     refused = invoke("pipeline", "ingest", FIRST, "--lake", f"{uri}/other", *words)
-    assert (refused.code, "--single-writer says so" in refused.err) == (3, True)
+    assert (refused.code, "use --single-writer" in refused.err) == (3, True)
     absent = invoke("pipeline", "sql", "select 1", "--lake", f"{uri}/none", *words)
-    assert (absent.code, absent.err) == (3, f"mqttscope: {uri}/none holds no lake\n")
+    assert (absent.code, absent.err) == (3, f"mqttscope: {uri}/none is not a lake\n")
 
 
 def test_who_comes_second_is_refused(store: StorePath, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,25 +99,25 @@ def test_an_ingest_that_is_killed_while_an_object_is_empty(
     if not store.store.empties:
         pytest.skip("an object of this store is never empty while it is written")
     write_lake([FIRST], store, options())
-    kept: list[Any] = []
+    rest: list[Any] = []
 
-    def killed(self: Store, key: str, data: bytes) -> None:
+    def killed(self: LakeStore, key: str, data: bytes) -> None:
         if key != name:
             write(self, key, data)
             return
-        kept.append((StorePath(self) / key).open_output())
+        rest.append((StorePath(self) / key).open_output())
         raise KeyboardInterrupt
 
-    write = Store._write
+    write = LakeStore._write
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the patch is part of it
-        patched.setattr(Store, "_write", killed)
+        patched.setattr(LakeStore, "_write", killed)
         write_lake([SECOND], store, options())
     assert (store / name).stat().st_size == 0
     assert read_manifest(store, name).generation == 2
     assert read_manifest(store).generation == (1 if name == PENDING else 2)
     # Killed once more, while the copy is written: the object was made whole before.
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):  # noqa: PT012 - the patch is part of it
-        patched.setattr(Store, "_write", killed)
+        patched.setattr(LakeStore, "_write", killed)
         name, whole = name + COPY, name
         store.store.replace(whole, b"{}", store.store.read(whole)[1])  # type: ignore[index]
     assert read_manifest(store, whole).generation == 2

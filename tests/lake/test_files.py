@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,12 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mqttscope.capture.write import make_folder
 from mqttscope.lake import files as module
 from mqttscope.lake.files import LakeFiles, add_errors, known_errors, remember_errors
 from mqttscope.lake.manifest import LakeError, Manifest, read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.net.frame import CaptureError
-from tests.lake.reading import tables_of
+from tests.lake.reading import CAPTURES, options, tables_of
 from tests.lake.test_writer import SEVERAL
 
 
@@ -43,11 +45,11 @@ def test_rows_are_gathered_and_files_end_after_so_many(tmp_path: Path, monkeypat
 
 
 def test_attempts_write_different_files(tmp_path: Path) -> None:
-    with LakeFiles(tmp_path, 1) as one, LakeFiles(tmp_path, 1) as other:
-        one.write("packets", rows(1))
+    with LakeFiles(tmp_path, 1) as lake_files, LakeFiles(tmp_path, 1) as other:
+        lake_files.write("packets", rows(1))
         other.write("packets", rows(1))
 
-    assert one.names != other.names
+    assert lake_files.names != other.names
 
 
 def test_a_task_that_fails_takes_its_files_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,8 +113,8 @@ def test_copies_of_faulty_captures_have_rows_and_are_told_again(tmp_path: Path) 
     assert sorted(errors(lake)) == [("cut-1", what), ("cut-2", what), ("empty-1", "is empty"), ("empty-2", "is empty")]
     assert done.rows["ingest_errors"] == 4
     assert [Path(name).name for name in done.known] == ["empty-2", "cut-2"]
-    (one,) = [error for error in done.known_errors if error.capture == str(names[3])]
-    assert (one.message, one.frames > 0, one.offset is not None) == (what, True, True)
+    (capture_error,) = [error for error in done.known_errors if error.capture == str(names[3])]
+    assert (capture_error.message, capture_error.frames > 0, capture_error.offset is not None) == (what, True, True)
     before = files_of(lake)
 
     again = write_lake(names, lake)
@@ -165,3 +167,19 @@ def test_only_rows_of_one_generation_count(tmp_path: Path) -> None:
     remember_errors(tmp_path, after, {"11": "a", "22": "b", "33": "c"})
     assert after.faulty == {"22": [["is bad", 5, 1]]}
     assert known_errors(after, [("x", "22"), ("y", "33")]) == [CaptureError("x", "is bad", 5, 1)]
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid"), reason="needs modes of files")
+@pytest.mark.parametrize(("mode", "of_files", "of_folders"), [
+    (0o2775, 0o660, 0o770), (0o2750, 0o640, 0o750), (0o775, 0o600, 0o700), (0o700, 0o600, 0o700),
+])  # fmt: skip
+def test_a_lake_is_for_the_group_of_its_folder(mode: int, of_files: int, of_folders: int, tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    lake.chmod(mode)
+    write_lake([CAPTURES[0]], lake, options())
+    folders = {path.stat().st_mode & 0o777 for path in lake.rglob("*") if path.is_dir()}
+    assert folders == {of_folders}
+    assert {path.stat().st_mode & 0o777 for path in lake.rglob("*") if path.is_file()} == {of_files}
+    make_folder(tmp_path / "others" / "own")
+    assert (tmp_path / "others" / "own").stat().st_mode & 0o777 == 0o700

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mqttscope.capture import open_capture
-from mqttscope.capture.files import Part
+from mqttscope.capture.files import CapturePortion
 from mqttscope.capture.fingerprint import head_crc
-from mqttscope.cli.sharing import beside
+from mqttscope.cli.second_process import second_process
 from mqttscope.lake import intake as reading
 from mqttscope.lake.intake import Intake
 from mqttscope.lake.manifest import LakeError, read_manifest
@@ -28,32 +28,32 @@ from tests.lake.reading import CAPTURES, Row, options, read_segments
 from tests.lake.test_writer import SEVERAL
 
 
-def open_slowly(names: list[str], *, parts: dict[str, Part], direct: object) -> Any:
+def open_slowly(names: list[str], *, parts: dict[str, CapturePortion], direct: object) -> Any:
     """Frames of captures, none of which is offered to the fast path."""
     return open_capture(names, parts=parts)
 
 
-def part(path: Path) -> Part:
+def part(path: Path) -> CapturePortion:
     with path.open("rb") as file:
         size = path.stat().st_size
-        return Part(0, size, head_crc(file, size))
+        return CapturePortion(0, size, head_crc(file, size))
 
 
 def read(paths: list[Path], last_ns: int | None = None) -> tuple[Intake, list[tuple[str, Row]]]:
     rows: list[tuple[str, Row]] = []
 
-    def write(name: str, found: pa.RecordBatch) -> None:
-        rows.extend((name, row) for row in found.to_pylist())
+    def write(name: str, batch: pa.RecordBatch) -> None:
+        rows.extend((name, row) for row in batch.to_pylist())
 
-    given = options()
-    made = Intake(Collector(given, rules=given.rules), write, last_ns)
-    made.read([str(path) for path in paths], {str(path): part(path) for path in paths})
-    made.flush(everything=True)
-    return made, rows
+    lake_options = options()
+    intake = Intake(Collector(lake_options, rules=lake_options.rules), write, last_ns)
+    intake.read([str(path) for path in paths], {str(path): part(path) for path in paths})
+    intake.flush(everything=True)
+    return intake, rows
 
 
-def notes(made: Intake) -> Any:
-    return made.segments, made.now_ns, made.last_ns, made.skipped, made.out_of_order, made.overlapping
+def notes(intake: Intake) -> Any:
+    return intake.segments, intake.now_ns, intake.last_ns, intake.skipped, intake.out_of_order, intake.overlapping
 
 
 @each("path", CAPTURES[::4], ids=lambda path: path.parent.name)
@@ -71,11 +71,11 @@ def test_frames_come_either_way(path: Path) -> None:
 def test_most_frames_of_a_large_capture_come_the_fast_way(tmp_path: Path) -> None:
     path = tmp_path / "a.pcapng"
     generate(path, 3_000, devices=20)
-    latest = max(one.timestamp_ns for one in read_segments(path))
-    made, _ = read([path], latest)
+    latest = max(read_segment.timestamp_ns for read_segment in read_segments(path))
+    intake, _ = read([path], latest)
 
-    assert made.segments == len(read_segments(path)) > 2 * made._segments
-    assert (made.now_ns, made.last_ns, made.out_of_order) == (latest, latest, {str(path)})
+    assert intake.segments == len(read_segments(path)) > 2 * intake._segments
+    assert (intake.now_ns, intake.last_ns, intake.out_of_order) == (latest, latest, {str(path)})
     assert read([path], latest + 5)[0].last_ns == latest + 5
 
 
@@ -83,8 +83,8 @@ def content(lake: Path) -> dict[str, list[Row]]:
     """All rows of a lake in their order, and what is remembered for the next ingest."""
     manifest = read_manifest(lake)
     remembered = [*manifest.state_files, *manifest.scope_state_files]
-    kept = [row for name in remembered for row in pq.read_table(lake / name, partitioning=None).to_pylist()]
-    return {name: read_table(lake, name).to_pylist() for name in TABLES} | {"remembered": kept}
+    rest = [row for name in remembered for row in pq.read_table(lake / name, partitioning=None).to_pylist()]
+    return {name: read_table(lake, name).to_pylist() for name in TABLES} | {"remembered": rest}
 
 
 @pytest.mark.long
@@ -99,12 +99,12 @@ def test_two_processes_make_the_tables_of_one(tmp_path: Path) -> None:
             steps[at].append(piece)
     for step in steps:
         for way in ("one", "two"):
-            write_lake(step, tmp_path / way, options(), beside=beside if way == "two" else None)
-        one, two = content(tmp_path / "one"), content(tmp_path / "two")
-        assert two == one
-        assert all(one[name] for name in ("messages", "findings", "remembered"))
-    assert len(one["packets"]) > 1_000
-    assert any(row["late"] for row in one["connections"])
+            write_lake(step, tmp_path / way, options(), second_process=second_process if way == "two" else None)
+        documents, two = content(tmp_path / "one"), content(tmp_path / "two")
+        assert two == documents
+        assert all(documents[name] for name in ("messages", "findings", "remembered"))
+    assert len(documents["packets"]) > 1_000
+    assert any(row["late"] for row in documents["connections"])
 
 
 def test_one_process_reads_again_where_two_have_not_read_the_same(
@@ -112,7 +112,7 @@ def test_one_process_reads_again_where_two_have_not_read_the_same(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(Intake, "_what_was_read", lambda _: (os.getpid(),))
-        done = write_lake([SEVERAL[0]], lake, options(), beside=beside)
+        done = write_lake([SEVERAL[0]], lake, options(), second_process=second_process)
     write_lake([SEVERAL[0]], tmp_path / "other", options())
 
     assert done.captures == [str(SEVERAL[0])]
@@ -136,7 +136,7 @@ def test_nothing_is_left_of_two_processes_of_which_one_fails(tmp_path: Path, mon
         lake = tmp_path / str(there)
         monkeypatch.setattr(Intake, "flush", failing(there))
         with pytest.raises(LakeError, match="is full"):
-            write_lake([SEVERAL[0]], lake, options(), beside=beside)
+            write_lake([SEVERAL[0]], lake, options(), second_process=second_process)
         assert list(lake.rglob("*.parquet")) == []
         assert read_manifest(lake).generation == 0
     assert os.getpid() == here

@@ -20,7 +20,7 @@ from mqttscope.lake.schemas import EVENT_TABLES, event_schema
 from mqttscope.lake.state import dump, load
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.failures import Failures
+from mqttscope.lint.failures import RuleFailures
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import Findings
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -29,10 +29,11 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.checksum import WRONG
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Segment, group_key
-from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.secrets.findings import HidingOptions, conceal
 from tests.conftest import ROOT
 from tests.dissect.scenes import mixed_tape
-from tests.dissect.talk import Talk, Tape, connect, publish
+from tests.dissect.talk import CONNACK, Talk, Tape, connect, publish, wire
+from tests.dissect.test_transports import anonymous
 from tests.each import sampled
 from tests.lake.failing import FAILING
 from tests.lake.parts import at_random
@@ -53,13 +54,17 @@ from tests.lake.reading import (
     usual,
 )
 from tests.lake.telling import BOTH, OfBroker
+from tests.lint.lint_help import steps_of, talked
+from tests.lint.test_misread_packets import HEAD, JOINT, SHORT
 
 
-def in_files(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
+def in_files(segments: list[Segment], files: int, seed: int) -> list[tuple[Any, ...]]:
     """The rows of a capture that was cut into so many files, whose rows come in any order."""
     rows = []
-    for number, some in enumerate(at_random(found, files, seed)):
-        part = [dataclasses.replace(one, capture=f"part{number}", frame=frame) for frame, one in enumerate(some, 1)]
+    for number, some in enumerate(at_random(segments, files, seed)):
+        part = [
+            dataclasses.replace(segment, capture=f"part{number}", frame=frame) for frame, segment in enumerate(some, 1)
+        ]
         rows.append(segment_rows(part, number))
     random.Random(seed).shuffle(rows)
     return [row for part in rows for row in part]
@@ -68,56 +73,81 @@ def in_files(found: list[Segment], files: int, seed: int) -> list[tuple[Any, ...
 @pytest.mark.long
 @sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_tables_do_not_depend_on_files(path: Path) -> None:
-    found, given = read_segments(path), options()
-    whole = ordered(by_kernel(segment_rows(found), given))
+    segments, lake_options = read_segments(path), options()
+    whole = ordered(by_kernel(segment_rows(segments), lake_options))
 
     assert whole == ordered(usual(path))
     bare = ordered(whole, places=False)
-    for files in (3, len(found)):
-        assert ordered(by_kernel(in_files(found, files, files), given), places=False) == bare
+    for files in (3, len(segments)):
+        assert ordered(by_kernel(in_files(segments, files, files), lake_options), places=False) == bare
 
 
 def test_other_transports() -> None:
-    given = options(dissect=Options(ports={8080: "ws", 22: "mqtt"}))
-    found = mixed_tape().segments
+    lake_options = options(dissect=Options(ports={8080: "ws", 22: "mqtt"}))
+    segments = mixed_tape().segments
 
-    wanted = collect(dissect_segments(found, given.reading()), given)
-    assert ordered(by_kernel(segment_rows(found), given)) == ordered(wanted)
+    wanted = collect(dissect_segments(segments, lake_options.reading()), lake_options)
+    assert ordered(by_kernel(segment_rows(segments), lake_options)) == ordered(wanted)
 
 
-def is_in_order(found: list[Segment]) -> bool:
+def is_in_order(segments: list[Segment]) -> bool:
     """What comes late in time is no part of a stream."""
-    return [one.timestamp_ns for one in found] == sorted(one.timestamp_ns for one in found)
+    return [segment.timestamp_ns for segment in segments] == sorted(segment.timestamp_ns for segment in segments)
 
 
 @pytest.mark.long
 @sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_a_stream_of_runs_gives_what_one_run_gives(path: Path) -> None:
-    found, given = read_segments(path), options()
-    if not is_in_order(found):
+    segments, lake_options = read_segments(path), options()
+    if not is_in_order(segments):
         pytest.skip("what comes late in time is no part of a stream")
 
-    assert ordered(in_runs(at_random(found, 6, 3), given)) == ordered(by_kernel(segment_rows(found), given))
+    assert ordered(in_runs(at_random(segments, 6, 3), lake_options)) == ordered(
+        by_kernel(segment_rows(segments), lake_options)
+    )
 
 
 def test_damaged_segments_wait_between_runs_as_in_one() -> None:
     path = ROOT / "tests/data/captures/live/damaged.pcap"
-    found, given = read_segments(path), options()
-    whole = ordered(by_kernel(segment_rows(found), given))
-    edges = [place + 1 for place, segment in enumerate(found) if segment.checksum == WRONG]
-    parts = [found[start:stop] for start, stop in pairwise([0, *edges, len(found)])]
+    segments, lake_options = read_segments(path), options()
+    whole = ordered(by_kernel(segment_rows(segments), lake_options))
+    edges = [place + 1 for place, segment in enumerate(segments) if segment.checksum == WRONG]
+    parts = [segments[start:stop] for start, stop in pairwise([0, *edges, len(segments)])]
 
     assert len(edges) == 17
-    assert whole == ordered(in_process([path], given))
-    assert ordered(in_runs(parts, given)) == whole
+    assert whole == ordered(in_process([path], lake_options))
+    assert ordered(in_runs(parts, lake_options)) == whole
+
+
+def nameless() -> list[Segment]:
+    """A WebSocket that only its first message shows to carry MQTT."""
+    data = wire(connect())
+    talk = anonymous(("C", data[:5]), ("C", data[5:]), ("S", wire(CONNACK)))
+    return talk.tape.segments
+
+
+def misread() -> list[Segment]:
+    """A PUBLISH that is shorter than it announces, and what is read out of the bytes after it."""
+    sent = f"> raw {HEAD} {SHORT} {HEAD[:8]}", f"> raw {HEAD[8:]}", "> pingreq"
+    return talked(*steps_of(JOINT, *sent, "> fin; < fin"))
+
+
+@pytest.mark.parametrize("expected", [nameless(), misread()], ids=["a WebSocket without names", "a misread stream"])
+def test_what_decides_later_is_remembered_between_runs(expected: list[Segment]) -> None:
+    lake_options = options()
+    whole = ordered(by_kernel(segment_rows(expected), lake_options))
+
+    assert len(whole["packets"]) > 1
+    for cut in range(1, len(expected)):
+        assert ordered(in_runs([expected[:cut], expected[cut:]], lake_options)) == whole, cut
 
 
 def test_what_is_open_has_rows_as_if_it_ended() -> None:
     path = next(path for path in CAPTURES if path.parent.name == "session-taken-over")
-    found, given = read_segments(path), options()
-    for stop in (len(found) // 3, len(found) // 2):
-        rows = segment_rows(found[:stop])
-        wanted, got = by_kernel(rows, given), by_kernel(rows, given, more=True)
+    segments, lake_options = read_segments(path), options()
+    for stop in (len(segments) // 3, len(segments) // 2):
+        rows = segment_rows(segments[:stop])
+        wanted, got = by_kernel(rows, lake_options), by_kernel(rows, lake_options, more=True)
 
         assert {name for name in got if name.startswith("open/")} >= {"open/connections"}
         for row in got["open/connections"]:
@@ -129,11 +159,11 @@ def test_what_is_open_has_rows_as_if_it_ended() -> None:
 
 def test_state_is_of_what_is_open_alone() -> None:
     tape = Tape()
-    one, other = Talk(tape), Talk(tape, client_port=50_001)
-    for talk in (one, other):
+    other_talk, other = Talk(tape), Talk(tape, client_port=50_001)
+    for talk in (other_talk, other):
         talk.handshake()
         talk.client(connect())
-    one.close()
+    other_talk.close()
     tape.wait(4 * 3600)
     last = Talk(tape, client_port=50_002)
     last.handshake()
@@ -170,10 +200,10 @@ def test_what_is_idle_at_the_watermark_is_over() -> None:
     tape.wait(4 * 3600)
     late = Talk(tape, client_port=50_001).handshake()
     late.client(connect())
-    rows, given = segment_rows(tape.segments), LakeOptions()
+    rows, lake_options = segment_rows(tape.segments), LakeOptions()
 
-    wanted = collect(dissect_segments(tape.segments, given.reading()), given)
-    assert ordered(by_kernel(rows, given, watermark_ns=tape.now_ns)) == ordered(wanted)
+    wanted = collect(dissect_segments(tape.segments, lake_options.reading()), lake_options)
+    assert ordered(by_kernel(rows, lake_options, watermark_ns=tape.now_ns)) == ordered(wanted)
     assert [row["closed_how"] for row in wanted["connections"]] == ["idle", "capture_end"]
 
 
@@ -208,7 +238,7 @@ def test_what_is_wrong_with_captures_is_a_row() -> None:
     assert [row["event"] for row in rows] == ["capture_error", "capture_drops"]
     assert rows[0] | {"capture": None} == {
         "capture": None, "event": "capture_error", "message": "is cut off", "offset": 12, "frames": 3,
-        "interface": None, "received": None, "dropped": None,
+        "interface": None, "received": None, "dropped": None, "healed": None,
     }  # fmt: skip
     assert rows[1]["dropped"] == 2
 
@@ -235,24 +265,25 @@ def said(rows: list[Row]) -> list[tuple[Any, ...]]:
 @sampled("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_rules_across_connections_see_what_one_engine_sees_that_reads_everything(path: Path, scope: Scope) -> None:
     """By session where no rule needs more, by server otherwise; at once, and in several ingests."""
-    rules = tuple(one for one in BOTH if scope is Scope.BROKER or one.scope is scope)
-    given = across(rules=rules)
-    linter, found = Linter(rules, strict=True), read_segments(path)
-    hiding = Hiding(given.secret_length, 256)
-    events = dissect_segments(found, given.reading())
-    wanted = [conceal(one, hiding) for event in events for one in linter.feed(event)]
+    rules = tuple(rule for rule in BOTH if scope is Scope.BROKER or rule.scope is scope)
+    lake_options = across(rules=rules)
+    linter, segments = Linter(rules, strict=True), read_segments(path)
+    hiding = HidingOptions(lake_options.secret_length, 256)
+    events = dissect_segments(segments, lake_options.reading())
+    wanted = [conceal(finding, hiding) for event in events for finding in linter.feed(event)]
 
-    whole = Fold(given)
-    whole.ingest(found)
+    whole = Fold(lake_options)
+    whole.ingest(segments)
     rows = whole.rows
     assert said(rows) == sorted(
-        (one.rule, one.message, one.frame, one.fingerprint, str(one.confidence)) for one in wanted
+        (finding.rule, finding.message, finding.frame, finding.fingerprint, str(finding.confidence))
+        for finding in wanted
     )
 
-    if CAPTURES.index(path) % 6 or not is_in_order(found):
+    if CAPTURES.index(path) % 6 or not is_in_order(segments):
         return
-    parts = Fold(given)
-    for some in at_random(found, 5, 5):
+    parts = Fold(lake_options)
+    for some in at_random(segments, 5, 5):
         parts.ingest(some)
     assert said(parts.rows) == said(rows)
     numbers = Counter((row["connection_id"], row["scope"]) for row in rows)
@@ -324,38 +355,40 @@ def test_a_key_to_which_nothing_happens_is_remembered() -> None:
 
 @pytest.mark.parametrize("state", [b"whatever", dump(5)])
 def test_state_of_a_key_that_cannot_be_read_is_said(state: bytes) -> None:
-    with pytest.raises(LakeError, match="what rules remember cannot be read: the lake is damaged"):
+    with pytest.raises(LakeError, match="the memory of rules cannot be read: the lake is damaged"):
         by_kernel([remembered_row(b"key", state, KEY_STATE)], across(), cross_kernel)
 
 
-def failed_with_kernels(given: LakeOptions, found: list[Segment], *, more: bool = False) -> tuple[Failures, Failures]:
+def failed_with_kernels(
+    lake_options: LakeOptions, segments: list[Segment], *, more: bool = False
+) -> tuple[RuleFailures, RuleFailures]:
     """The rules that failed in the first stage, and in the second."""
-    rows, narrow, wide = segment_rows(found), Failures(), Failures()
-    last = found[-1].timestamp_ns if more else None
-    keys = by_kernel(rows, given, more=more, watermark_ns=last, failures=narrow).get("flow_keys", [])
-    again = [(row[0], one["key"].encode(), *row[2:]) for row in rows for one in keys if one["flow"] == row[1]]
-    by_kernel(again, given, cross_kernel, more=more, watermark_ns=last, failures=wide)
+    rows, narrow, wide = segment_rows(segments), RuleFailures(), RuleFailures()
+    last = segments[-1].timestamp_ns if more else None
+    keys = by_kernel(rows, lake_options, more=more, watermark_ns=last, failures=narrow).get("flow_keys", [])
+    again = [(row[0], key["key"].encode(), *row[2:]) for row in rows for key in keys if key["flow"] == row[1]]
+    by_kernel(again, lake_options, cross_kernel, more=more, watermark_ns=last, failures=wide)
     return narrow, wide
 
 
 @pytest.mark.parametrize("more", [False, True])
 def test_rules_that_fail_come_out_as_in_one_engine(more: bool) -> None:
-    found = read_segments(next(path for path in CAPTURES if path.parent.name == "v5-qos"))
+    segments = read_segments(next(path for path in CAPTURES if path.parent.name == "v5-qos"))
     if more:
         # Its connections are open, and end as far as anybody knows.
-        found = found[: len(found) // 2]
-    given, wanted = LakeOptions(rules=FAILING), Failures()
+        segments = segments[: len(segments) // 2]
+    lake_options, wanted = LakeOptions(rules=FAILING), RuleFailures()
     linter = Linter(FAILING)
-    for event in dissect_segments(found, given.reading()):
+    for event in dissect_segments(segments, lake_options.reading()):
         linter.feed(event)
     wanted.take(linter)
 
-    narrow, wide = failed_with_kernels(given, found, more=more)
+    narrow, wide = failed_with_kernels(lake_options, segments, more=more)
 
     assert narrow.counts.keys() == {"TST291", "TST292"}
     assert wide.counts.keys() == {"TST491"}
     assert narrow.counts | wide.counts == wanted.counts
-    assert Failures.together([narrow, wide]) == Failures.together([wanted])
+    assert RuleFailures.together([narrow, wide]) == RuleFailures.together([wanted])
 
 
 def test_a_rule_that_runs_for_a_wide_one_as_well_fails_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,20 +402,20 @@ def test_a_rule_that_runs_for_a_wide_one_as_well_fails_once(monkeypatch: pytest.
     rule = all_rules()["PUB101"]
     for name, value in {"check": check, "looks_at": Publish, "sender": None, "when": None, "signs": ()}.items():
         monkeypatch.setattr(rule, name, value)
-    found = read_segments(next(path for path in CAPTURES if path.parent.name == "v5-qos"))
+    segments = read_segments(next(path for path in CAPTURES if path.parent.name == "v5-qos"))
 
-    narrow, wide = failed_with_kernels(LakeOptions(rules=(rule(), Reads())), found)
+    narrow, wide = failed_with_kernels(LakeOptions(rules=(rule(), Reads())), segments)
     assert narrow.counts["PUB101"] > 1
     assert not wide
-    _, alone = failed_with_kernels(LakeOptions(rules=(Reads(),)), found)
+    _, alone = failed_with_kernels(LakeOptions(rules=(Reads(),)), segments)
     assert alone.counts == narrow.counts
 
 
 def test_batches_of_findings_are_bounded() -> None:
-    found = read_segments(CAPTURES[0])
-    key = by_kernel(segment_rows(found), across())["flow_keys"][0]["key"].encode()
-    rows = [(row[0], key, *row[2:]) for row in segment_rows(found)]
-    sizes = [one.num_rows for one in cross_kernel(batches_of(rows), across(batch_rows=3))]
+    segments = read_segments(CAPTURES[0])
+    key = by_kernel(segment_rows(segments), across())["flow_keys"][0]["key"].encode()
+    rows = [(row[0], key, *row[2:]) for row in segment_rows(segments)]
+    sizes = [each.num_rows for each in cross_kernel(batches_of(rows), across(batch_rows=3))]
 
     assert len(sizes) > 3
     assert max(sizes) == 3

@@ -41,7 +41,7 @@ def test_everything_else_does() -> None:
         replace(ONE, flow_key=b""),
         replace(ONE, opened_ns=-ONE.opened_ns),
     ]
-    names = {connection_id(one) for one in others} | {
+    names = {connection_id(connection) for connection in others} | {
         connection_id(ONE),
         connection_id(ONE, "a"),
         connection_id(ONE, "b"),
@@ -75,7 +75,7 @@ def test_a_session_is_a_name_on_a_server() -> None:
         "\\\\xff",
         "caf\xe9",
     ]
-    assert len({key(one) for one in [*names, None]}) == len(names) + 1
+    assert len({key(name) for name in [*names, None]}) == len(names) + 1
 
 
 @pytest.mark.parametrize(

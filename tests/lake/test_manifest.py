@@ -85,11 +85,11 @@ def test_every_flipped_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
         data[place] ^= 1 << place % 8
         (tmp_path / manifest.NAME).write_bytes(data)
         try:
-            found = manifest.read_manifest(tmp_path)
+            actual_manifest = manifest.read_manifest(tmp_path)
         except manifest.LakeError:
             continue
         # White space, and the name of the checksum itself.
-        assert found == FULL
+        assert actual_manifest == FULL
 
 
 def test_files_are_compared_with_their_checksums(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_files_are_compared_with_their_checksums(tmp_path: Path) -> None:
 
 def test_strays_are_taken_away_and_nothing_else(tmp_path: Path) -> None:
     later = "packets/0000000004-a-0.parquet"
-    kept = ["packets/1.parquet", "packets/0000000003-replaced-0.parquet", "state/1.parquet", "state/notes.txt"]
-    kept += ["packets/_delta_log/0000000004-a.parquet"]
-    for name in (*kept, later, "state/2.parquet", "flow_keys/0000000003-a-0.parquet"):
+    texts = ["packets/1.parquet", "packets/0000000003-replaced-0.parquet", "state/1.parquet", "state/notes.txt"]
+    texts += ["packets/_delta_log/0000000004-a.parquet"]
+    for name in (*texts, later, "state/2.parquet", "flow_keys/0000000003-a-0.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
         (tmp_path / name).touch()
     manifest.write_manifest(tmp_path, FULL)
@@ -125,7 +125,7 @@ def test_strays_are_taken_away_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / manifest.PENDING).unlink()
     assert manifest.remove_strays(tmp_path, FULL) == [later]
     assert manifest.remove_strays(tmp_path, FULL) == []
-    assert all((tmp_path / name).exists() for name in kept)
+    assert all((tmp_path / name).exists() for name in texts)
     assert json.loads((tmp_path / "manifest.json").read_text())["format"] == manifest.FORMAT
 
 

@@ -21,11 +21,13 @@ def test_options_leave_wide_rules_to_others_and_count_by_connection() -> None:
 
 
 def test_each_rule_is_either_narrow_or_wide() -> None:
-    given = LakeOptions(rules=all_of_them())
-    narrow, wide = given.narrow_rules(), given.wide_rules()
+    lake_options = LakeOptions(rules=all_of_them())
+    narrow, wide = lake_options.narrow_rules(), lake_options.wide_rules()
 
     assert {rule.scope for rule in wide} == {Scope.SESSION, Scope.BROKER}
-    assert sorted([*narrow, *wide], key=lambda rule: rule.code) == sorted(given.rules, key=lambda rule: rule.code)
+    assert sorted([*narrow, *wide], key=lambda rule: rule.code) == sorted(
+        lake_options.rules, key=lambda rule: rule.code
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,7 +43,7 @@ def test_each_rule_is_either_narrow_or_wide() -> None:
 def test_the_widest_scope_is_that_of_a_server_before_that_of_a_session(
     scopes: tuple[Scope, ...], widest: Scope | None
 ) -> None:
-    given = LakeOptions(rules=tuple(rule for rule in all_of_them() if rule.scope in scopes))
+    lake_options = LakeOptions(rules=tuple(rule for rule in all_of_them() if rule.scope in scopes))
 
-    assert given.widest() is widest
-    assert replace(given, rules=given.rules[::-1]).widest() is widest
+    assert lake_options.widest() is widest
+    assert replace(lake_options, rules=lake_options.rules[::-1]).widest() is widest

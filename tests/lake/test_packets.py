@@ -23,14 +23,14 @@ def columns(packet: ControlPacket, version: ProtocolVersion, only: tuple[str, ..
     """The columns of a packet as a row has them."""
     bad: list[Row] = []
     other: list[Row] = []
-    found: Row = dict.fromkeys(packet_columns()) | packet_fields(packet, version, 65_536, bad, other, only)
-    return found | {"not_utf8": bad, "other_properties": other}
+    result: Row = dict.fromkeys(packet_columns()) | packet_fields(packet, version, 65_536, bad, other, only)
+    return result | {"not_utf8": bad, "other_properties": other}
 
 
 def full(value: Any, like: Any) -> Any:
     """Values as a table gives them back: structs have all of their fields."""
     if isinstance(like, dict) and isinstance(value, dict):
-        return {name: full(value.get(name), one) for name, one in like.items()}
+        return {name: full(value.get(name), each) for name, each in like.items()}
     if isinstance(like, list) and isinstance(value, list) and len(like) == len(value):
         return [full(*both) for both in zip(value, like, strict=True)]
     return value
@@ -40,27 +40,27 @@ def full(value: Any, like: Any) -> Any:
 def test_packets_of_captures_come_back(path: Path) -> None:
     for row in usual(path).get("packets", ()):
         if row["event"] == "packet":
-            made = packet_of(row)
-            assert made is not None
-            assert type_name(made.packet_type) == row["type"]
-            assert made.header_flags == row["header_flags"]
-            assert made.missing == (row["missing"] or 0)
-            found = columns(made, version_of(row))
-            again = decode(made.raw, version_of(row))
+            control_packet = packet_of(row)
+            assert control_packet is not None
+            assert type_name(control_packet.packet_type) == row["type"]
+            assert control_packet.header_flags == row["header_flags"]
+            assert control_packet.missing == (row["missing"] or 0)
+            document = columns(control_packet, version_of(row))
+            again = decode(control_packet.raw, version_of(row))
             # Its own bytes say the same, where none are missing; secrets are asterisks in both.
-            assert made.missing or again == made
+            assert control_packet.missing or again == control_packet
             # But for lengths that are written with more bytes than they need.
-            assert len(made.raw) + made.missing in (row["length"], row["length"] - 1)
+            assert len(control_packet.raw) + control_packet.missing in (row["length"], row["length"] - 1)
         else:
             damaged = malformed_of(row)
             assert (str(damaged.reason), damaged.offset) == (row["malformed"]["reason"], row["malformed"]["offset"])
             assert damaged.raw == row["malformed"]["raw"]
             if damaged.packet is None:
                 continue
-            found = columns(damaged.packet, version_of(row), tuple(row["malformed"]["fields_read"]))
+            document = columns(damaged.packet, version_of(row), tuple(row["malformed"]["fields_read"]))
         for name in packet_columns():
             if name != "payload_sha256" or not (row["missing"] or row["malformed"]):
-                assert full(found[name], row[name]) == row[name], (name, row["frame"])
+                assert full(document[name], row[name]) == row[name], (name, row["frame"])
         topic = topic_of(row)
         assert topic is None or topic.encode("utf-8", "surrogateescape").decode("utf-8", "replace") == row["topic"]
 
@@ -70,13 +70,13 @@ def row_of(packet: ControlPacket, version: ProtocolVersion, **more: Any) -> Row:
     from mqttscope.mqtt.codec import encode
 
     raw = encode(packet, version)
-    found = columns(packet, version)
-    given = {
+    document = columns(packet, version)
+    input_document = {
         "type": type_name(packet.packet_type), "version": version.text, "remaining_length": len(raw) - 2,
         "length": len(raw), "header_flags": packet.header_flags, "topic": None, "missing": None,
     }  # fmt: skip
-    found |= given
-    return found | more
+    document |= input_document
+    return document | more
 
 
 def test_secrets_are_asterisks_of_their_length() -> None:
@@ -85,15 +85,15 @@ def test_secrets_are_asterisks_of_their_length() -> None:
         Connect(protocol_level=5, client_identifier="a", will=will, user_name="u", password=b"hunter2",
                 properties=Properties(authentication_method="m", authentication_data=b"12345")), V5,
     )  # fmt: skip
-    made = packet_of(row)
+    packet = packet_of(row)
 
-    assert isinstance(made, Connect)
-    assert made.password == b"*******"
-    assert made.properties == Properties(authentication_method="m", authentication_data=b"*****")
-    assert made.will is not None
-    assert (made.will.will_topic, made.will.will_payload, made.will.will_qos) == ("w", b"gone", 1)
-    assert len(made.raw) == row["length"]
-    assert b"hunter2" not in made.raw
+    assert isinstance(packet, Connect)
+    assert packet.password == b"*******"
+    assert packet.properties == Properties(authentication_method="m", authentication_data=b"*****")
+    assert packet.will is not None
+    assert (packet.will.will_topic, packet.will.will_payload, packet.will.will_qos) == ("w", b"gone", 1)
+    assert len(packet.raw) == row["length"]
+    assert b"hunter2" not in packet.raw
 
 
 def test_a_payload_that_is_not_kept_is_missing() -> None:
@@ -124,24 +124,24 @@ def test_a_payload_that_is_not_kept_is_missing() -> None:
 )
 def test_what_was_left_out_is_left_out(packet: ControlPacket) -> None:
     row = row_of(packet, V5)
-    made = packet_of(row)
+    control_packet = packet_of(row)
 
-    assert made is not None
-    assert len(made.raw) == row["length"]
-    assert type(made) is type(packet)
+    assert control_packet is not None
+    assert len(control_packet.raw) == row["length"]
+    assert type(control_packet) is type(packet)
 
 
 def test_texts_that_are_not_utf_8_and_odd_properties_come_back() -> None:
     block = Properties.of(
         [(0x03, "a"), (0x03, "b\udcff"), (0x23, 1), (0x23, 2), (0x26, ("k\udcff", "v")), (0x7E, b"ab")]
     )
-    made = packet_of(row_of(Publish(topic_name="a\udcff", properties=block, payload=b"1"), V5))
+    packet = packet_of(row_of(Publish(topic_name="a\udcff", properties=block, payload=b"1"), V5))
 
-    assert isinstance(made, Publish)
-    assert made.topic_name == "a\udcff"
-    assert made.properties is not None
+    assert isinstance(packet, Publish)
+    assert packet.topic_name == "a\udcff"
+    assert packet.properties is not None
     # First what has a column, in the order of the table, then the rest.
-    assert made.properties.items == (
+    assert packet.properties.items == (
         (0x03, "a"),
         (0x23, 1),
         (0x26, ("k\udcff", "v")),
@@ -154,15 +154,15 @@ def test_texts_that_are_not_utf_8_and_odd_properties_come_back() -> None:
 def test_what_is_no_packet() -> None:
     assert packet_of({"type": "publish2"}) is None
     row = {"reason": "gap", "length": 9, "raw": None, "raw_length": 4, "redacted": True, "missing": 5, "packet_type": 1}
-    found = unparsed_of(row)
-    assert (found.raw, found.missing, found.length, found.packet_type) == (b"****", 5, 9, 1)
+    unparsed = unparsed_of(row)
+    assert (unparsed.raw, unparsed.missing, unparsed.length, unparsed.packet_type) == (b"****", 5, 9, 1)
 
 
 def test_rows_of_a_lake_without_payloads() -> None:
-    path = next(one for one in CAPTURES if one.parent.name == "v5-qos")
+    path = next(capture for capture in CAPTURES if capture.parent.name == "v5-qos")
     packets = [packet_of(row) for row in in_process([path], options(payload_limit=0))["packets"]]
     sizes = [row["payload_length"] for row in usual(path)["packets"] if row["type"] == "publish"]
 
-    assert [one.missing for one in packets if isinstance(one, Publish)] == sizes
-    assert not any(isinstance(one, Malformed) for one in packets)
-    assert any(isinstance(one, Publish) and one.packet_identifier for one in packets)
+    assert [packet.missing for packet in packets if isinstance(packet, Publish)] == sizes
+    assert not any(isinstance(packet, Malformed) for packet in packets)
+    assert any(isinstance(packet, Publish) and packet.packet_identifier for packet in packets)

@@ -32,7 +32,7 @@ from tests.secrets.sinks import _flat
 from tests.secrets.splices import splice
 from tests.secrets.test_fuzz import says
 
-SCENES = [one for one in scenes() if one.name != "long"]
+SCENES = [scene for scene in scenes() if scene.name != "long"]
 
 
 class Fixed:
@@ -44,15 +44,15 @@ class Fixed:
 
 def talk(scene: Scene, size: int) -> list[Segment]:
     """A conversation in segments of so many bytes, without an end."""
-    said = Talk(port=8080 if scene.web else 1883)
-    said.handshake()
+    shown_talk = Talk(port=8080 if scene.web else 1883)
+    shown_talk.handshake()
     for number, both in enumerate(zip_longest(scene.client, scene.server, fillvalue=b"")):
-        for who, raw in zip((said.client, said.server), both, strict=True):
+        for who, raw in zip((shown_talk.client, shown_talk.server), both, strict=True):
             if scene.web and number and raw:
-                raw = _frame_of(Fixed(), raw, 0x82, who == said.client)  # type: ignore[arg-type]
+                raw = _frame_of(Fixed(), raw, 0x82, who == shown_talk.client)  # type: ignore[arg-type]
             for at in range(0, len(raw), size):
                 who(raw[at : at + size])
-    return said.tape.segments
+    return shown_talk.tape.segments
 
 
 def options() -> LakeOptions:
@@ -77,14 +77,14 @@ def _flat_state(value: Any, parts: list[bytes], seen: set[int]) -> None:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, list | tuple) and value and all(isinstance(one, bytes) for one in value):
+    if isinstance(value, list | tuple) and value and all(isinstance(each, bytes) for each in value):
         parts.append(b"".join(value))
     elif isinstance(value, list | tuple | set | frozenset):
-        for one in value:
-            _flat_state(one, parts, seen)
+        for each in value:
+            _flat_state(each, parts, seen)
     elif isinstance(value, dict):
-        for one in value.values():
-            _flat_state(one, parts, seen)
+        for each in value.values():
+            _flat_state(each, parts, seen)
     elif hasattr(value, "__dataclass_fields__"):
         for name in value.__dataclass_fields__:
             _flat_state(getattr(value, name, None), parts, seen)
@@ -95,10 +95,12 @@ def _flat_state(value: Any, parts: list[bytes], seen: set[int]) -> None:
 @pytest.mark.parametrize("scene", some(SCENES, 3), ids=lambda scene: scene.name)
 def test_wherever_an_ingest_ends_it_keeps_no_secret(scene: Scene) -> None:
     secrets = Secrets(scene.secrets)
-    found = talk(scene, 7)
-    for stop in range(4, len(found), 2):
-        got = by_kernel(segment_rows(found[:stop]), options(), more=True, watermark_ns=found[stop - 1].timestamp_ns)
-        assert secrets.leak(bytes_of(got)) is None, f"after {stop} segments of {len(found)}"
+    segments = talk(scene, 7)
+    for stop in range(4, len(segments), 2):
+        got = by_kernel(
+            segment_rows(segments[:stop]), options(), more=True, watermark_ns=segments[stop - 1].timestamp_ns
+        )
+        assert secrets.leak(bytes_of(got)) is None, f"after {stop} segments of {len(segments)}"
 
 
 def keep_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,9 +111,9 @@ def keep_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_search_finds_what_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = SCENES[0]
-    found = talk(scene, 7)
+    segments = talk(scene, 7)
     keep_secrets(monkeypatch)
-    got = by_kernel(segment_rows(found[:20]), options(), more=True, watermark_ns=found[19].timestamp_ns)
+    got = by_kernel(segment_rows(segments[:20]), options(), more=True, watermark_ns=segments[19].timestamp_ns)
     assert Secrets(scene.secrets).leak(bytes_of(got)) is not None
 
 
@@ -119,10 +121,10 @@ def test_the_search_finds_what_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
 @pytest.mark.parametrize("size", [5, 1000])
 def test_the_next_ingest_goes_on_as_if_there_had_been_one(scene: Scene, size: int) -> None:
-    found, given = talk(scene, size), options()
-    whole = ordered(by_kernel(segment_rows(found), given))
-    for stop in range(1, len(found), 1 if size > 5 else 3):
-        assert ordered(in_runs([found[:stop], found[stop:]], given)) == whole, f"after {stop} segments"
+    segments, lake_options = talk(scene, size), options()
+    whole = ordered(by_kernel(segment_rows(segments), lake_options))
+    for stop in range(1, len(segments), 1 if size > 5 else 3):
+        assert ordered(in_runs([segments[:stop], segments[stop:]], lake_options)) == whole, f"after {stop} segments"
 
 
 SOME = 12
@@ -160,41 +162,41 @@ def _columns(path: Path) -> Iterator[bytes]:
 
 def lake_of(segments: list[Segment], folder: Path, stops: tuple[int, ...]) -> Path:
     """A lake that took a capture in several ingests, the last connection still open at the end of each."""
-    lake, given = folder / "lake", options()
-    edges = [0, *sorted({min(len(segments), one) for one in stops}), len(segments)]
+    lake, lake_options = folder / "lake", options()
+    edges = [0, *sorted({min(len(segments), stop) for stop in stops}), len(segments)]
     for number, (start, stop) in enumerate(pairwise(edges)):
         if start == stop:
             continue
         tape = Tape()
         tape.segments = segments[start:stop]
-        write_lake([write(tape, folder / f"{number}.pcapng")], lake, given)
+        write_lake([write(tape, folder / f"{number}.pcapng")], lake, lake_options)
     return lake
 
 
 def leaks(lake: Path, secrets: Secrets) -> list[str]:
-    return [f"{name}: {found}" for name, data in contents(lake) if (found := secrets.leak(data)) is not None]
+    return [f"{name}: {result}" for name, data in contents(lake) if (result := secrets.leak(data)) is not None]
 
 
 @pytest.mark.parametrize("scene", some(SCENES, 3), ids=lambda scene: scene.name)
 def test_no_file_holds_a_secret(scene: Scene, tmp_path: Path) -> None:
-    found = talk(scene, 60)
-    assert leaks(lake_of(found, tmp_path, (4, 6)), Secrets(scene.secrets)) == []
+    segments = talk(scene, 60)
+    assert leaks(lake_of(segments, tmp_path, (4, 6)), Secrets(scene.secrets)) == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(SOME))
 @pytest.mark.parametrize("kind", [mutant, splice], ids=["mutant", "splice"])
 def test_no_file_holds_a_secret_of_what_is_damaged(kind: object, seed: int, tmp_path: Path) -> None:
-    made: Mutant = kind(seed + 400)  # type: ignore[operator]
-    secrets = Secrets(made.scene.secrets)
-    found = leaks(lake_of(made.segments, tmp_path, (len(made.segments) // 2,)), secrets)
-    assert found == [] or says(made, secrets), made.name
+    new_mutant: Mutant = kind(seed + 400)  # type: ignore[operator]
+    secrets = Secrets(new_mutant.scene.secrets)
+    texts = leaks(lake_of(new_mutant.segments, tmp_path, (len(new_mutant.segments) // 2,)), secrets)
+    assert texts == [] or says(new_mutant, secrets), new_mutant.name
 
 
 def test_the_search_of_files_finds_what_is_kept_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep_secrets(monkeypatch)
-    found = talk(SCENES[0], 60)
-    assert leaks(lake_of(found, tmp_path, (5,)), Secrets(SCENES[0].secrets)) != []
+    segments = talk(SCENES[0], 60)
+    assert leaks(lake_of(segments, tmp_path, (5,)), Secrets(SCENES[0].secrets)) != []
 
 
 WEB_TOKEN = b"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.c2lnbmF0dXJlX29mX2l0"
@@ -212,22 +214,27 @@ CREDENTIALS = {
 def test_a_credential_that_is_cut_by_the_end_of_an_ingest_is_kept_by_neither(name: str, lost: bool) -> None:
     payload, secret = CREDENTIALS[name]
     block = Properties(user_property=[("password", secret.decode())])
-    said = Talk().handshake()
-    said.client(Connect(protocol_level=5, client_identifier="c"))
-    said.server(Connack())
-    said.client(Publish(topic_name="t", payload=b"x"))
-    before = len(said.tape.segments)
+    shown_talk = Talk().handshake()
+    shown_talk.client(Connect(protocol_level=5, client_identifier="c"))
+    shown_talk.server(Connack())
+    shown_talk.client(Publish(topic_name="t", payload=b"x"))
+    before = len(shown_talk.tape.segments)
     raw = encode(Publish(topic_name="a/password=topic", properties=block, payload=payload), V5)
     raw += encode(Publish(topic_name="b", properties=Properties(), payload=b"last"), V5)
     for at in range(0, len(raw), 6):
-        said.client(raw[at : at + 6])
-    found = said.tape.segments
+        shown_talk.client(raw[at : at + 6])
+    segments = shown_talk.tape.segments
     if lost:
-        del found[before]
-    for stop in range(before + 1, len(found), 3):
-        got = in_runs([found[:stop], found[stop:]], options())
-        kept = by_kernel(segment_rows(found[:stop]), options(), more=True, watermark_ns=found[stop - 1].timestamp_ns)
-        assert secret not in bytes_of(kept), stop
+        del segments[before]
+    for stop in range(before + 1, len(segments), 3):
+        got = in_runs([segments[:stop], segments[stop:]], options())
+        documents = by_kernel(
+            segment_rows(segments[:stop]),
+            options(),
+            more=True,
+            watermark_ns=segments[stop - 1].timestamp_ns,
+        )
+        assert secret not in bytes_of(documents), stop
         assert secret not in bytes_of(got), stop
         if not lost:
             assert [row["topic"] for row in got["messages"]] == ["a/password=topic", "b"], stop

@@ -52,9 +52,9 @@ def test_every_field_of_every_packet_is_that_of_json_lines(path: Path) -> None:
     wanted = lines_of(path)
     tables = usual(path)
 
-    packets = [without_run(one) for one in wanted if one["event"] in SHOWN]
+    packets = [without_run(document) for document in wanted if document["event"] in SHOWN]
     assert [as_json.packet(row) for row in tables.get("packets", [])] == packets
-    gaps = [without_run(one) for one in wanted if one["event"] in ("gap", "unparsed")]
+    gaps = [without_run(document) for document in wanted if document["event"] in ("gap", "unparsed")]
     assert [as_json.gap(row) for row in tables.get("gaps", [])] == gaps
     check_connections(wanted, tables)
     check_numbers(wanted, tables)
@@ -70,7 +70,7 @@ def test_keys_name_one_row(path: Path) -> None:
 
 
 def check_connections(wanted: list[Row], tables: Tables) -> None:
-    closed = [one for one in wanted if one["event"] == "connection_closed"]
+    closed = [document for document in wanted if document["event"] == "connection_closed"]
     for line, row in zip(closed, tables["connections"], strict=True):
         texts = as_json.Texts(row)
         shown: dict[str, Any] = {"schema": 1, "event": "connection_closed", "connection": line["connection"]}
@@ -105,8 +105,8 @@ def check_numbers(wanted: list[Row], tables: Tables) -> None:
     """The numbers of `inspect` come back as ranks."""
     ranked = sorted(tables["connections"], key=lambda row: (row["found_ns"], row["found_frame"], row["frame"]))
     numbers = {row["connection_id"]: number for number, row in enumerate(ranked)}
-    found = [(numbers[row["connection_id"]], row["frame"]) for row in tables.get("packets", [])]
-    assert found == [(one["connection"], one["frame"]) for one in wanted if one["event"] in SHOWN]
+    pairs = [(numbers[row["connection_id"]], row["frame"]) for row in tables.get("packets", [])]
+    assert pairs == [(document["connection"], document["frame"]) for document in wanted if document["event"] in SHOWN]
 
 
 def linted(path: Path, rules: Iterable[Rule], reading: Options | None = None) -> list[Row]:
@@ -123,14 +123,16 @@ def linted(path: Path, rules: Iterable[Rule], reading: Options | None = None) ->
 @pytest.mark.long
 @each("path", CAPTURES, ids=lambda path: path.parent.name)
 def test_findings_are_those_of_the_linter(path: Path) -> None:
-    given = options()
-    lines = linted(path, [rule for rule in all_of_them() if rule.scope in ("packet", "connection")], given.reading())
-    tables = in_process([path], given)
+    lake_options = options()
+    lines = linted(
+        path, [rule for rule in all_of_them() if rule.scope in ("packet", "connection")], lake_options.reading()
+    )
+    tables = in_process([path], lake_options)
 
-    found = [as_json.finding(row) for row in tables.get("findings", [])]
-    assert found == [{name: value for name, value in one.items() if name != "connection"} for one in lines]
+    documents = [as_json.finding(row) for row in tables.get("findings", [])]
+    assert documents == [{name: value for name, value in line.items() if name != "connection"} for line in lines]
     names = {(row["connection_id"], row["scope"], row["finding_in_connection"]) for row in tables.get("findings", [])}
-    assert len(names) == len(found)
+    assert len(names) == len(documents)
 
 
 @pytest.mark.long
@@ -160,11 +162,11 @@ def test_passwords_are_nowhere() -> None:
         if not passwords:
             continue
         tables = in_process([path], options())
-        kept = repr(tables).encode()
+        raw = repr(tables).encode()
         for password in passwords:
             secrets += 1
-            assert password not in kept
-            assert repr(password)[2:-1].encode() not in kept
+            assert password not in raw
+            assert repr(password)[2:-1].encode() not in raw
     assert secrets >= 2
 
 
@@ -172,20 +174,20 @@ def test_payloads_are_kept_only_where_asked_for() -> None:
     for path in CAPTURES[:20]:
         bare = in_process([path], LakeOptions())
         some = in_process([path], LakeOptions(payload_limit=3))
-        for one, other in zip(bare.get("packets", []), some.get("packets", []), strict=True):
-            assert one["payload"] is None
+        for document, other in zip(bare.get("packets", []), some.get("packets", []), strict=True):
+            assert document["payload"] is None
             if other["payload"] is not None:
                 assert len(other["payload"]) == min(3, other["payload_length"] - (other["missing"] or 0))
-            assert one["payload_sha256"] == other["payload_sha256"]
+            assert document["payload_sha256"] == other["payload_sha256"]
 
 
 def test_other_transports() -> None:
-    given = options(dissect=Options(ports={8080: "ws", 22: "mqtt"}))
+    lake_options = options(dissect=Options(ports={8080: "ws", 22: "mqtt"}))
     lines = Lines()
-    for event in dissect_segments(mixed_tape().segments, given.dissect):
+    for event in dissect_segments(mixed_tape().segments, lake_options.dissect):
         lines.feed(event)
-    tables = collect(dissect_segments(mixed_tape().segments, given.reading()), given)
+    tables = collect(dissect_segments(mixed_tape().segments, lake_options.reading()), lake_options)
 
-    wanted = [without_run(one) for one in lines.lines if one["event"] in SHOWN]
+    wanted = [without_run(line) for line in lines.lines if line["event"] in SHOWN]
     assert [as_json.packet(row) for row in tables["packets"]] == wanted
     check_connections(lines.lines, tables)

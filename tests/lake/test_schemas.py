@@ -26,13 +26,13 @@ each_table = pytest.mark.parametrize("table", [*TABLES.values(), *INTERNAL], ids
 
 def types(kind: pa.DataType) -> set[str]:
     if pa.types.is_struct(kind):
-        return {name for one in kind for name in types(one.type)}
+        return {name for each in kind for name in types(each.type)}
     return types(kind.value_type) if pa.types.is_list(kind) else {str(kind)}
 
 
 def names(kind: pa.DataType) -> set[str]:
     if pa.types.is_struct(kind):
-        return {one.name for one in kind} | {name for one in kind for name in names(one.type)}
+        return {each.name for each in kind} | {name for each in kind for name in names(each.type)}
     return names(kind.value_type) if pa.types.is_list(kind) else set()
 
 
@@ -41,7 +41,7 @@ def test_columns_are_once_there_and_of_types_that_spark_has(table: TableSchema) 
     assert len(set(table.names)) == len(table.names)
     for column in table.columns:
         assert types(column.type) <= {
-            "string", "int16", "int32", "int64", "bool", "binary", "timestamp[us, tz=UTC]",
+            "string", "int16", "int32", "int64", "double", "bool", "binary", "timestamp[us, tz=UTC]",
         }  # fmt: skip
         assert {
             name for name in {column.name} | names(column.type) if not re.fullmatch(r"[a-z][a-z0-9_]*", name)
@@ -54,13 +54,13 @@ def test_keys_are_columns_and_tables_say_what_they_are(table: TableSchema) -> No
     assert table.meaning
     schema = table.arrow()
     assert schema.metadata == {b"mqttscope.table": table.name.encode(), b"mqttscope.schema": str(VERSION).encode()}
-    assert [one.type for one in schema] == [one.type for one in table.struct()]
+    assert [each.type for each in schema] == [each.type for each in table.struct()]
 
 
 @each_table
 def test_passwords_have_no_column(table: TableSchema) -> None:
-    found = {name for column in table.columns for name in {column.name} | names(column.type)}
-    assert {name for name in found if "password" in name or "authentication_data" in name} <= {
+    texts = {name for column in table.columns for name in {column.name} | names(column.type)}
+    assert {name for name in texts if "password" in name or "authentication_data" in name} <= {
         "password_length", "authentication_data_length",
     }  # fmt: skip
 

@@ -16,9 +16,10 @@ import mqttscope
 from mqttscope.installation import extra_command
 from mqttscope.lake import delta, manifest, shared_commit
 from mqttscope.lake.convert import convert_lake
+from mqttscope.lake.forget import expire, forget, lift
 from mqttscope.lake.manifest import ALIVE_S, NAME, PENDING, LakeError, read_manifest, remove_strays
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.store import Place, Store, StorePath, place
+from mqttscope.lake.store import LakeStore, Place, StorePath, place
 from mqttscope.lake.writer import read_table, write_lake
 from tests.cli.running import capture
 from tests.lake.reading import all_rows, options, rows_for_others
@@ -36,11 +37,11 @@ def ingest(path: Path, lake: Place) -> None:
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, list[str]]]:
     """What a lake in a folder holds after one, two and three ingests."""
-    folder, found = tmp_path_factory.mktemp("steps") / "lake", []
-    for one in (FIRST, SECOND, THIRD):
-        ingest(one, folder)
-        found.append(all_rows(folder))
-    return found
+    folder, text_lists = tmp_path_factory.mktemp("steps") / "lake", []
+    for path in (FIRST, SECOND, THIRD):
+        ingest(path, folder)
+        text_lists.append(all_rows(folder))
+    return text_lists
 
 
 def test_a_lake_in_a_store_is_that_of_a_folder(store: StorePath, steps: list[dict[str, list[str]]]) -> None:
@@ -50,7 +51,7 @@ def test_a_lake_in_a_store_is_that_of_a_folder(store: StorePath, steps: list[dic
     settings = store.store.settings
     with mqttscope.lake.open(store.store.uri, settings=settings) as lake:
         assert {name: sorted(map(repr, lake[name])) for name in TABLES} == steps[1]
-        assert {name: len(lake[name]) for name in TABLES} == {name: len(found) for name, found in steps[1].items()}
+        assert {name: len(lake[name]) for name in TABLES} == {name: len(texts) for name, texts in steps[1].items()}
         assert [row["topic"] for row in lake.sql("select topic from retained_messages where state = 'held'")] == [
             "home/mode"
         ]
@@ -63,19 +64,40 @@ def test_a_lake_in_a_store_is_that_of_a_folder(store: StorePath, steps: list[dic
 
 
 @pytest.mark.long
+def test_changes_in_a_store_are_those_in_a_folder(store: StorePath, tmp_path: Path) -> None:
+    key = str(tmp_path / "key")
+    name = ""
+    for root in (store, tmp_path / "lake"):
+        for path in (FIRST, SECOND):
+            write_lake([path], root, options(key_file=key))
+        name = next(row["client_identifier"] for row in read_table(root, "connections").to_pylist())
+        forget(root, [name], key_file=key, everywhere=True)
+        write_lake([THIRD], root, options(key_file=key))
+        expire(root, min(read_table(root, "packets")["timestamp_ns"].to_pylist()) + 1)
+        write_lake([FIRST, SECOND, THIRD], root, options(key_file=key), rebuild=True)
+    assert name
+    assert all_rows(store) == rows_for_others(store) == all_rows(tmp_path / "lake")
+    there = {key for key in store.store.files() if key.endswith(".parquet") and "_delta_log" not in key}
+    assert there >= read_manifest(store).all_files()
+    forget(store, ["nobody"], key_file=key)
+    assert {key for key in store.store.files() if key.endswith(".parquet")} == read_manifest(store).all_files()
+    assert lift(store, []) > 1
+
+
+@pytest.mark.long
 def test_damage_is_noticed(store: StorePath) -> None:
     ingest(FIRST, store)
     (name,) = read_manifest(store).files["packets"]
     written = (store / name).read_bytes()
     changed = bytearray(written)
     changed[100] ^= 1
-    for content, told in ((bytes(changed), "cannot be read"), (written[:-1], "bytes and should have")):
+    for content, text in ((bytes(changed), "cannot be read"), (written[:-1], "bytes and should have")):
         with (store / name).open_output() as file:
             file.write(content)
-        with pytest.raises(LakeError, match=told):
+        with pytest.raises(LakeError, match=text):
             read_table(store, "packets", manifest=manifest.open_lake(store))
         with (
-            pytest.raises(LakeError, match=f"{told}|cannot be read: the lake is damaged, or its store"),
+            pytest.raises(LakeError, match=f"{text}|cannot be read: the lake is damaged, or its store"),
             mqttscope.lake.open(store.store.uri, settings=store.store.settings) as lake,
         ):
             lake.sql("select * from packets").to_arrow()
@@ -91,11 +113,11 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, when: Call
     real = getattr(owner, name)
     done: list[int] = []
 
-    def called(*given: Any, **more: Any) -> Any:
-        if not done and when(*given):
+    def called(*arguments: Any, **more: Any) -> Any:
+        if not done and when(*arguments):
             done.append(1)
             do()
-        return real(*given, **more)
+        return real(*arguments, **more)
 
     monkeypatch.setattr(owner, name, called)
 
@@ -113,7 +135,7 @@ def test_who_comes_second_is_refused_and_leaves_nothing(
     assert all_rows(store) == rows_for_others(store) == steps[1]
     # Nothing is there but what counts, and what the generation before had.
     known = read_manifest(store).all_files() | first.all_files()
-    assert {one for one in store.store.files() if one.endswith(".parquet") and "_delta_log" not in one} == known
+    assert {file for file in store.store.files() if file.endswith(".parquet") and "_delta_log" not in file} == known
     ingest(THIRD, store)
     assert all_rows(store) == rows_for_others(store) == steps[2]
 
@@ -141,7 +163,7 @@ def test_who_comes_meanwhile_completes_the_commit_and_both_end(
         monkeypatch.setattr(delta, "_THREADS", 1)
         interrupt(monkeypatch, delta, "_publish", lambda _, name, *__: name == "connections", other)
     else:
-        interrupt(monkeypatch, Store, "replace", lambda _, name, *__: name == NAME, other)
+        interrupt(monkeypatch, LakeStore, "replace", lambda _, name, *__: name == NAME, other)
     ingest(SECOND, store)
     assert seen == [3]
     assert all_rows(store) == rows_for_others(store) == steps[2]
@@ -154,15 +176,15 @@ def test_an_answer_that_got_lost_is_no_defeat(
 ) -> None:
     """What a client asks again after a lost answer meets what it has written itself."""
     ingest(FIRST, store)
-    real = Store.replace
+    real = LakeStore.replace
 
-    def lost(self: Store, key: str, data: bytes, tag: str | None) -> None:
+    def lost(self: LakeStore, key: str, data: bytes, tag: str | None) -> None:
         real(self, key, data, tag)
         raise FileExistsError(17, "was written by another")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Store, "replace", lost)
-        patched.setattr(Store, "is_conditional", lambda _: True)
+        patched.setattr(LakeStore, "replace", lost)
+        patched.setattr(LakeStore, "is_conditional", lambda _: True)
         patched.setattr(shared_commit, "_PAUSE_S", 0.001)
         ingest(SECOND, store)
     assert all_rows(store) == rows_for_others(store) == steps[1]
@@ -173,11 +195,12 @@ def test_a_store_without_conditions_is_refused(
     bucket: Bucket, store: StorePath, steps: list[dict[str, list[str]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
-        LakeError, match=r"this store has no conditional writes \(If-None-Match\).*; if no other ingest"
+        LakeError,
+        match=r"this store has no conditional writes \(If-None-Match\).*; use --single-writer if no other ingest",
     ):
         ingest(FIRST, forgetful(bucket, store))
     for uri in ("gs://bucket/lake", "abfss://container@account.dfs.core.windows.net/lake"):
-        with pytest.raises(LakeError, match=r"only in S3 ingests are kept from .* --single-writer says so"):
+        with pytest.raises(LakeError, match=r"only S3 keeps ingests from .* use --single-writer"):
             ingest(FIRST, place(uri))
     with monkeypatch.context() as patched:
         patched.setitem(sys.modules, "boto3", None)
@@ -194,7 +217,7 @@ def test_a_store_without_conditions_is_refused(
 def test_a_lake_is_not_made_among_other_things(store: StorePath) -> None:
     with (store / "photo.jpg").open_output() as file:
         file.write(b"x")
-    with pytest.raises(LakeError, match=r"is no lake, and not empty \(it holds photo.jpg\)"):
+    with pytest.raises(LakeError, match=r"is not a lake, and not empty \(it holds photo.jpg\)"):
         ingest(FIRST, store)
     (store / "photo.jpg").unlink()
     ingest(FIRST, store)
@@ -202,9 +225,9 @@ def test_a_lake_is_not_made_among_other_things(store: StorePath) -> None:
     (store / PENDING).unlink()
     with pytest.raises(LakeError, match=r"holds the tables of a lake, but not its manifest.json"):
         ingest(SECOND, store)
-    with pytest.raises(LakeError, match="holds no lake"):
+    with pytest.raises(LakeError, match="is not a lake"):
         mqttscope.lake.open(store.store.uri, settings=store.store.settings)
-    with pytest.raises(LakeError, match="is in a store, and this works with a lake in a folder alone"):
+    with pytest.raises(LakeError, match="is in a store; this works only with a lake in a folder"):
         convert_lake(store)
 
 
@@ -214,13 +237,13 @@ def test_what_a_dead_ingest_left_goes_away_after_a_day(store: StorePath, monkeyp
     stray = store / "packets" / "0000000009-stray-0.parquet"
     with stray.open_output() as file:
         file.write(b"x")
-    found = read_manifest(store)
+    actual_manifest = read_manifest(store)
     # It may be of an ingest that is under way.
-    assert remove_strays(store, found) == []
+    assert remove_strays(store, actual_manifest) == []
     now = time.time() + ALIVE_S + 60
     monkeypatch.setattr(time, "time", lambda: now)
-    assert remove_strays(store, found) == [stray.key]
-    manifest.check_files(store, found)
+    assert remove_strays(store, actual_manifest) == [stray.key]
+    manifest.check_files(store, actual_manifest)
 
 
 @pytest.mark.long
@@ -228,15 +251,15 @@ def test_an_ingest_that_is_killed_anywhere(bucket: Bucket, store: StorePath, ste
     """SIGKILL at moments all over an ingest from a store into a store; what is run again is in once."""
     client, settings = bucket
     parts = []
-    for number, one in enumerate((FIRST, SECOND)):
-        client.put_object(Bucket="captures", Key=f"killed/{number}.pcapng", Body=one.read_bytes())
+    for number, path in enumerate((FIRST, SECOND)):
+        client.put_object(Bucket="captures", Key=f"killed/{number}.pcapng", Body=path.read_bytes())
         parts.append(f"s3://captures/killed/{number}.pcapng")
 
-    def here(found: dict[str, list[str]]) -> dict[str, list[str]]:
+    def here(texts: dict[str, list[str]]) -> dict[str, list[str]]:
         """As if the captures lay on this machine."""
-        for uri, one in zip(parts, (FIRST, SECOND), strict=True):
-            found = {name: sorted(row.replace(uri, str(one)) for row in made) for name, made in found.items()}
-        return found
+        for uri, single_path in zip(parts, (FIRST, SECOND), strict=True):
+            texts = {name: sorted(row.replace(uri, str(single_path)) for row in texts) for name, texts in texts.items()}
+        return texts
 
     for killed in killed_anywhere(store.store.uri, 17, *parts, json.dumps(settings)):
         assert here(killed["before"]) == steps[killed["read"] - 1]

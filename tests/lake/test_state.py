@@ -27,7 +27,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment, reverse_key
 from mqttscope.net.websocket import Inflater
 from mqttscope.report.findings.json import FINDING
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from mqttscope.session.inflight import Exchange
 from tests.dissect.scenes import mixed_tape
 from tests.each import sampled
@@ -62,10 +62,10 @@ plain = st.recursive(
 @given(plain)
 def test_plain_values_come_back(value: Any) -> None:
     for compress in (True, False):
-        found = load(dump(value, compress=compress))
+        document = load(dump(value, compress=compress))
 
-        assert found == value
-        assert type(found) is type(value)
+        assert document == value
+        assert type(document) is type(value)
 
 
 @given(st.binary(max_size=60))
@@ -112,8 +112,8 @@ def test_what_ends_early_nests_too_deeply_or_goes_on_is_refused() -> None:
         load(signed(body + b"N"))
     with pytest.raises(StateError):
         load(signed(b"[\0\0\0\1" * 100_000))
-    with pytest.raises(StateError, match="version 11"):
-        load(MAGIC + b"\x0b" + dump(1)[5:])
+    with pytest.raises(StateError, match="version 12"):
+        load(MAGIC + b"\x0c" + dump(1)[5:])
     with pytest.raises(StateError, match="damaged"):
         load(dump([1])[:-1] + b"x")
 
@@ -131,19 +131,19 @@ def test_other_objects_are_no_plain_data() -> None:
 
 
 def test_what_is_shared_stays_shared() -> None:
-    one = Exchange(1, 2, 3, 4, "publish")
-    found = load(dump([one, {"again": one}, dataclasses.replace(one)]))
+    exchange = Exchange(1, 2, 3, 4, "publish")
+    document = load(dump([exchange, {"again": exchange}, dataclasses.replace(exchange)]))
 
-    assert found[0] is found[1]["again"]
-    assert found[0] is not found[2]
-    assert found[0] == found[2]
+    assert document[0] is document[1]["again"]
+    assert document[0] is not document[2]
+    assert document[0] == document[2]
 
 
 def test_fields_that_came_since_have_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     names = state.field_names
     # What is known of classes is kept, but they are others here.
     monkeypatch.setattr(state, "_described", state._described.__wrapped__)
-    monkeypatch.setattr(state, "_found", state._found.__wrapped__)
+    monkeypatch.setattr(state, "_stored_class", state._stored_class.__wrapped__)
     with monkeypatch.context() as patched:
         patched.setattr(state, "field_names", lambda cls, name: names(cls, name)[:-2])
         old = dump(Exchange(1, 2, 3, 4, "publish", filters=9, retransmissions=8))
@@ -165,16 +165,16 @@ def test_fields_that_came_since_have_their_defaults(monkeypatch: pytest.MonkeyPa
 
 
 def test_objects_of_a_library_are_made_anew() -> None:
-    one = Inflater(True)
+    inflater = Inflater(True)
     out: list[bytes] = []
     packed = zlib.compressobj(wbits=-15)
     data = packed.compress(b"hello " * 50) + packed.flush(zlib.Z_SYNC_FLUSH)
-    one.feed(data[:9], False, out)
-    assert one.zlib_object is not None
+    inflater.feed(data[:9], False, out)
+    assert inflater.zlib_object is not None
 
-    other: Inflater = load(dump(one))
+    other: Inflater = load(dump(inflater))
     other_out = list(out)
-    one.feed(data[9:-4], True, out)
+    inflater.feed(data[9:-4], True, out)
     other.feed(data[9:-4], True, other_out)
 
     assert b"".join(other_out) == b"".join(out) == b"hello " * 50
@@ -183,11 +183,11 @@ def test_objects_of_a_library_are_made_anew() -> None:
 # --- flows -----------------------------------------------------------------------------------------------------------
 
 
-def flows(found: list[Segment]) -> Iterator[list[Segment]]:
+def flows(segments: list[Segment]) -> Iterator[list[Segment]]:
     """The segments of each flow."""
     apart = defaultdict[bytes, list[Segment]](list)
-    for one in found:
-        apart[min(one.key, reverse_key(one.key))].append(one)
+    for segment in segments:
+        apart[min(segment.key, reverse_key(segment.key))].append(segment)
     yield from apart.values()
 
 
@@ -198,7 +198,7 @@ class Run:
         self.options = options
         self.sink = Lines()
         # One report for all of it: which packets it wrote is not remembered with a flow.
-        self.report = JsonLines(self.sink)
+        self.report = EventJsonLines(self.sink)
         self.findings: list[dict[str, Any]] = []
         self.begin()
 
@@ -207,20 +207,20 @@ class Run:
         # What rules remember beyond a connection is kept apart from flows.
         self.linter = Linter([usual_rule(rule) for rule in all_rules().values() if rule.scope not in WIDE], strict=True)
 
-    def feed(self, one: Segment | None) -> None:
-        for event in self.dissector.close() if one is None else self.dissector.feed(one):
+    def feed(self, segment: Segment | None) -> None:
+        for event in self.dissector.close() if segment is None else self.dissector.feed(segment):
             self.report.feed(event)
             self.findings += map(FINDING.view, self.linter.feed(event))
         self.report.close()
 
     def again(self) -> None:
         """Continue in another process, so to speak."""
-        kept = [dump(flow) for flow in self.dissector.flows.flows.values()]
+        chunks = [dump(flow) for flow in self.dissector.flows.flows.values()]
         numbers = self.dissector.connections
         self.begin()
         self.dissector.connections = numbers
-        for one in kept:
-            flow = load(one)
+        for raw in chunks:
+            flow = load(raw)
             connection = connection_of(flow)
             if connection is not None:
                 connection.alarm = self.dissector.alarm(flow)
@@ -228,19 +228,19 @@ class Run:
             self.dissector.flows.adopt(flow)
 
 
-def check(found: list[Segment], options: Options) -> int:
+def check(segments: list[Segment], options: Options) -> int:
     cuts = 0
-    for flow in flows(found):
+    for flow in flows(segments):
         whole = Run(options)
-        for one in (*flow, None):
-            whole.feed(one)
+        for segment in (*flow, None):
+            whole.feed(segment)
         step = max(1, len(flow) // CUTS)
         cut = Run(options)
-        for number, one in enumerate((*flow, None)):
+        for number, segment in enumerate((*flow, None)):
             if number % step == 0:
                 cut.again()
                 cuts += 1
-            cut.feed(one)
+            cut.feed(segment)
         assert cut.sink.data == whole.sink.data
         assert cut.findings == whole.findings
     return cuts

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from mqttscope.lake.store import PROBE, Store, StorePath, is_store, opened, place
+from mqttscope.lake.store import PROBE, LakeStore, StorePath, is_store, opened, place
 from tests.each import each
 
 Bucket = tuple[Any, dict[str, str]]
@@ -17,9 +17,9 @@ Bucket = tuple[Any, dict[str, str]]
 @pytest.fixture
 def store(bucket: Bucket) -> StorePath:
     """A place in the store that nobody else uses."""
-    found = place(f"s3://captures/store-{uuid4().hex}", bucket[1])
-    assert isinstance(found, StorePath)
-    return found
+    path = place(f"s3://captures/store-{uuid4().hex}", bucket[1])
+    assert isinstance(path, StorePath)
+    return path
 
 
 @each("lake, uri", [
@@ -36,14 +36,14 @@ def store(bucket: Bucket) -> StorePath:
     ("https://host/lake", None),
 ])  # fmt: skip
 def test_what_is_in_a_store(lake: str, uri: str | None) -> None:
-    found = place(lake)
-    assert is_store(lake) == is_store(found) == (uri is not None)
-    assert (found.store.uri if isinstance(found, StorePath) else None) == uri
+    path = place(lake)
+    assert is_store(lake) == is_store(path) == (uri is not None)
+    assert (path.store.uri if isinstance(path, StorePath) else None) == uri
     if uri is None:
-        assert found == Path(lake)
-        assert opened(found) is found
+        assert path == Path(lake)
+        assert opened(path) is path
     else:
-        assert place(found) is found
+        assert place(path) is path
 
 
 @each("uri, settings, single, options", [
@@ -57,38 +57,38 @@ def test_what_is_in_a_store(lake: str, uri: str | None) -> None:
     ("abfs://c@a.dfs.core.windows.net/l", {}, True, {"azure_storage_account_name": "a"}),
 ])  # fmt: skip
 def test_what_delta_is_told(uri: str, settings: dict[str, str], single: bool, options: dict[str, str]) -> None:
-    store = Store(uri, settings, single)
+    store = LakeStore(uri, settings, single)
     assert store.delta_options == options
     assert store.delta_uri == uri.replace("s3a:", "s3:").replace("abfs:", "abfss:")
 
 
 def check_like_a_path(store: StorePath) -> None:
     """A place in a store is used as a path is."""
-    one = store / "packets" / "1.parquet"
-    assert (str(one), one.name, one.key) == (f"{store}/packets/1.parquet", "1.parquet", "packets/1.parquet")
-    assert not one.exists()
-    for call in (one.stat, one.read_bytes, one.unlink):
+    path = store / "packets" / "1.parquet"
+    assert (str(path), path.name, path.key) == (f"{store}/packets/1.parquet", "1.parquet", "packets/1.parquet")
+    assert not path.exists()
+    for call in (path.stat, path.read_bytes, path.unlink):
         with pytest.raises(FileNotFoundError):
             call()
-    one.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
     assert store.store.top() == []
-    with one.open_output() as file:
+    with path.open_output() as file:
         file.write(b"abc")
         # It is there when it is closed, and not before, or empty.
-        assert one.exists() == store.store.empties
-    assert one.exists()
-    assert (one.stat().st_size, one.read_bytes()) == (3, b"abc")
-    with opened(one) as file:
+        assert path.exists() == store.store.empties
+    assert path.exists()
+    assert (path.stat().st_size, path.read_bytes()) == (3, b"abc")
+    with opened(path) as file:
         file.seek(1)
         assert file.read() == b"bc"
     with (store / "manifest.json").open_output() as file:
         file.write(b"{}")
-    assert {name: found.st_size for name, found in store.store.files().items()} == {
+    assert {name: status.st_size for name, status in store.store.files().items()} == {
         "packets/1.parquet": 3, "manifest.json": 2,
     }  # fmt: skip
     assert sorted(store.store.top()) == ["manifest.json", "packets"]
-    one.unlink()
-    assert not one.exists()
+    path.unlink()
+    assert not path.exists()
 
 
 def test_it_is_like_a_path(store: StorePath) -> None:
@@ -107,20 +107,20 @@ def test_a_store_that_cannot_be_reached_is_an_error_of_the_system(bucket: Bucket
 
 @pytest.mark.parametrize("single", [False, True])
 def test_what_is_replaced_is_what_was_read(single: bool, store: StorePath) -> None:
-    one = Store(store.store.uri, store.store.settings, single)
-    assert one.read("pending.json") is None
+    lake_store = LakeStore(store.store.uri, store.store.settings, single)
+    assert lake_store.read("pending.json") is None
     with pytest.raises(FileExistsError):
-        one.replace("pending.json", b"0", "of another")
-    one.replace("pending.json", b"1", None)
+        lake_store.replace("pending.json", b"0", "of another")
+    lake_store.replace("pending.json", b"1", None)
     with pytest.raises(FileExistsError):
-        one.replace("pending.json", b"2", None)
-    found = one.read("pending.json")
-    assert found is not None
-    assert found[0] == b"1"
-    one.replace("pending.json", b"3", found[1])
+        lake_store.replace("pending.json", b"2", None)
+    result = lake_store.read("pending.json")
+    assert result is not None
+    assert result[0] == b"1"
+    lake_store.replace("pending.json", b"3", result[1])
     with pytest.raises(FileExistsError):
-        one.replace("pending.json", b"4", found[1])
-    again = one.read("pending.json")
+        lake_store.replace("pending.json", b"4", result[1])
+    again = lake_store.read("pending.json")
     assert again is not None
     assert again[0] == b"3"
 
@@ -138,9 +138,9 @@ def forgetful(bucket: Bucket, store: StorePath) -> StorePath:
             params["headers"].pop(name, None)
 
     client.meta.events.register("before-call.s3.PutObject", forget)
-    made = Store(store.store.uri, settings)
-    made.__dict__["_client"] = client
-    return StorePath(made)
+    lake_store = LakeStore(store.store.uri, settings)
+    lake_store.__dict__["_client"] = client
+    return StorePath(lake_store)
 
 
 def test_a_store_shows_whether_it_has_conditions(bucket: Bucket, store: StorePath) -> None:
@@ -148,4 +148,4 @@ def test_a_store_shows_whether_it_has_conditions(bucket: Bucket, store: StorePat
     assert store.store.is_conditional()
     assert store.store.is_conditional()
     assert store.store.top() == [PROBE]
-    assert not Store("gs://bucket/lake").is_conditional()
+    assert not LakeStore("gs://bucket/lake").is_conditional()

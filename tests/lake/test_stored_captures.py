@@ -13,7 +13,7 @@ from mqttscope.capture.locations import find, open_location
 from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.store import Place, place
-from mqttscope.lake.writer import Ingested, write_lake
+from mqttscope.lake.writer import IngestResult, write_lake
 from tests.capture.doubled import recorded, two_taps, write
 from tests.cli.running import capture
 from tests.lake.reading import all_rows, options
@@ -39,18 +39,18 @@ class Site:
     def remove(self, name: str) -> None:
         self.client.delete_object(Bucket="captures", Key=f"{self.key}/{name}")
 
-    def ingest(self, lake: Place, **changes: Any) -> Ingested:
-        found = find([f"{self.uri}/"], self.settings)
-        return write_lake(found, lake, options(**changes), settings=self.settings)
+    def ingest(self, lake: Place, **changes: Any) -> IngestResult:
+        actual_locations = find([f"{self.uri}/"], self.settings)
+        return write_lake(actual_locations, lake, options(**changes), settings=self.settings)
 
-    def ingest_here(self, lake: Path, **changes: Any) -> Ingested:
+    def ingest_here(self, lake: Path, **changes: Any) -> IngestResult:
         return write_lake(find([str(self.folder)]), lake, options(**changes))
 
     def all_rows(self, lake: Place) -> dict[str, list[str]]:
         """Rows of a lake, as if the captures lay here."""
         return {
-            name: sorted(one.replace(self.uri, str(self.folder)) for one in made)
-            for name, made in all_rows(lake).items()
+            name: sorted(text.replace(self.uri, str(self.folder)) for text in row)
+            for name, row in all_rows(lake).items()
         }
 
 
@@ -98,9 +98,9 @@ def test_what_is_in_is_not_fetched_again(site: Site, tmp_path: Path, monkeypatch
 
     def ingest() -> tuple[list[str], set[str]]:
         fetched.clear()
-        found = find([f"{site.uri}/"], site.settings, read_manifest(lake).objects)
-        done = write_lake(found, lake, options(), settings=site.settings)
-        assert len(done.captures) + len(done.known) == len(found)
+        actual_locations = find([f"{site.uri}/"], site.settings, read_manifest(lake).objects)
+        done = write_lake(actual_locations, lake, options(), settings=site.settings)
+        assert len(done.captures) + len(done.known) == len(actual_locations)
         return [name.removeprefix(f"{site.uri}/") for name in done.captures], set(fetched)
 
     real = open_location
@@ -131,13 +131,13 @@ def test_what_changes_while_others_are_read_is_left_to_the_next_ingest(
     site.put("b.pcapng", QOS.read_bytes())
     begun: list[int] = []
 
-    def read(*given: Any) -> None:
+    def read(*arguments: Any) -> None:
         begun.append(1)
         if how == "removed":
             site.remove("b.pcapng")
         else:
             site.put("b.pcapng", capture("reordered").read_bytes())
-        real(*given)
+        real(*arguments)
 
     real = writing._read
     monkeypatch.setattr(writing, "_read", read)
@@ -147,7 +147,7 @@ def test_what_changes_while_others_are_read_is_left_to_the_next_ingest(
     assert begun == [1]
     assert done.captures == [f"{site.uri}/a.pcapng"]
     why = "is another file" if how == "replaced" else "does not exist"
-    (row,) = [one for one in all_rows(lake)["ingest_errors"] if "since it was found" in one]
+    (row,) = [text for text in all_rows(lake)["ingest_errors"] if "since it was found" in text]
     assert f"{why} since it was found" in row
     site.put("b.pcapng", QOS.read_bytes())
     assert site.ingest(lake).captures == [f"{site.uri}/b.pcapng"]
@@ -157,15 +157,15 @@ def test_what_is_gone_before_anything_is_read_costs_nothing_but_itself(site: Sit
     lake = tmp_path / "lake"
     site.put("a.pcapng", ALIAS.read_bytes())
     site.put("b.pcapng", QOS.read_bytes())
-    found = find([f"{site.uri}/"], site.settings)
+    actual_locations = find([f"{site.uri}/"], site.settings)
     site.remove("b.pcapng")
-    done = write_lake(found, lake, options(), settings=site.settings)
+    done = write_lake(actual_locations, lake, options(), settings=site.settings)
     assert (done.captures, done.faults) == (
         [f"{site.uri}/a.pcapng"], {f"{site.uri}/b.pcapng": "does not exist since it was found"},
     )  # fmt: skip
     site.remove("a.pcapng")
     with pytest.raises(LakeError, match=r"nothing is done: .*a.pcapng does not exist since it was found"):
-        write_lake(found, lake, options(), settings=site.settings)
+        write_lake(actual_locations, lake, options(), settings=site.settings)
 
 
 @pytest.mark.long
@@ -182,18 +182,18 @@ def test_names_are_no_patterns(site: Site, tmp_path: Path) -> None:
     site.put("x?2.pcapng", capture("port-reused").read_bytes())
     done = site.ingest(lake)
     assert done.captures == [f"{site.uri}/x?***"]
-    assert [why.partition(":")[0] for why in done.faults.values()] == ["stands for several captures"]
+    assert [why.partition(":")[0] for why in done.faults.values()] == ["names several captures"]
 
 
 @pytest.mark.long
 def test_taps_in_a_store(site: Site, lake: Place, tmp_path: Path) -> None:
-    one, other = two_taps(recorded(capture("planted-violations")), loss=0.05, shift_ns=1_003_000_000)
-    site.put("near.pcapng", Path(write(tmp_path / "near.pcapng", one)).read_bytes())
+    frames, other = two_taps(recorded(capture("planted-violations")), loss=0.05, shift_ns=1_003_000_000)
+    site.put("near.pcapng", Path(write(tmp_path / "near.pcapng", frames)).read_bytes())
     site.put("far.pcapng", Path(write(tmp_path / "far.pcapng", other)).read_bytes())
     wanted, done = site.ingest_here(tmp_path / "here", deduplicate=True), site.ingest(lake, deduplicate=True)
     assert wanted.taps is not None
     assert done.taps is not None
-    told = [line.replace(f"{site.uri}/", "") for line in done.taps.told()]
-    assert told == [line.replace(f"{site.folder}/", "") for line in wanted.taps.told()]
-    assert "its times are corrected" in told[0]
+    texts = [line.replace(f"{site.uri}/", "") for line in done.taps.sentences()]
+    assert texts == [line.replace(f"{site.folder}/", "") for line in wanted.taps.sentences()]
+    assert "its times are corrected" in texts[0]
     assert site.all_rows(lake) == all_rows(tmp_path / "here")

@@ -81,18 +81,18 @@ def test_qos_2_goes_through_all_its_steps() -> None:
 
 
 def test_an_identifier_that_is_used_again_takes_its_place() -> None:
-    found = messages(("client", publish(1)), ("client", publish(1)), ("server", packets.Puback(1)))
+    documents = messages(("client", publish(1)), ("client", publish(1)), ("server", packets.Puback(1)))
 
-    assert [(row["state"], row["ended"], row["packet_in_connection"]) for row in found] == [
+    assert [(row["state"], row["ended"], row["packet_in_connection"]) for row in documents] == [
         ("sent", "replaced", 2),
         ("completed", "answer", 3),
     ]
 
 
 def test_directions_have_identifiers_of_their_own() -> None:
-    found = messages(("client", publish(1)), ("server", publish(1)), ("server", packets.Puback(1)))
+    documents = messages(("client", publish(1)), ("server", publish(1)), ("server", packets.Puback(1)))
 
-    assert [(row["direction"], row["ended"]) for row in found] == [
+    assert [(row["direction"], row["ended"]) for row in documents] == [
         ("client_to_server", "answer"),
         ("server_to_client", "connection"),
     ]
@@ -134,7 +134,8 @@ def test_holes_are_bounded_and_none_is_forgotten(holes: list[tuple[bool, int, in
     assert len(tracker.holes) == min(len(holes), MAX_HOLES)
     for from_client, start, length in holes:
         assert any(
-            one.from_client is from_client and one.start <= start and start + length <= one.end for one in tracker.holes
+            hole.from_client is from_client and hole.start <= start and start + length <= hole.end
+            for hole in tracker.holes
         )
 
 

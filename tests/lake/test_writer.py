@@ -20,8 +20,7 @@ from mqttscope.lake import writer as writing
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES
-from mqttscope.lake.writer import Ingested, read_table, write_lake
-from mqttscope.lint.catalogue import all_rules
+from mqttscope.lake.writer import IngestResult, read_table, write_lake
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.rule import Rule
 from tests.capture.test_pcapng import enhanced, interface, option, section, statistics
@@ -29,7 +28,17 @@ from tests.conftest import ROOT
 from tests.each import some
 from tests.lake.earlier import make_earlier
 from tests.lake.parts import cut, frames_of
-from tests.lake.reading import CAPTURES, Tables, all_of_them, options, ordered, read_segments, usual
+from tests.lake.reading import (
+    CAPTURES,
+    Tables,
+    all_of_them,
+    all_rows,
+    options,
+    ordered,
+    read_segments,
+    rows_for_others,
+    usual,
+)
 from tests.lake.reading import tables_of as tables_of
 
 SUMS = ("topics", "clients", "sessions")
@@ -43,10 +52,10 @@ def first_ns(path: Path) -> int:
     return frames_of(path)[0].timestamp_ns
 
 
-def same(one: Tables, other: Tables) -> None:
-    assert ordered(one, places=False) == ordered(other, places=False)
+def same(tables: Tables, other: Tables) -> None:
+    assert ordered(tables, places=False) == ordered(other, places=False)
     for name in SUMS:
-        assert one[name] == other[name]
+        assert tables[name] == other[name]
 
 
 def same_as_once(lake: Path, captures: Sequence[str | Path]) -> None:
@@ -70,13 +79,13 @@ def closing(tables: Tables) -> Tables:
 @pytest.mark.long
 @pytest.mark.parametrize("path", SEVERAL, ids=lambda path: path.parent.name)
 def test_tables_of_several_ingests_are_those_of_one(path: Path, tmp_path: Path) -> None:
-    given = options()
-    write_lake([path], tmp_path / "whole", given)
+    lake_options = options()
+    write_lake([path], tmp_path / "whole", lake_options)
     whole = tables_of(tmp_path / "whole")
     parts = cut(path, tmp_path, 4)
     for part in parts:
-        write_lake([part], tmp_path / "parts", given)
-    write_lake(parts[::-1], tmp_path / "at_once", given)
+        write_lake([part], tmp_path / "parts", lake_options)
+    write_lake(parts[::-1], tmp_path / "at_once", lake_options)
 
     same(tables_of(tmp_path / "parts"), whole)
     same(tables_of(tmp_path / "at_once"), whole)
@@ -104,7 +113,7 @@ def test_a_capture_that_grows_from_ingest_to_ingest(path: Path, tmp_path: Path) 
 
 def test_a_capture_beside_a_shorter_state_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fingerprint, "HEAD_BYTES", 512)
-    long = max(CAPTURES, key=lambda one: one.stat().st_size)
+    long = max(CAPTURES, key=lambda path: path.stat().st_size)
     whole, part, packed = tmp_path / "a.pcapng", tmp_path / "b.pcapng", tmp_path / "a.pcapng.gz"
     whole.write_bytes(long.read_bytes())
     part.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
@@ -160,14 +169,14 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(tmp_path: P
     assert write_lake([growing], tmp_path / "lake", options()).grown == [str(growing)]
     write_lake([growing], tmp_path / "once", options())
     assert before < read_table(tmp_path / "once", "packets").num_rows
-    frames = [sorted(read_table(tmp_path / one, "packets")["frame"].to_pylist()) for one in ("lake", "once")]
+    frames = [sorted(read_table(tmp_path / text, "packets")["frame"].to_pylist()) for text in ("lake", "once")]
     assert frames[0] == frames[1]
 
 
 @pytest.mark.parametrize("how", some(["compressed", "renamed", "replaced"], 3))
 def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: str, tmp_path: Path, lake: Path) -> None:
     first, tap = tmp_path / "a.pcapng", tmp_path / "tap.pcapng"
-    early, late, third = (path.read_bytes() for path in sorted(SEVERAL[:3], key=lambda one: first_ns(one)))
+    early, late, third = (path.read_bytes() for path in sorted(SEVERAL[:3], key=lambda path: first_ns(path)))
     first.write_bytes(early)
     tap.write_bytes(late)
 
@@ -187,7 +196,7 @@ def test_what_is_rotated_while_others_are_read_is_left_to_the_next_ingest(how: s
         done = write_lake(sorted(tmp_path.glob("*.pcapng*")), lake, options())
     assert (done.captures, done.known_errors) == ([], [])
     write_lake(sorted(tmp_path.glob("*.pcapng*")), tmp_path / "once", options())
-    rows = [read_table(one, "packets").num_rows for one in (lake, tmp_path / "once")]
+    rows = [read_table(path, "packets").num_rows for path in (lake, tmp_path / "once")]
     assert rows[0] == rows[1]
     (message,) = {row["message"] for row in read_table(lake, "ingest_errors").to_pylist()}
     assert message == f"{'is another file' if how == 'replaced' else 'does not exist'} since it was found"
@@ -239,7 +248,7 @@ def test_what_is_in_is_not_read_again(tmp_path: Path) -> None:
 
     assert first.captures == [str(SEVERAL[0])]
     assert first.rows["packets"] == len(usual(SEVERAL[0])["packets"]) - _open_packets(tmp_path / "lake")
-    assert again == Ingested(known=[str(copied), str(SEVERAL[0])])
+    assert again == IngestResult(known=[str(copied), str(SEVERAL[0])])
     assert files_of(tmp_path / "lake") == before
 
 
@@ -263,7 +272,7 @@ def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
         raise CrashError
 
     with monkeypatch.context() as patched:
-        target: Any = next(one for one in (pq.ParquetWriter, writing, commit) if hasattr(one, where))
+        target: Any = next(module for module in (pq.ParquetWriter, writing, commit) if hasattr(module, where))
         patched.setattr(target, where, crash)
         with pytest.raises(CrashError):
             write_lake(parts[1:], tmp_path / "lake", options())
@@ -277,16 +286,63 @@ def test_an_ingest_that_breaks_off_leaves_the_lake_as_it_was(
 
 def test_rules_of_wide_scope_make_rows_and_state_where_there_are_any(tmp_path: Path) -> None:
     parts = cut(SEVERAL[0], tmp_path, 2)
-    wide, narrow = (rules_of(one) for one in (True, False))
+    wide, narrow = (rules_of(number) for number in (True, False))
     for name, rules in (("wide", wide), ("narrow", narrow)):
         write_lake(parts[:1], tmp_path / name, options(rules=rules))
 
     assert read_manifest(tmp_path / "wide").scope_state_files
     assert not read_manifest(tmp_path / "narrow").scope_state_files
     assert not [path for path in tmp_path.rglob("*") if "flow_keys" in path.name]
-    # A lake that was made without them would lack findings.
-    with pytest.raises(LakeError, match="other options"):
-        write_lake(parts[1:], tmp_path / "narrow", options(rules=wide))
+    # Without their memories they would report what they did not see.
+    done = write_lake(parts[1:], tmp_path / "narrow", options(rules=wide))
+    assert done.waiting_rules == [rule.code for rule in wide]
+    assert not read_manifest(tmp_path / "narrow").scope_state_files
+
+
+@pytest.mark.parametrize("path", some(SEVERAL, 5), ids=lambda path: path.parent.name)
+def test_an_ingest_with_other_rules_continues(path: Path, tmp_path: Path) -> None:
+    """New rules judge the connections that begin with them; each finding has the generation of its rules."""
+    parts, lake, every = cut(path, tmp_path, 3), tmp_path / "lake", all_of_them()
+    some_rules = [rule for number, rule in enumerate(every) if number % 2 or rule.scope in WIDE]
+    write_lake(parts[:1], lake, options(rules=tuple(some_rules)))
+    for part in parts[1:]:
+        assert write_lake([part], lake, options()).waiting_rules == []
+    write_lake(parts, tmp_path / "whole", options())
+
+    findings, whole = (tables_of(folder)["findings"] for folder in (lake, tmp_path / "whole"))
+    codes = {rule.code for rule in some_rules}
+    old = {row["connection_id"] for row in tables_of(lake)["connections"] if row["capture"] == str(parts[0])}
+    wanted = [row for row in whole if row["rule"] in codes or row["connection_id"] not in old]
+    assert content_of(findings) == content_of(wanted)
+    assert {row["rule_generation"] for row in findings} <= {1, 2}
+    assert len(read_manifest(lake).rule_sets) == 2
+    # Memories of rules that are gone are dropped.
+    assert write_lake(parts[:1], tmp_path / "fewer", options()).captures
+    assert write_lake(parts[1:], tmp_path / "fewer", options(rules=())).captures
+
+
+def content_of(findings: list[dict[str, Any]]) -> list[str]:
+    """Findings without their numbers, places and generation."""
+    names = {"finding_in_connection", "rule_generation", "capture", "frame"}
+    return sorted(repr({name: value for name, value in row.items() if name not in names}) for row in findings)
+
+
+def test_a_lake_is_rebuilt_in_the_order_of_time(tmp_path: Path) -> None:
+    parts, lake = cut(SEVERAL[0], tmp_path / "parts", 3), tmp_path / "lake"
+    for part in (parts[2], parts[0], parts[1]):
+        write_lake([part], lake, options(payload_limit=0))
+    before = read_manifest(lake)
+    moved = [part.rename(tmp_path / part.name) for part in parts]
+    with pytest.raises(LakeError, match=rf"{parts[0]}.* cannot be found .* --without-missing"):
+        write_lake(moved[1:], lake, options(), rebuild=True)
+    assert read_manifest(lake) == before
+    done = write_lake(moved, lake, options(), rebuild=True)
+    assert done.captures == [str(part) for part in moved]
+    write_lake(moved, tmp_path / "once", options())
+    assert tables_of(lake) == tables_of(tmp_path / "once")
+    assert rows_for_others(lake) == all_rows(lake)
+    write_lake(moved[:1], lake, options(), rebuild=True, without_missing=True)
+    assert set(read_manifest(lake).captures.values()) == {str(moved[0])}
 
 
 def rules_of(wide: bool) -> tuple[Rule, ...]:
@@ -315,11 +371,10 @@ def test_what_cannot_be_is_said(tmp_path: Path, lake: Path) -> None:
     changes: tuple[tuple[dict[str, Any], str], ...] = (
         ({"complete": frozenset({"10.0.0.2:1883"})}, "--complete was none and is 10.0.0.2:1883;"),
         ({"dissect": Options({1884: "ws"})}, "--port was none and is 1884:ws;"),
-        ({"rules": tuple(rule(None) for rule in all_rules().values()), "secret_length": 9},
-         r"\(SEC104\) was \d+ and is 9; rules with \w+, .* and \d+ more in addition;"),
+        ({"secret_length": 9}, r"\(SEC104\) was \d+ and is 9; use the same options, or another folder, or .*rebuild"),
     )  # fmt: skip
-    for changed, told in changes:
-        with pytest.raises(LakeError, match=f"other options: .*{told}"):
+    for changed, text in changes:
+        with pytest.raises(LakeError, match=f"other options: .*{text}"):
             write_lake([SEVERAL[1]], lake, LakeOptions(group="a", **changed))
     with pytest.raises(LakeError, match="no table 'nonsense'"):
         read_table(lake, "nonsense")
@@ -388,11 +443,11 @@ def test_a_lake_of_an_earlier_release_is_read_and_not_written(tmp_path: Path, la
     wanted = read_table(lake, "connections").drop_columns(["late", "also_closed"]).to_pylist()
     make_earlier(lake, schema=1)
 
-    found = read_table(lake, "connections")
-    assert found.drop_columns(["late", "also_closed"]).to_pylist() == wanted
-    assert found.column("late").to_pylist() == [None] * len(wanted)
+    result = read_table(lake, "connections")
+    assert result.drop_columns(["late", "also_closed"]).to_pylist() == wanted
+    assert result.column("late").to_pylist() == [None] * len(wanted)
     assert read_table(lake, "connections", ["closed_by", "client"]).column_names == ["closed_by", "client"]
-    with pytest.raises(LakeError, match=f"'mqttscope pipeline convert --lake {lake}' makes its tables Delta tables"):
+    with pytest.raises(LakeError, match=f"'mqttscope pipeline convert --lake {lake}' before an ingest"):
         write_lake(parts[1:], lake, options())
 
 
@@ -406,9 +461,9 @@ def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Pat
     """Times as early and as late as there are, in between, and counts near 2^64."""
     path = tmp_path / "a.pcapng"
     parts = [section(), interface(options=option(9, bytes((resolution,)))), interface()]
-    for number, one in enumerate(frames_of(SEVERAL[0])):
-        near = max(0, ticks - number) if number % 3 == 2 else one.timestamp_ns // 1_000
-        parts.append(enhanced(one.data, near, index=0 if number % 3 == 2 else 1))
+    for number, frame in enumerate(frames_of(SEVERAL[0])):
+        near = max(0, ticks - number) if number % 3 == 2 else frame.timestamp_ns // 1_000
+        parts.append(enhanced(frame.data, near, index=0 if number % 3 == 2 else 1))
     drops = statistics(interface_drops=(1 << 64) - 1, system_drops=(1 << 64) - 1, received=(1 << 64) - 1)
     path.write_bytes(b"".join(parts) + drops)
     done = write_lake([path, SEVERAL[1]], tmp_path / "lake", options())
@@ -416,9 +471,9 @@ def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Pat
     assert len(done.captures) == 2
     rows = read_table(tmp_path / "lake", "packets").to_pylist()
     assert {row["capture"] for row in rows} == {str(path), str(SEVERAL[1])}
-    (told,) = [row for row in read_table(tmp_path / "lake", "ingest_errors").to_pylist() if row["dropped"]]
-    assert (told["dropped"], told["received"]) == ((1 << 63) - 1, (1 << 63) - 1)
-    assert "dropped 36893488147419103230 frames" in told["message"]
+    (result,) = [row for row in read_table(tmp_path / "lake", "ingest_errors").to_pylist() if row["dropped"]]
+    assert (result["dropped"], result["received"]) == ((1 << 63) - 1, (1 << 63) - 1)
+    assert "dropped 36893488147419103230 frames" in result["message"]
     # And again, with what was remembered of them.
     write_lake([SEVERAL[2]], tmp_path / "lake", options())
 
@@ -427,7 +482,7 @@ def test_captures_of_the_ends_of_time(ticks: int, resolution: int, tmp_path: Pat
 def test_times_are_those_of_the_capture_and_latencies_leave_a_step_of_its_clock_out(tmp_path: Path, name: str) -> None:
     source = ROOT / "tests" / "data" / "captures" / "field" / f"{name}.pcap"
     write_lake([source], tmp_path / "lake", options())
-    frames = {one.number: one.timestamp_ns for one in frames_of(source)}
+    frames = {frame.number: frame.timestamp_ns for frame in frames_of(source)}
     tables = tables_of(tmp_path / "lake")
 
     assert len(tables["packets"]) > 10
@@ -437,3 +492,50 @@ def test_times_are_those_of_the_capture_and_latencies_leave_a_step_of_its_clock_
     assert 0 <= min(latencies) <= max(latencies) < 1_000_000_000
     assert [row["event"] for row in tables["ingest_errors"]] == ["clock_step"]
     assert not {"KAL201", "DLV416"} & {row["rule"] for row in tables["findings"]}
+    shifts = {row["clock_shift_ns"] for row in tables["findings"]}
+    assert shifts <= {0, read_manifest(tmp_path / "lake").shift_ns}
+
+
+def test_healed_errors_are_marked(tmp_path: Path, lake: Path) -> None:
+    """A capture that has grown, one that could not be opened, and one that stays damaged."""
+    grown, absent, damaged = (tmp_path / f"{name}.pcapng" for name in ("grown", "absent", "damaged"))
+    content = SEVERAL[0].read_bytes()
+    grown.write_bytes(content[:-10])
+    damaged.write_bytes(SEVERAL[1].read_bytes()[:-10])
+    write_lake([grown, damaged], lake, options(), faults={str(absent): "cannot be opened: Permission denied"})
+    assert len(tables_of(lake)["ingest_errors"]) == 3
+    grown.write_bytes(content)
+    absent.write_bytes(SEVERAL[2].read_bytes())
+    done = write_lake([grown, absent, damaged], lake, options())
+    assert "ingest_errors" not in done.rows
+    assert done.known_errors
+    rows = tables_of(lake)["ingest_errors"]
+    assert {Path(row["capture"]).stem: row["healed"] for row in rows} == {
+        "grown": True,
+        "absent": True,
+        "damaged": None,
+    }
+    assert rows_for_others(lake) == all_rows(lake)
+
+
+def test_an_ingest_that_fails_leaves_nothing(tmp_path: Path, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever it fails: the disk is full while rows, sums or errors are written, or at the commit."""
+    write_lake([SEVERAL[0]], lake, options())
+    before = sorted(path.relative_to(lake) for path in lake.rglob("*"))
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise LakeError("No space left on device")
+
+    for name in ("write_sums", "note_errors", "merge_small", "commit", "erase_again"):
+        with monkeypatch.context() as patched:
+            patched.setattr(writing, name, fail)
+            with pytest.raises(LakeError, match="No space"):
+                write_lake([SEVERAL[1]], lake, options())
+        assert sorted(path.relative_to(lake) for path in lake.rglob("*")) == before
+    with monkeypatch.context() as patched:
+        patched.setattr("mqttscope.lake.delta.publish", fail)
+        with pytest.raises(LakeError, match="No space"):
+            write_lake([SEVERAL[1]], lake, options())
+    # The commit has begun; the next ingest completes it.
+    assert write_lake([SEVERAL[1]], lake, options()).known == [str(SEVERAL[1])]
+    same_as_once(lake, SEVERAL[:2])

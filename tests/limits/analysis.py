@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pyarrow as pa
 
 from mqttscope.analysis.fleet import by_capture
 from mqttscope.analysis.rules import part_length
+from mqttscope.capture import PcapngWriter
 from mqttscope.dissect import dissect_segments
+from mqttscope.lake.writer import write_lake
+from mqttscope.lint.examples import conversation, segments
+from mqttscope.report.fleet.model import ReportQuery
 from tests.analysis.asking import WORDS, expiry, rows_of, table_of
+from tests.analysis.test_news import news_of
+from tests.dissect.secure import as_frame
 from tests.lake.reading import collect, options
 from tests.lint.lint_help import steps_of, talked
 
@@ -21,10 +30,29 @@ def verdict(interval: int) -> str:
         "@1 > subscribe 1 a:0; @1 < suback 1 0",
         f"@1 < publish a x retain message_expiry_interval={interval}",
     )
-    given = options(rules=())
-    rows = collect(dissect_segments(talked(*steps), given.reading()), given)
+    lake_options = options(rules=())
+    rows = collect(dissect_segments(talked(*steps), lake_options.reading()), lake_options)
     tables = {name: table_of(name, rows.get(name, [])) for name in ("packets", "messages", "gaps")}
     return str(rows_of(expiry(), **tables)[0]["verdict"])
+
+
+def silent(folder: Path, waits_ns: int) -> list[str]:
+    """Silent devices of a lake in which a client sends five messages, and another one a ping so much later."""
+    steps = steps_of(
+        "@1 opened client=other", "opened client=pump",
+        *["+0.1 > publish a x"] * 5, "+1 @1 > pingreq",
+    )  # fmt: skip
+    talk = segments(conversation("silent", *steps))
+    ping = talk[-1] if talk[-1].payload == b"\xc0\0" else talk[-2]
+    last_ns = max(segment.timestamp_ns for segment in talk if b"x" in segment.payload[-1:])
+    moved = [replace(segment, timestamp_ns=last_ns + waits_ns) if segment is ping else segment for segment in talk]
+    path = folder / "a.pcapng"
+    with path.open("wb") as file:
+        out = PcapngWriter(file)
+        for segment in moved:
+            out.write(as_frame(segment))
+    write_lake([str(path)], folder / "lake")
+    return [row.client_identifier for row in news_of(folder / "lake", ReportQuery()).silent.rows]
 
 
 def left_out(*dropped: int) -> int:

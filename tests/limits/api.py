@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import mqttscope
-from mqttscope.api.captures import Source
+from mqttscope.api.captures import CaptureSelection
 from mqttscope.api.payloads import read_payloads
-from mqttscope.api.recorded import NothingRecordedError, Wanted, read_recorded
+from mqttscope.api.recorded import NothingRecordedError, RecordedSelection, read_recorded
 from mqttscope.lint.examples import client, opened
 from mqttscope.mqtt import Publish
 from mqttscope.payloads.settings import PayloadConfigError
@@ -32,7 +32,7 @@ def refused(payloads: object) -> str:
     try:
         read_payloads(payloads)  # type: ignore[arg-type]
     except PayloadConfigError as error:
-        return str(error).partition(":")[0]
+        return str(error).rpartition(", not ")[2]
     raise AssertionError
 
 
@@ -52,7 +52,7 @@ def unread(folder: Path, count: int) -> list[str]:
     for path in paths:
         path.write_bytes(b"no capture")
     try:
-        read_recorded(Source(paths), Wanted())
+        read_recorded(CaptureSelection(paths), RecordedSelection())
     except NothingRecordedError as error:
         return re.findall(r"\d\.pcapng|1 other capture", str(error))
     raise AssertionError

@@ -11,12 +11,12 @@ from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.case_runner import HOPELESS_S, CaseRunner, RecordingListener
 from mqttscope.broker_test.drivers.cleanup import Cleaner
 from mqttscope.broker_test.drivers.health import HealthMonitor, MemoryTrend, NoBrokerError, Process
-from mqttscope.broker_test.drivers.minimize import minimized
+from mqttscope.broker_test.drivers.minimize import minimize_case
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess, ProbeClient
-from mqttscope.broker_test.isolation import Isolated
-from mqttscope.broker_test.verdict import decided
+from mqttscope.broker_test.isolation import IsolatedConnection
+from mqttscope.broker_test.verdict import decide
 from mqttscope.mqtt import PacketType, Pingresp, decode, encode
-from mqttscope.mutate import Action, Step
+from mqttscope.mutate import Action, FlowStep
 from tests.broker_test.broken import Broker, Fault, broken
 from tests.broker_test.drivers.test_cleanup import kept
 from tests.broker_test.drivers.test_minimize import QOS_3, Inside, trial_inside
@@ -26,7 +26,6 @@ from tests.broker_test.test_oracle import QOS_3 as CASE
 from tests.broker_test.test_oracle import TOLERATED, said
 from tests.broker_test.test_verdict import rulings
 from tests.limits.leaping import leaping, now
-from tests.proxy.rig import free_port
 
 PING = b"\xc0\x00"
 PONG = b"\xd0\x00"
@@ -35,7 +34,7 @@ PROOF = 96 * 1024 * 1024
 
 def line(size: int) -> bool:
     """Whether a packet of so many bytes is in the line for a shell as hexadecimal text."""
-    return "xxd -r -p" in line_of(Step(Action.SEND, b"a" * size))
+    return "xxd -r -p" in line_of(FlowStep(Action.SEND, b"a" * size))
 
 
 def flood(count: int) -> str:
@@ -50,13 +49,13 @@ def alone(*sizes: int) -> bool:
     """Whether a case is played alone whose mutation has steps with so many bytes."""
     own = script()
     case = catalogued("pingreq:reserved-flag-0", own)[0].case
-    steps = [Step(Action.SEND, bytes(size), mutated=True) for size in sizes]
-    return Isolated.as_recorded(own).uses(replace(case, flow=replace(case.flow, steps=steps))).alone
+    steps = [FlowStep(Action.SEND, bytes(size), mutated=True) for size in sizes]
+    return IsolatedConnection.as_recorded(own).uses(replace(case, flow=replace(case.flow, steps=steps))).alone
 
 
 def is_over(playings: int) -> bool:
     """Whether a case that harmed the broker once is played no more."""
-    return decided(rulings("H" + "-" * (playings - 1))) is not None
+    return decide(rulings("H" + "-" * (playings - 1))) is not None
 
 
 class Valve:
@@ -94,19 +93,12 @@ def is_heard(size: int) -> bool:
     return valve.reading
 
 
-async def heard_at_once(size: int) -> int:
-    """Packets that are looked at before others get their turn, of so many bytes."""
-    listener = listening(Valve())
-    listener.received(pongs(size))
-    return listener.count
-
-
 def lost(size: int) -> int:
     """Bytes that are not kept of a broker that is not listened to any longer."""
     listener = listening(Valve())
     listener.most = 0
     listener.received(pongs(size))
-    return size - sum(len(word.data) for word in listener.conversation.said)
+    return size - sum(len(word.data) for word in listener.conversation.chunks)
 
 
 def unasked(count: int) -> str:
@@ -114,7 +106,7 @@ def unasked(count: int) -> str:
     client = ProbeClient(BrokerAccess(target(1)), V5)
     client.link = Valve()  # type: ignore[assignment]
     client.received(PONG * count)
-    return client.how
+    return client.ended_by
 
 
 async def identifiers(count: int) -> list[int]:
@@ -141,14 +133,7 @@ async def left(seconds: float) -> str:
         assert await client.connect(1.0)
         await client.leave()
         await asyncio.sleep(1)
-        return client.how
-
-
-async def unclean(count: int) -> str:
-    """The end of a sentence that names so many things that are left."""
-    cleaner = Cleaner(BrokerAccess(target(free_port())))
-    cleaner.owe(kept(*(f"a{number}" for number in range(2, count + 1))))
-    return (await cleaner.finish(V3_1_1, 0.1)).rpartition(", ")[2]
+        return client.ended_by
 
 
 @leaping
@@ -157,7 +142,7 @@ async def cleaned(seconds: float) -> float:
     async with broken(Fault.NONE) as broker:
         broker.hanging = True
         cleaner = Cleaner(BrokerAccess(target(broker.port)))
-        cleaner.owe(kept())
+        cleaner.remember(kept())
         await cleaner.finish(V3_1_1, seconds)
         return now()
 
@@ -169,7 +154,7 @@ async def stopped(seconds: float) -> float:
         broker.hanging = True
         test = trial_of(broker.port, patience_s=seconds)
         test.stopped = True
-        test.cleaners[0].owe(kept())
+        test.cleaners[0].remember(kept())
         await test.end()
         return now()
 
@@ -214,7 +199,7 @@ def grown(size: int) -> bool:
     trend = MemoryTrend(None)
     for place in range(101):
         trend.add(size * place // 100)
-    return bool(trend.told())
+    return bool(trend.notice())
 
 
 def samples(count: int) -> int:
@@ -243,7 +228,7 @@ async def leak(*sizes: int) -> str:
     async with broken(Fault.NONE) as broker:
         process = Growing(broker, 0, *sizes)
         async with begun(trial_of(broker.port, process)) as test:
-            return ruled(await test.one(own, make_case(QOS_3, own))).verdict
+            return ruled(await test.play_case(own, make_case(QOS_3, own))).verdict
 
 
 @leaping
@@ -251,15 +236,15 @@ async def reduced(size: int) -> tuple[int, str]:
     """How often a broker is tried that crashes over a packet of so many bytes, and why no more."""
     own = script()
     case = make_case(QOS_3, own)
-    steps = [Step(Action.SEND, b"\xf7" + bytes((size - 2,)) + bytes(size - 2), mutated=True)]
+    steps = [FlowStep(Action.SEND, b"\xf7" + bytes((size - 2,)) + bytes(size - 2), mutated=True)]
     async with trial_inside(Fault.CRASH) as (test, _):
-        result = await test.one(own, replace(case, flow=replace(case.flow, steps=steps)))
-        reduction = await minimized(test, own, result, raw=True)
+        result = await test.play_case(own, replace(case, flow=replace(case.flow, steps=steps)))
+        reduction = await minimize_case(test, own, result, raw=True)
     assert reduction is not None
     return reduction.tries, reduction.unfinished
 
 
-def runner(port: int, patience_s: float, *steps: Step) -> CaseRunner:
+def runner(port: int, patience_s: float, *steps: FlowStep) -> CaseRunner:
     """Plays steps as they are."""
     own = script()
     case = make_case("publish.topic_name:spaces", own)
@@ -270,7 +255,9 @@ def runner(port: int, patience_s: float, *steps: Step) -> CaseRunner:
 @leaping
 async def vain(count: int) -> tuple[int, int]:
     """Answers that are to be waited for in vain, and those that are."""
-    waits = [Step(Action.AWAIT, awaits=PacketType.PUBACK, packet_identifier=number) for number in range(1, count + 1)]
+    waits = [
+        FlowStep(Action.AWAIT, awaits=PacketType.PUBACK, packet_identifier=number) for number in range(1, count + 1)
+    ]
     async with broken(Fault.NONE) as broker:
         await runner(broker.port, 1.0, *waits).run()
         # The first one takes all of the patience, and so does CONNACK in the end.
@@ -295,8 +282,8 @@ async def fenced(seconds: float) -> bool:
             await reader.read()
         writer.close()
 
-    hello = Step(Action.SEND, script().entries[0].raw), Step(Action.AWAIT, awaits=PacketType.CONNACK)
+    hello = FlowStep(Action.SEND, script().entries[0].raw), FlowStep(Action.AWAIT, awaits=PacketType.CONNACK)
     async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
         played = await runner(server.sockets[0].getsockname()[1], 0.2, *hello).run()
         await asyncio.sleep(1)
-    return bool(played.seen.fenced)
+    return bool(played.seen.ping_answered)

@@ -8,21 +8,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from mqttscope.browse import panes
-from mqttscope.browse.app import progress
 from mqttscope.browse.building import CaptureFiles
 from mqttscope.browse.decoding import births_before
 from mqttscope.browse.details import ladder_lines, payload_lines
 from mqttscope.browse.dialogs import named
-from mqttscope.browse.following import Following, partner
+from mqttscope.browse.following import MessageSearch, partner
 from mqttscope.browse.index import FoundRows, Index
 from mqttscope.browse.lakes import _Exchanges
-from mqttscope.browse.lines import RowLines
+from mqttscope.browse.lines import RowLines, progress
 from mqttscope.browse.rows import BLOCK_ROWS, MAX_COUNT, ROW_BYTES, RowStore
-from mqttscope.browse.selection import Search, Selection
+from mqttscope.browse.selection import Search, ShownRows
 from mqttscope.events import Event
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.mqtt import PacketType, Puback
-from mqttscope.payloads.sparkplug import read_topic
+from mqttscope.payloads.sparkplug_topics import read_topic
 from mqttscope.report.base import View
 from tests.browse.test_rows import Memory, row
 from tests.payloads.samples import BIRTH, DATA, NBIRTH_TOPIC, NDATA_TOPIC
@@ -70,10 +69,10 @@ def followed(distance: int = 1, after: int = MS) -> tuple[int, bool]:
         receiver.packets = sender.packets
         yield receiver.answer(publish(), after=after)
 
-    following = Following(indexed(events()), 2)
+    following = MessageSearch(indexed(events()), 2)
     while not following.is_over:
         following.advance(1)
-    return following.found.deliveries, following.found.is_cut
+    return following.message.deliveries, following.message.is_cut
 
 
 def has_birth(distance: int) -> bool:
@@ -87,7 +86,7 @@ def has_birth(distance: int) -> bool:
         yield talk.say(publish(NDATA_TOPIC, DATA))
 
     births = births_before(indexed(events()), 1 + distance, NDATA_TOPIC)
-    return bool(births.of(read_topic(NDATA_TOPIC)))
+    return bool(births.metrics_of(read_topic(NDATA_TOPIC)).aliases)
 
 
 def rows_of(count: int) -> Index:
@@ -138,6 +137,13 @@ def noted(count: int) -> tuple[int, int]:
     return len(findings), findings.left_out
 
 
+def row_before_end(count: int) -> int:
+    """The row of the first of as many packets of a connection, by its frame."""
+    talk = Talk()
+    index = indexed([talk.opened(), *(talk.say(publish()) for _ in range(count))])
+    return index.row_of_frame(0, index.rows[1].frame)
+
+
 def exchange_after(count: int) -> int:
     """The packet that began the exchange of a PUBACK, the oldest of as many exchanges."""
     exchanges = _Exchanges()
@@ -175,6 +181,6 @@ def searched(size: int) -> tuple[bool, str]:
     payload = gzip.compress(bytes(size - len(text)) + text.encode(), mtime=0)
     talk = Talk()
     index = indexed(event for event in (talk.opened(), talk.say(publish(payload=payload))))
-    search = Search(Selection(index), text, -1, back=False, show_secrets=False)
+    search = Search(ShownRows(index), text, -1, back=False, show_secrets=False)
     search.advance(lambda: False)
-    return search.found is not None, search.left_out
+    return search.match is not None, search.left_out

@@ -23,12 +23,13 @@ from unittest.mock import patch
 import lz4.frame
 
 from mqttscope.capture import live, ranges, tls, via_tshark
+from mqttscope.capture.annotate import cut as cut
 from mqttscope.capture.compressed import ByteSource
 from mqttscope.capture.fingerprint import KnownFingerprints, ends_crc, fingerprint_of, head_crc
 from mqttscope.capture.keylog import KeyLog, Keys
 from mqttscope.capture.live import LiveCapture
 from mqttscope.capture.taps import Taps, open_taps
-from mqttscope.capture.tls import Decryption, Held, Passed
+from mqttscope.capture.tls import Decryption, DelayedSegment, Passed
 from mqttscope.capture.tls_tshark import FRAME_COST, Tshark, frames
 from mqttscope.capture.tshark import TsharkProcess
 from mqttscope.capture.write import Recorder
@@ -80,7 +81,7 @@ def is_another(at: int) -> bool:
 
 def is_compared(at: int) -> bool:
     """Whether a capture with another byte at an offset is compared with the known one."""
-    known = KnownFingerprints.of(fingerprint_of(io.BytesIO(CONTENT)).begins)
+    known = KnownFingerprints.from_manifest(fingerprint_of(io.BytesIO(CONTENT)).manifest_entry)
     return known.may_begin(fingerprint_of(io.BytesIO(changed(at))))
 
 
@@ -152,7 +153,7 @@ def is_ended_after(seconds: float) -> bool:
     with live_capture() as capture, clock_of_tests() as clock:
         capture.stop()
         clock.now = seconds
-        capture._look()
+        capture._check()
         return capture._signalled
 
 
@@ -163,7 +164,7 @@ def is_killed_after(seconds: float) -> bool:
         capture.stop(settle=False)
         capture._signalled = True
         clock.now = seconds
-        capture._look()
+        capture._check()
         process.terminate()
     return process.returncode == -signal.SIGKILL
 
@@ -171,8 +172,8 @@ def is_killed_after(seconds: float) -> bool:
 def unheard(size: int) -> tuple[int, str, str]:
     """Number of bytes lost of dumpcap's standard error, and the first and the last words that are kept."""
     with live_capture() as capture:
-        capture._hear(b"begin" + bytes(size - 8) + b"end")
-        text = capture._said()
+        capture._keep_complaints(b"begin" + bytes(size - 8) + b"end")
+        text = capture._stderr_text()
         return size - len(text), text[:5], text[-3:]
 
 
@@ -248,13 +249,13 @@ def corrections(folder: Path, ahead_ns: int) -> int:
 def an_hour_apart(folder: Path, count: int) -> list[str]:
     """What is said of copies with a clock an hour ahead, if the originals are in the first of ``count`` captures."""
     others = [[replace(frame, data=bytes(60)) for frame in at_once(number)[:1]] for number in range(1, count)]
-    sentences = taps_of(folder, at_once(), *others, at_once(HOUR * SECOND)).told()
+    sentences = taps_of(folder, at_once(), *others, at_once(HOUR * SECOND)).sentences()
     return [sentence for sentence in sentences if sentence.startswith(("no copy", "limit"))]
 
 
 def named_taps(folder: Path, count: int) -> list[int | str]:
     """Number of taps that are named, and the sentence about further ones."""
-    sentences = list(taps_of(folder, *[FRAMES] * count).told())
+    sentences = list(taps_of(folder, *[FRAMES] * count).sentences())
     named = sum(sentence.startswith("tap ") for sentence in sentences)
     return [named, *(sentence for sentence in sentences if sentence.startswith("further"))]
 
@@ -442,7 +443,7 @@ def is_too_far_ahead(count: int, size: int) -> bool:
         decryption = Decryption(Keys())
         lane, worker = decryption._lane, decryption._worker()
         assert lane is not None
-        lane.held.extend([Held(None, 1)] * count)
+        lane.held.extend([DelayedSegment(None, 1)] * count)
         with patch.object(worker, "unanswered", size), patch.object(decryption, "_wait", lambda _: lane.held.clear()):
             decryption._keep_up(lane)
         decryption.close()
@@ -548,8 +549,8 @@ def written(folder: Path, size: int) -> int:
     recorder.write(frame)
     recorder.flush()
     before = recorder.path.stat().st_size
-    assert recorder._gathered is not None
-    recorder._gathered.write(bytes(size - 32 - len(frame.data)))
+    assert recorder._file_buffer is not None
+    recorder._file_buffer.write(bytes(size - 32 - len(frame.data)))
     recorder.write(frame)
     after = recorder.path.stat().st_size
     recorder.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 from contextlib import redirect_stderr, redirect_stdout
 from itertools import chain
@@ -15,22 +14,24 @@ from unittest.mock import patch
 
 import click
 
-from mqttscope.api.reading import Reading
+from mqttscope.api.reading import CaptureReading
 from mqttscope.capture import open_capture
-from mqttscope.cli import completing, export, sharing
+from mqttscope.cli import completing, export
+from mqttscope.cli.annotating import AnnotatedCopy
 from mqttscope.cli.inspect import command as inspect_command
-from mqttscope.cli.linting import Findings, LintRun
-from mqttscope.cli.linting_settings import Settings
+from mqttscope.cli.linting import LintRun, LiveFindings
+from mqttscope.cli.linting_settings import LintSettings
 from mqttscope.cli.options import PacketSize
 from mqttscope.cli.output import Output
 from mqttscope.cli.pasted import lines_of, sequences
+from mqttscope.cli.pipeline import ingesting
 from mqttscope.cli.pipeline.asking import SMALL as SMALL
 from mqttscope.cli.pipeline.asking import fitting as fitting
-from mqttscope.cli.pipeline.ingest import IngestRun
+from mqttscope.cli.pipeline.ingesting import IngestRun
 from mqttscope.cli.pipeline.watch import line
 from mqttscope.cli.replaying import ReplayCommand
 from mqttscope.cli.serving import ServeRun
-from mqttscope.cli.sniffing import Keyboard, advanced
+from mqttscope.cli.sniffing import advanced
 from mqttscope.cli.spark_session import QUICK as QUICK
 from mqttscope.cli.spark_session import WITHOUT_CODE as WITHOUT_CODE
 from mqttscope.cli.spark_session import for_captures as for_captures
@@ -40,11 +41,12 @@ from mqttscope.events import ConnectionClosed
 from mqttscope.lint.catalogue import instances, select
 from mqttscope.lint.engine import InternalError
 from mqttscope.lint.examples import client, closes, opened
-from mqttscope.lint.gate import Baseline
+from mqttscope.lint.gate import FindingBaseline
 from mqttscope.mqtt import Publish
 from mqttscope.net.flow_expiry import IDLE_TIMEOUT_NS
 from mqttscope.report.base import View
-from mqttscope.report.replay.summary import Outcome, ServedOutcome
+from mqttscope.report.replay.summary import ReplayOutcome, ServedOutcome
+from tests.capture.test_annotate import by_frame
 from tests.cli.made import on, site, write_capture
 from tests.cli.pipeline.test_asking import given as asked
 from tests.cli.running import capture, invoke
@@ -60,7 +62,7 @@ PUBLISH = wire(Publish(topic_name="a", payload=b"hello"))
 def pasted(text: str) -> list[bytes | str | None]:
     """The bytes that are read from an input, or what is wrong with them."""
     stream = io.TextIOWrapper(io.BytesIO(text.encode()))
-    return [found.problem or found.raw for found in sequences(lines_of(stream))]
+    return [sequence.problem or sequence.raw for sequence in sequences(lines_of(stream))]
 
 
 def array(size: int) -> str:
@@ -92,14 +94,14 @@ def on_spark(size: int) -> bool:
 
 def is_read_here(size: int) -> bool:
     """Whether captures of this size are read without Spark."""
-    given = SimpleNamespace(engine="auto", on_spark=False, in_store=False, jobs=None, deduplicate=False)
-    return IngestRun._stays_here(cast(Any, SimpleNamespace(given=given)), cast(Any, [SimpleNamespace(size=size)]))
+    namespace = SimpleNamespace(engine="auto", on_spark=False, in_store=False, jobs=None, deduplicate=False)
+    return IngestRun._stays_here(cast(Any, SimpleNamespace(args=namespace)), cast(Any, [SimpleNamespace(size=size)]))
 
 
 def age(seconds: int) -> bool:
     """Whether the line about a batch has the age of the newest frame."""
-    taken: Any = SimpleNamespace(batch=1, rows={}, errors=[], live=True, open_flows=0, waiting=0, last_ns=0)
-    return "old" in line(taken, seconds)
+    result: Any = SimpleNamespace(batch=1, rows={}, errors=[], live=True, open_flows=0, waiting=0, last_ns=0)
+    return "old" in line(result, seconds)
 
 
 def compared(packets: int) -> bool:
@@ -111,7 +113,7 @@ def compared(packets: int) -> bool:
 
 def not_compared(packets: int) -> str | None:
     """Why so many packets are not compared after a replay was stopped."""
-    outcome = Outcome("broker", "asap")
+    outcome = ReplayOutcome("broker", "asap")
     outcome.stopped = True
     ReplayCommand._too_much(cast(Any, None), outcome, [cast(Any, SimpleNamespace(entries=range(packets)))], [])
     return outcome.not_compared or None
@@ -151,20 +153,11 @@ def size(text: str) -> str | int:
         return str(error).partition(" to ")[0]
 
 
-def jobs(text: str) -> str | int:
-    """What ``--jobs`` makes of a text."""
-    option = next(one for one in inspect_command.params if one.name == "jobs")
-    try:
-        return cast(int, option.type.convert(text, None, None))
-    except click.BadParameter as error:
-        return error.message
-
-
-def processes(size: int, processors: int = 2) -> int:
-    """Processes that work on captures of this size where there are so many processors."""
-    sources: Any = SimpleNamespace(size=size, divisible=lambda: True)
-    with patch.object(sharing, "processors", lambda: processors):
-        return sharing.processes(None, sources, divisible=True)
+def is_read_in_two(size: int) -> bool:
+    """Whether two processes read captures of this size by default."""
+    run: Any = SimpleNamespace(args=SimpleNamespace(in_store=False, jobs=None))
+    with patch.object(ingesting, "processors", lambda: 2):
+        return IngestRun._in_two(run, cast(Any, [SimpleNamespace(size=size, is_remote=False)]))
 
 
 def hits(texts: int) -> list[str]:
@@ -211,42 +204,65 @@ def _in_parts(talk: Talk, raw: bytes, count: int) -> None:
 
 def fragments(count: int) -> tuple[tuple[str, int], ...]:
     """The frames that are remembered of a datagram before its last of so many fragments and one more."""
-    table = export._Parts()
+    table = export._TrackedFragments()
     for part in pieces(tcp(bytes(8 * count - 12)), 8):
         table.feed(part)
     return next(iter(table.parts.values()))
 
 
+def annotated(folder: Path, count: int, frames: int) -> tuple[Path, str]:
+    """A copy with ``count`` comments on ``frames`` frames, and the warnings."""
+    path = write_capture(folder / "a.pcapng", *opened(), *[client(Publish(topic_name="a", payload=b"x"))] * 5)
+    copy = AnnotatedCopy(str(folder / "copy.pcapng"), [str(path)], all_frames=True)
+    for number in range(count):
+        copy.comment(str(path), 1 + number % frames, f"remark {number}")
+    with redirect_stderr(io.StringIO()) as stream:
+        copy.finish("")
+    copy.close()
+    return folder / "copy.pcapng", stream.getvalue()
+
+
+def uncopied(folder: Path, count: int) -> str:
+    """The warning of a copy of ``count`` comments."""
+    warning = re.search("has the first .*", annotated(folder, count, 4)[1])
+    return "" if warning is None else warning[0]
+
+
+def last_comment(folder: Path, count: int) -> str:
+    """The last of ``count`` comments on one frame."""
+    return by_frame(annotated(folder, count, 1)[0].read_bytes())[1][0].split("\n")[-1]
+
+
 def clients(folder: Path, count: int) -> tuple[int, bool]:
     """Clients that are compared with a baseline, of so many; and whether that is said to be a limit."""
-    said = [on(number, *opened(client_identifier=f"a{number}"), closes("client")) for number in range(count)]
-    (folder / "baseline.json").write_text(Baseline().dumps())
-    settings = Settings([], baseline=folder / "baseline.json")
-    run = LintRun(settings, cast(Any, Reading([str(write_capture(folder / "a.pcapng", *chain(*said)))])), colour=False,
-        sink=cast(Any, io.BytesIO()))  # fmt: skip
-    with redirect_stderr(io.StringIO()) as told:
+    stepses = [on(number, *opened(client_identifier=f"a{number}"), closes("client")) for number in range(count)]
+    (folder / "baseline.json").write_text(FindingBaseline().dumps())
+    settings = LintSettings([], baseline=folder / "baseline.json")
+    run = LintRun(settings, cast(Any, CaptureReading([str(write_capture(folder / "a.pcapng", *chain(*stepses)))])),
+        colour=False, sink=cast(Any, io.BytesIO()))  # fmt: skip
+    with redirect_stderr(io.StringIO()) as stream:
         run.execute()
-    return len(run.clients), "limit: " in told.getvalue()
+    return len(run.clients), "limit: " in stream.getvalue()
 
 
 def held(folder: Path, count: int) -> list[str]:
     """What is said of limits when so many findings go into a report that is written at the end."""
     publishes = [client(Publish(topic_name=f"{number}/#", payload=b"x")) for number in range(count)]
     path = write_capture(folder / "a.pcapng", *opened(), *publishes)
-    settings = Settings(instances(select(["PUB103"]).values()), more=[("json", str(folder / "a.json"))], every=True)
-    findings = Findings(settings, View())
+    settings = LintSettings(instances(select(["PUB103"]).values()), more=[("json", str(folder / "a.json"))], every=True)
+    findings = LiveFindings(settings, View())
     for event in dissect(open_capture([str(path)])):
         for finding in findings.feed(event):
             findings.take(finding)
     findings.close("a.pcapng", truncated=False)
-    return [sentence for sentence in findings.told() if sentence.startswith("limit")]
+    return [sentence for sentence in findings.messages() if sentence.startswith("limit")]
 
 
 def unshown(errors: int) -> int:
     """Failures of rules that are not shown one by one, of so many."""
-    findings = Findings(Settings([]), View())
+    findings = LiveFindings(LintSettings([]), View())
     findings.linter.internal_errors += [InternalError("TST291", "a.pcap", 1, "odd", "") for _ in range(errors)]
-    return errors - sum(sentence.startswith("internal error") for sentence in findings.told())
+    return errors - sum(sentence.startswith("internal error") for sentence in findings.messages())
 
 
 def ended(later_ns: int) -> int:
@@ -259,25 +275,3 @@ def ended(later_ns: int) -> int:
         list(dissector.feed(segment))
     now_ns = talk.tape.now_ns + IDLE_TIMEOUT_NS + later_ns
     return sum(isinstance(event, ConnectionClosed) for event in advanced(dissector, now_ns))
-
-
-class Keys(Keyboard):
-    """Keys that come out of a pipe."""
-
-    def is_ours(self) -> bool:
-        return True
-
-    def _claim(self) -> None:
-        pass
-
-
-def pressed(keys: int) -> list[int]:
-    """Of so many keys that are pressed at once, how many are taken each time."""
-    reader, writer = os.pipe()
-    keyboard = Keys(reader, None, None)
-    keyboard._before = []
-    os.write(writer, b"x" * keys)
-    counts = [len(keyboard.pressed()), len(keyboard.pressed())]
-    os.close(reader)
-    os.close(writer)
-    return counts

@@ -7,7 +7,7 @@ from mqttscope.dissect import CaptureOrder, Dissector, Options, clock_watch, dis
 from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.events import ClockStep, ConnectionClosed, DiscardedEvent, PacketEvent
 from mqttscope.mqtt import Pingreq, Pingresp
-from mqttscope.net.frame import Plaintext, Undecrypted
+from mqttscope.net.frame import Plaintext, UndecryptedSession
 from mqttscope.net.segment import ACK, RST, SYN, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.scenes import HELLO, MASK, types, websocket
@@ -23,7 +23,7 @@ def acknowledged(tape: Tape) -> list[bool | None]:
     """What is known of the packets of a tape, by a reader that has read everything."""
     acknowledgments = Acknowledgments(tape.segments)
     acknowledgments.read(len(tape.segments) + 1)
-    return [acknowledgments.seen(event) for event in read(tape) if isinstance(event, PacketEvent)]
+    return [acknowledgments.known_answer(event) for event in read(tape) if isinstance(event, PacketEvent)]
 
 
 def acknowledged_flows(count: int) -> list[bool | None]:
@@ -146,10 +146,10 @@ def compared(count: int) -> list[int]:
 def undecrypted(count: int) -> tuple[int, str]:
     """Number of connections named in the message about TLS that was not decrypted, and the end of the message."""
     dissector = Dissector(Options(decrypting=True))
-    items: list[Segment | Plaintext | Undecrypted] = []
+    items: list[Segment | Plaintext | UndecryptedSession] = []
     for number in range(count):
         talk = secured(client_port=50_000 + number)
-        reason = Undecrypted(contents(talk)[0].flow, "no keys", has_keys=False)
+        reason = UndecryptedSession(contents(talk)[0].flow, "no keys", has_keys=False)
         items += [*talk.tape.segments[:8], reason, *talk.tape.segments[8:]]
     read_plaintexts(items, dissector)
     (text,) = advice.undecrypted(dissector)

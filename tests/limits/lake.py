@@ -5,29 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from unittest.mock import patch
 
 from mqttscope.capture.locations import Location
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.lake import declared, writer
-from mqttscope.lake.commit import MERGED, _chosen
+from mqttscope.lake.commit import MERGED, _chosen, commit
 from mqttscope.lake.declared import payload_columns, properties_row
 from mqttscope.lake.files import LakeFiles
-from mqttscope.lake.finding_collector import Judge
+from mqttscope.lake.finding_collector import FindingCollector
 from mqttscope.lake.manifest import LakeError, Manifest, check_tables, write_manifest
-from mqttscope.lake.memory import Late, remembered, resume
+from mqttscope.lake.memory import LateData, remembered, resume
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.rows import error_row
 from mqttscope.lake.state import NotSerializableError, StateError, dump, load
 from mqttscope.lake.summary import summarize
 from mqttscope.lake.tables import Collector, batch
 from mqttscope.lake.tracker import TrackedMessage, Tracker
-from mqttscope.lake.writer import Ingested
+from mqttscope.lake.writer import IngestResult
 from mqttscope.lint.examples import client, conversation, opened, segments
-from mqttscope.lint.gate import Selection
+from mqttscope.lint.gate import FindingSelection
 from mqttscope.mqtt import Properties
 from mqttscope.net.frame import CaptureDrops, CaptureError
 from mqttscope.net.segment import Segment
+from mqttscope.session.connection import Connection
 from tests.explain.running import capture
 from tests.lake.reading import collect
 from tests.lake.telling import OfSession
@@ -62,7 +64,7 @@ def kept_digests(size: int) -> int:
 
 def forgotten_clients(names: str) -> int:
     """How many of some clients a task does not remember."""
-    judge = Judge(LakeOptions())
+    judge = FindingCollector(LakeOptions())
     source = talk(*(f"@{number} opened client={name}" for number, name in enumerate(names)))
     for event in dissect_segments(source, judge.options.reading()):
         judge.feed(event)
@@ -71,7 +73,7 @@ def forgotten_clients(names: str) -> int:
 
 def left_out(pings: int) -> int:
     """How many events are left out of a selection by client if its name does not come."""
-    judge = Judge(LakeOptions(rules=(OfSession(),)), selection=Selection(clients=("*",)))
+    judge = FindingCollector(LakeOptions(rules=(OfSession(),)), selection=FindingSelection(clients=("*",)))
     for event in dissect_segments(talk(f"for 1..{pings}: > pingreq", handshake=False)):
         judge.feed(event)
     judge.ended(Dissector())
@@ -92,18 +94,20 @@ def checks(size: int, folder: Path) -> bool:
 
 def late_parts(*seconds: float) -> int:
     """How many parts a connection has after its SYN came again from other captures, so long before the first one."""
-    options, found = LakeOptions(), talk("opened; > pingreq")
+    options, actual_segments = LakeOptions(), talk("opened; > pingreq")
     dissector, collector = Dissector(options.reading()), Collector(options)
-    for segment in found:
+    for segment in actual_segments:
         for event in dissector.feed(segment):
             collector.feed(event)
     (memory,) = remembered(dissector, collector)
     dissector, collector = Dissector(options.reading()), Collector(options)
     resume(memory, dissector, collector)
-    late = Late(dissector, collector)
+    late = LateData(dissector, collector)
     late.adopt(memory)
     for number, before in enumerate(seconds):
-        segment = replace(found[0], timestamp_ns=found[0].timestamp_ns - round(before * 1e9), capture=str(number))
+        segment = replace(
+            actual_segments[0], timestamp_ns=actual_segments[0].timestamp_ns - round(before * 1e9), capture=str(number)
+        )
         for event in late.events(segment) or ():
             collector.feed(event)
     return len(late.remembered(remembered(dissector, collector), None)[0].parts)
@@ -117,8 +121,8 @@ def forgotten_parts(count: int) -> int:
 def malformed_bytes(size: int) -> tuple[int, int]:
     """How many bytes of a packet with a malformed topic its row holds, and says that it has."""
     source = segments(conversation("", *opened(), client(framed(0x30, b"\0\2a\0", bytes(size - 8)))), 10_000)
-    told = collect(dissect_segments(source), LakeOptions())["packets"][-1]["malformed"]
-    return len(told["raw"]), told["raw_length"]
+    result = collect(dissect_segments(source), LakeOptions())["packets"][-1]["malformed"]
+    return len(result["raw"]), result["raw_length"]
 
 
 def drops(count: int) -> tuple[object, ...]:
@@ -151,7 +155,7 @@ def errors(count: int, folder: Path) -> tuple[int, int]:
         rows = [error_row(CaptureError(f"{number}.pcap", "is damaged")) for number in range(count)]
         files.write("ingest_errors", batch("ingest_errors", rows))
     write_manifest(folder, Manifest(1, files=files.names))
-    summary = summarize(folder, Manifest(), Ingested())
+    summary = summarize(folder, Manifest(), IngestResult())
     return len(summary.errors), summary.more_errors
 
 
@@ -162,6 +166,26 @@ def forgotten_holes(count: int) -> int:
     for event in dissect_segments(talk(source)):
         collector.feed(event)
     return count - len(collector.holes)
+
+
+def commits(free: int, folder: Path) -> bool:
+    """Whether a commit begins with so much free space."""
+    with patch("shutil.disk_usage", return_value=SimpleNamespace(free=free)):
+        try:
+            (folder / str(free)).mkdir()
+            commit(folder / str(free), Manifest(), Manifest(1))
+        except LakeError:
+            return False
+    return True
+
+
+def equal_identifiers(connections: int) -> int:
+    """How many of some connections have the identifier of another one, if the last one is like the first one."""
+    collector = Collector(LakeOptions())
+    times_ns = [*range(connections), 0]
+    for number, opened_ns in enumerate(times_ns):
+        collector._tracker(Connection(number, "", "", "", 0, opened_ns))
+    return len(times_ns) - len({tracker.connection_id for tracker in collector.trackers.values()})
 
 
 def early_findings(pings: int) -> int:

@@ -14,22 +14,22 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.config import ConfigError, parse, short
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.conversation_text import ConversationTextError
-from mqttscope.lint.dispatch import Plan
-from mqttscope.lint.engine import InternalError, Linter, Withheld
+from mqttscope.lint.dispatch import PacketPlan
+from mqttscope.lint.engine import InternalError, Linter, WithheldBytes
 from mqttscope.lint.examples import client, conversation, opened, server
-from mqttscope.lint.failures import Failures
+from mqttscope.lint.failures import RuleFailures
 from mqttscope.lint.finding import Finding, Report, Severity
-from mqttscope.lint.gate import Selection
+from mqttscope.lint.gate import FindingSelection
 from mqttscope.lint.grouping import Groups, client_of
 from mqttscope.lint.live_clients import LiveClients
-from mqttscope.lint.message_model import Messages, told
+from mqttscope.lint.message_model import Messages, forwarded_properties
 from mqttscope.lint.model import Model
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rule import Rule, WrongReturnError, reports_of
 from mqttscope.lint.session_model import SessionModel
 from mqttscope.lint.strings import shown
 from mqttscope.lint.subscriber_table import SubscriberTable
-from mqttscope.lint.topics import Seen
+from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Connect, Publish, encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connack, Pingreq, Pingresp, Subscribe
@@ -42,6 +42,8 @@ from tests.lint.test_broker_watch import told as watched
 from tests.lint.test_grouping import FOUND, of
 from tests.lint.test_quality import quality
 from tests.lint.test_rule import Plain
+from tests.lint.test_sparkplug_model import NBIRTH
+from tests.lint.test_sparkplug_model import model as sparkplug_model
 from tests.lint.test_subscriber_table import connected, owners
 
 SUBSCRIBER, SENDS, GETS = test_message_model.READER, test_message_model.SENDS, test_message_model.GETS
@@ -56,14 +58,14 @@ def model(kind: type[Model], *lines: str) -> Any:
     linter = Linter([follower()], strict=True)
     for event in dissect_segments(talked(*steps_of(*lines)), more=True):
         linter.feed(event)
-    return [memories[kind.code] for memories in linter.memories.kept.values() if kind.code in memories][-1]
+    return [memories[kind.code] for memories in linter.memories.states.values() if kind.code in memories][-1]
 
 
 def findings_and_limits(code: str, *lines: str, **settings: int) -> tuple[list[Finding], list[str]]:
     """The findings of one rule in a conversation, and the limits that it met."""
     linter = Linter([all_rules()[code](settings)], strict=True)
     events = dissect_segments(talked(*steps_of(*filter(None, lines))))
-    return [finding for event in events for finding in linter.feed(event)], linter.limits_told()
+    return [finding for event in events for finding in linter.feed(event)], linter.limit_sentences()
 
 
 def findings(code: str, *lines: str, **settings: int) -> list[Finding]:
@@ -345,6 +347,35 @@ def twice(count: int) -> int:
     return len(findings("WIL407", readers, f"{HAS_WILL}; > reset", gets, f"@{count} < publish dead/x gone"))
 
 
+# Sparkplug
+
+
+def sparkplug_devices(count: int) -> tuple[int, bool]:
+    """Devices of an edge node that are followed, the node itself included, and whether they are all."""
+    births = (f"> publish spBv1.0/g/DBIRTH/e/{number} spb(seq={number})" for number in range(1, count + 1))
+    node = sparkplug_model(NBIRTH, *births).published["g/e"]
+    return len(node.devices), node.is_whole
+
+
+def sparkplug_metrics(count: int) -> tuple[int, bool]:
+    """Metrics of an edge node that are followed, and whether they are all."""
+    metrics = " ".join(f"m{number}:Int8=1" for number in range(count))
+    node = sparkplug_model(f"> publish spBv1.0/g/NBIRTH/e spb({metrics})").published["g/e"]
+    return sum(len(device.metrics) for device in node.devices.values()), node.is_whole
+
+
+def sparkplug_nodes(count: int) -> list[str]:
+    """The last edge node of a connection, if it is followed."""
+    births = (f"> publish spBv1.0/g/NBIRTH/{number} spb(seq=0)" for number in range(1, count + 1))
+    return [name.removeprefix("g/") for name in sparkplug_model(*births).published if name == f"g/{count}"]
+
+
+def sparkplug_hosts(count: int) -> list[str]:
+    """The last host of a connection, if it is followed."""
+    states = (f"> publish spBv1.0/STATE/{number} state(online=true)" for number in range(1, count + 1))
+    return [name for name in sparkplug_model(*states).own_states if name == str(count)]
+
+
 # Sessions
 
 
@@ -358,6 +389,13 @@ def carried(count: int) -> tuple[list[int], bool]:
     """Messages without an answer that a session has, and whether they are all."""
     session = resumed(LASTING, f"> for 1..{count}: publish a {{n}} qos=1 id={{n}}")
     return list(session.client_sent), session.whole
+
+
+def first_completed(count: int) -> int:
+    """The lowest packet identifier of the completed messages that are kept of the connection before."""
+    exchange = "> publish a x qos=2 id={n}; < pubrec {n}; > pubrel {n}; < pubcomp {n}"
+    lines = [exchange.replace("{n}", str(number)) for number in range(1, count + 1)]
+    return min(resumed(LASTING, "; ".join(lines)).completed_by_client)
 
 
 def filters(count: int) -> tuple[int, bool]:
@@ -389,7 +427,7 @@ def unanswered(nanoseconds: int) -> list[str]:
 
 def is_passed_on(length: int) -> bool:
     """Whether the Content Type of a message is compared with that of its copies."""
-    return told(Properties(content_type="x" * length)) is not None
+    return forwarded_properties(Properties(content_type="x" * length)) is not None
 
 
 def places(count: int) -> tuple[int, str]:
@@ -419,10 +457,10 @@ def numbered(count: int) -> list[str]:
 
 def combinations(count: int) -> int:
     """Combinations of signs of which it is remembered what is asked."""
-    plan = Plan([], [], [])
+    plan = PacketPlan([], [], [])
     for bits in range(count):
-        plan.asked(bits)
-    return len(plan._asked)
+        plan.plan_for(bits)
+    return len(plan._by_signs)
 
 
 def forgotten_sessions(count: int) -> list[str]:
@@ -433,7 +471,7 @@ def forgotten_sessions(count: int) -> list[str]:
 
     talks = (conversation("", *opened(client_identifier=f"c{number}")) for number in range(count))
     rule = test_engine.made("TST312", check, looks_at=Connack, Memory=dict)
-    return test_engine.run(rule, *talks)[1].limits_told()
+    return test_engine.run(rule, *talks)[1].limit_sentences()
 
 
 def cited(count: int) -> int:
@@ -487,22 +525,22 @@ def damaged(*packets: bytes) -> list[MalformedEvent]:
 
 def withheld(events: list[MalformedEvent]) -> list[bytes]:
     """What is kept of the secrets of damaged packets, by packet."""
-    kept = Withheld()
+    withheld_bytes = WithheldBytes()
     for event in events:
-        kept.note(event)
-    return [b" ".join(kept.of(event.connection)) for event in events]
+        withheld_bytes.note(event)
+    return [b" ".join(withheld_bytes.bytes_of(event.connection)) for event in events]
 
 
 def kept_secrets(count: int) -> list[int]:
     """Which of the secrets of damaged packets are kept of one connection."""
     secrets = [b"%05d" % number for number in range(count)]
-    kept = withheld(damaged(*(WRONG_LENGTHS.replace(b"Plugh", secret) for secret in secrets)))[-1]
-    return [number for number, secret in enumerate(secrets) if secret in kept]
+    raw = withheld(damaged(*(WRONG_LENGTHS.replace(b"Plugh", secret) for secret in secrets)))[-1]
+    return [number for number, secret in enumerate(secrets) if secret in raw]
 
 
 def kept_connections(count: int) -> list[bool]:
     """Of which of some connections secrets are kept."""
-    return [bool(kept) for kept in withheld([event for _ in range(count) for event in damaged(WRONG_LENGTHS)])]
+    return [bool(raw) for raw in withheld([event for _ in range(count) for event in damaged(WRONG_LENGTHS)])]
 
 
 def is_kept(length: int) -> bool:
@@ -521,7 +559,7 @@ def reports(count: int) -> int | str:
 
 def failure(length: int) -> str:
     """The text of a failure as it is passed on."""
-    linter, failures = Linter([]), Failures()
+    linter, failures = Linter([]), RuleFailures()
     linter.internal_errors = [InternalError("TST291", "a.pcap", 1, "x" * length, "")]
     failures.take(linter)
     return failures.errors[0].error
@@ -529,7 +567,7 @@ def failure(length: int) -> str:
 
 def selected(count: int) -> tuple[int, int]:
     """Findings that waited for the client of their connection, and those that were left out."""
-    selection, waiting = Selection[str](clients=("*",)), ["x"] * count
+    selection, waiting = FindingSelection[str](clients=("*",)), ["x"] * count
     total = 0
     for event in dissect_segments(talked(*opened())):
         total += len(selection.take(event, waiting))
@@ -591,7 +629,18 @@ def repetitions(count: int) -> int | str:
 
 def is_new_after(count: int) -> bool:
     """Whether the first of some texts is new when all have been reported."""
-    seen = Seen()
+    seen = ReportedTexts()
     for number in range(count):
         seen.first(str(number))
     return seen.first("0")
+
+
+def swallowed(*, malformed: int = 0, length: int = 80) -> bool:
+    """Whether a packet of so many bytes that a short PUBLISH swallows is found, after so many malformed packets."""
+    text = (length - 7) * "x"
+    lines = [f"for 1..{malformed}: > raw 30 03 0001 00"] if malformed else []
+    lines.append(f'> raw 30 {length - 2:02x} 0013 612f 30 {length - 2:02x} 0003 612f62 "{text}"')
+    return any(
+        "is shorter than it announces" in finding.message
+        for finding in linted(*steps_of("opened 3.1.1", *lines, "> fin"))
+    )

@@ -135,6 +135,12 @@ SEC305 sources
 SES307
     for 1..{N}: @{n} opened
     +40 @1 > pingreq; @1 < pingresp
+SPB104
+    opened; > subscribe 1 spBv1.0/#:0; < suback 1 0; > publish STATE/h "{\"online\":true}"" "*{N}
+SPB429
+    opened client=a; > publish spBv1.0/g/NBIRTH/n1 x; @1 opened client=b
+    for 1..{N}: @1 > publish spBv1.0/g/NBIRTH/n{n} x
+    > publish spBv1.0/g/NDATA/n1 x
 SUB218
     opened
     for 1..{N}: > subscribe {n} a{n}:1 b{n}:1; < suback {n} 0 1; < publish a{n} qos=1 id={n}; > puback {n}

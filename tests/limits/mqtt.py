@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Malformed, PacketType, Properties, ProtocolVersion, Publish, codec, decode
 from mqttscope.mqtt.properties import reader, write_properties
+from mqttscope.mqtt.repair import misreading
 from mqttscope.mqtt.resync import find_packets
 from mqttscope.mqtt.stream import PacketStream, Unparsed
 from mqttscope.mqtt.topics import topic_name_problem
@@ -50,6 +51,20 @@ def left_out_after_a_fault(count: int) -> int:
     first, *_ = PacketStream(V3_1_1).feed(data)
     assert isinstance(first, Malformed)
     return count - len(first.after)
+
+
+def kept_before_a_fault(length: int) -> int:
+    """How many bytes are kept of a PUBLISH of that many before a malformed packet."""
+    stream = PacketStream(V3_1_1)
+    stream.version_source = "given"
+    _, bad = stream.feed(framed(0x30, string("a"), bytes(length - 3 - len(varint(length - 3)) - 1)) + b"\0\0")
+    assert isinstance(bad, Malformed)
+    return len(bad.before)
+
+
+def is_length_found(left_out: int) -> bool:
+    """Whether a length is found that leaves so many bytes out."""
+    return misreading(left_out * b"\xff" + framed(0x30, string("b")), framed(0x30, string("a")), V3_1_1) is not None
 
 
 def loses_framing(reserved: int) -> bool:

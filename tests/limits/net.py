@@ -58,8 +58,8 @@ def answered(count: int, pointers: int = 1) -> tuple[int, int]:
     places = [12, *range(43, 41 + 2 * pointers, 2)]
     *chain, owner = ((0xC000 | place).to_bytes(2, "big") for place in places)
     carrier = [dns.record(b"\0", 16, b"".join(chain))] if chain else []
-    found = len(list(answers(dns.message(dns.name("broker.example"), *carrier, *[dns.host(IPV4, owner)] * count))))
-    return found, count - found
+    number = len(list(answers(dns.message(dns.name("broker.example"), *carrier, *[dns.host(IPV4, owner)] * count))))
+    return number, count - number
 
 
 def asked(length: int) -> int:
@@ -178,7 +178,7 @@ def undecided(*sizes: int, now: int = 0) -> tuple[int, int]:
     feed(table, parse([*script(f"handshake; > A 101:{begin} 501; < A 501 40117"), *lines]))
     table.advance(now)
     (flow,) = table.flows.values()
-    return len(flow.kept), flow.initiator.retransmitted_segments
+    return len(flow.undecided), flow.initiator.retransmitted_segments
 
 
 def damaged(*sizes: int) -> tuple[list[str], int]:
@@ -269,6 +269,14 @@ def found_again(payload: bytes, first: int = 0x82) -> list[str]:
     websocket = framing.opened("; server_no_context_takeover")
     websocket.gap(False, 5)
     return framing.reasons(websocket.feed(False, framing.frame(payload, first)))
+
+
+def overlong(beyond: int) -> int | None:
+    """Length of a record that is so much longer than the 512 bytes of both hellos, if it is reported."""
+    asks = hellos.extension(1, b"\1")
+    observer = tls(hellos.client_hello(asks))
+    observer.feed(False, hellos.record(22, hellos.server_hello(asks)) + hellos.record(23, bytes(512 + beyond)))
+    return None if observer.overlong_record is None else observer.overlong_record[1]
 
 
 def tls(*payloads: bytes, content_type: int = 22) -> TlsObserver:

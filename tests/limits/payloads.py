@@ -12,9 +12,11 @@ tools.package("google.protobuf")
 
 from mqttscope.payloads.protobuf import MessageType, from_wire
 from mqttscope.payloads.settings import PayloadConfigError, payload_tables
-from mqttscope.payloads.sparkplug import Births, decode, read_topic
+from mqttscope.payloads.sparkplug import Births, decode
+from mqttscope.payloads.sparkplug_topics import read_topic
+from mqttscope.payloads.sparkplug_wire import parse_message
 from mqttscope.payloads.values import CUT, UndecodableError, compact, from_json, from_msgpack, simplified
-from tests.payloads.samples import NDATA_TOPIC, decoders, descriptors, metric, part, published
+from tests.payloads.samples import NBIRTH_TOPIC, NDATA_TOPIC, decoders, descriptors, metric, part, published
 from tests.payloads.test_protobuf import within
 
 __all__ = ["CUT", "compact", "descriptors", "metric", "part", "within", "zlib"]
@@ -106,11 +108,31 @@ def forgotten(*counts: int) -> list[int]:
     for node, count in enumerate(counts):
         payload = b"".join(metric(part(1, b"m"), part(2, number)) for number in range(count))
         births.observe(f"spBv1.0/g/NBIRTH/{node}", payload)
-    return [count - len(births.of(read_topic(f"spBv1.0/g/NDATA/{node}"))) for node, count in enumerate(counts)]
+    return [count - len(births.metrics_of(read_topic(f"spBv1.0/g/NDATA/{node}"))) for node, count in enumerate(counts)]
+
+
+def untyped(count: int) -> int:
+    """Number of metrics of a BIRTH without a remembered data type."""
+    births = Births()
+    births.observe(NBIRTH_TOPIC, b"".join(metric(part(1, b"m%d" % number), part(4, 3)) for number in range(count)))
+    return count - len(births.metrics_of(read_topic(NDATA_TOPIC)).types)
 
 
 def sparkplug(payload: bytes) -> str:
     return compact(decode(NDATA_TOPIC, payload, Births())[0])
+
+
+def wire_payload(payload: bytes) -> str:
+    """Why a payload of Sparkplug B is not read."""
+    result = outcome(parse_message, payload)
+    return result if isinstance(result, str) else ""
+
+
+def empty_sets(levels: int, inner: bytes = b"") -> bytes:
+    """A metric of Sparkplug B with property sets within each other that have nothing else."""
+    for _ in range(levels):
+        inner = part(2, part(9, inner))
+    return metric(part(9, inner))
 
 
 def property_sets(levels: int) -> bytes:

@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from mqttscope.proxy import Proxy, service
-from mqttscope.proxy.pair import FirstPacket, Pair
+from mqttscope.proxy.pair import FirstPacket, ProxiedConnection
 from mqttscope.proxy.relay import Relay, Route
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_upstream
@@ -46,7 +46,7 @@ def requested(length: int) -> list[bool]:
 async def is_read(size: int) -> bool:
     """Whether a client is read while so many bytes wait for a broker that takes nothing."""
     loop, recording = asyncio.get_running_loop(), Recording("it")
-    pair = Pair(recording.wire(*V4), recording, lambda _: None)
+    pair = ProxiedConnection(recording.wire(*V4), recording, lambda _: None)
     others = []
     for end in (pair.client, pair.server):
         mine, other = socket.socketpair()
@@ -202,10 +202,10 @@ async def asked(frames: Sequence[float] = (), connected_s: float = 0.0, judged_s
 def heard(count: int) -> Proxy:
     """A proxy that has heard CONNECT, CONNACK, and so many messages on a topic with a wildcard."""
     proxy = Proxy("mqtt://127.0.0.1:1", select=["PUB103"])
-    recording = Recording("it", listener=proxy._hear)
+    recording = Recording("it", listener=proxy._on_event)
     wire = conversation(recording)
     for _ in range(count):
-        recording.take(wire.data(CLIENT, WILDCARD, recording.now()))
+        recording.write(wire.data(CLIENT, WILDCARD, recording.now()))
     return proxy
 
 

@@ -13,10 +13,10 @@ from mqttscope.mqtt import ProtocolVersion, Publish, decode
 from mqttscope.mqtt.declare import Malformed
 from mqttscope.net.headers import segment
 from mqttscope.redact.addresses import Addresses
-from mqttscope.redact.check import Check
+from mqttscope.redact.check import SecretSearch
 from mqttscope.redact.frames import MovedFrame
 from mqttscope.redact.kinds import filler
-from mqttscope.redact.pieces import Direction, Spool
+from mqttscope.redact.pieces import DirectionPieces, FrameSpool
 from mqttscope.redact.pseudonyms import Pseudonyms
 from mqttscope.redact.verify import Judgement
 from mqttscope.redact.websockets import _packed, fit
@@ -42,8 +42,8 @@ def drawn(count: int) -> bytes:
     held: list[bytes] = []
     while True:
         addresses = Addresses(Pseudonyms(KEY))
-        for one in held:
-            addresses.know(one)
+        for raw in held:
+            addresses.note(raw)
         held.append(addresses.mac(b"\0\x17\xf2\xaa\xbb\xcc"))
         if len(held) > count:
             return held[-1]
@@ -54,7 +54,7 @@ def place(size: int) -> str:
     talk = Talk().handshake()
     talk.client(SECRET.ljust(size))
     talk.close()
-    check = Check([SECRET])
+    check = SecretSearch([SECRET])
     for each in taped(talk.tape):
         check.take_frame(each)
     return check.close()[0].place
@@ -67,7 +67,7 @@ def in_halves(directions: int) -> tuple[int, int]:
     for number in range(1, directions):
         Talk(talk.tape, client_port=40_000 + number).handshake().client(b"x")
     talk.client(SECRET[9:])
-    check = Check([SECRET])
+    check = SecretSearch([SECRET])
     for each in taped(talk.tape):
         check.take_frame(each)
     return len(check.close()), check.forgotten
@@ -77,16 +77,20 @@ def tunnels(count: int) -> tuple[int, int]:
     """As how many tunnels so many are written, one with two frames; and frames of tunnels that share a tag."""
     work, keys = frames(), set()
     for number in (*range(count), count - 1):
-        given = octets.frame(VXLAN.replace(b"\x08\0\0\0\0\0\x07\0", b"\x08\0\0\0" + number.to_bytes(3, "big") + b"\0"))
-        made = work.moved(given, octets.one(segment(given)))
-        assert made.data is not None
-        keys.add(octets.one(segment(replace(given, data=bytes(made.data), link_type=made.link_type))).key)
+        input_frame = octets.frame(
+            VXLAN.replace(b"\x08\0\0\0\0\0\x07\0", b"\x08\0\0\0" + number.to_bytes(3, "big") + b"\0")
+        )
+        moved_frame = work.rewrite(input_frame, octets.one(segment(input_frame)))
+        assert moved_frame.data is not None
+        keys.add(
+            octets.one(segment(replace(input_frame, data=bytes(moved_frame.data), link_type=moved_frame.link_type))).key
+        )
     return len(keys), work.sharing
 
 
-def waiting(count: int) -> Direction:
+def waiting(count: int) -> DirectionPieces:
     """A direction after as many segments that nobody has understood."""
-    spool, direction = Spool(io.BytesIO()), Direction()
+    spool, direction = FrameSpool(io.BytesIO()), DirectionPieces()
     for number in range(count):
         captured(spool, direction, number * 4, b"lost")
     return direction
@@ -102,7 +106,7 @@ def let_go(count: int) -> int:
 def is_in_file(held: int) -> bool:
     """Whether frames that count so many bytes are written to a file before all is learned."""
     file = io.BytesIO()
-    spool = Spool(file)
+    spool = FrameSpool(file)
     for size in (held // 2, held - held // 2):
         spool.append(MovedFrame(0, 101, 0, bytearray(size - 256)))
     return bool(file.getvalue())
@@ -162,9 +166,9 @@ def is_json(size: int) -> bool:
 def differing(text: str) -> int:
     """Damaged packets, of the one with these bytes, in which other faults will be found than before."""
     work = packets()
-    found = decode(octets_of(text), V5)
-    assert isinstance(found, Malformed)
-    work.replaced(found, V5)
+    packet = decode(octets_of(text), V5)
+    assert isinstance(packet, Malformed)
+    work.replaced(packet, V5)
     return work.differing
 
 
@@ -192,7 +196,7 @@ def is_head_known(size: int) -> bool:
     talk.server(response())
     talk.client(frame(wire(connect()), key=MASK))
     talk.close()
-    return any(b"GET /" in made.data for made in redacted(taped(talk.tape)))
+    return any(b"GET /" in frame.data for frame in redacted(taped(talk.tape)))
 
 
 def fits(size: int) -> bool:

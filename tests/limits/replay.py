@@ -14,11 +14,10 @@ from mqttscope.mqtt import Publish
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.replay.drivers import run
 from mqttscope.replay.drivers.client import ClientDriver, MonotonicClock, ReplayContext, Timeline
-from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay, make_plan
-from mqttscope.replay.drivers.serve import ServerRun
-from mqttscope.replay.drivers.server import ServerDriver
-from mqttscope.replay.live import PACKET_BYTES, NoteKind, Room
-from mqttscope.replay.order import End, Gates, Order, make_order
+from mqttscope.replay.drivers.run import BrokerTarget, Pace, ReplayRunner, make_plan
+from mqttscope.replay.drivers.serve import ServerDriver, ServerRun
+from mqttscope.replay.live import PACKET_BYTES, NoteKind, PacketBudget
+from mqttscope.replay.order import ConnectionEnd, Gates, StepOrder, make_order
 from mqttscope.replay.rewrite.convert import ConversionError, convert
 from mqttscope.replay.rewrite.links import Changes, RewriteError
 from mqttscope.replay.rewrite.names import judge_identifier
@@ -26,15 +25,15 @@ from mqttscope.replay.rewrite.settings import parse_value, targets
 from mqttscope.replay.script import Script
 from mqttscope.replay.script_file import ScriptFile, ScriptFileError, read_script, script_file
 from mqttscope.replay.server import ConnectionMatcher, ServerSessions, live_connection
-from mqttscope.replay.server.connection import Subscribed
+from mqttscope.replay.server.connection import DeviceSubscription
 from mqttscope.replay.verify.captures import PACKET_COST, TooMuchKeptError
 from mqttscope.replay.verify.deliveries import match_alike
 from mqttscope.replay.verify.difference import short
 from mqttscope.session.connection import Connection
-from mqttscope.transport.target import Target
+from mqttscope.transport.target import BrokerUrl
 from tests.limits.leaping import leaping, now
 from tests.replay.client.playing import begun, player, say, texts
-from tests.replay.drivers.test_server import Wire, driven
+from tests.replay.drivers.test_serve import Wire, driven
 from tests.replay.recordings import V3_1, V3_1_1, V5
 from tests.replay.server.desk import HELLO, Desk
 from tests.replay.talk import OPENED, asked, compare, pairs, record, said_bytes, session, told, whole
@@ -92,7 +91,7 @@ def sessions(count: int) -> tuple[int, int]:
     """Sessions that are remembered of so many, and those that were forgotten."""
     server_sessions = ServerSessions()
     for number in range(count):
-        server_sessions.of(f"dev-{number}").subscriptions["a"] = Subscribed(Subscription("a"), 0)
+        server_sessions.session_of(f"dev-{number}").subscriptions["a"] = DeviceSubscription(Subscription("a"), 0)
     return len(server_sessions.known), server_sessions.forgotten
 
 
@@ -110,7 +109,7 @@ def repeated(count: int) -> tuple[int, list[str]]:
     ]
     device, _ = Desk("\n".join((HELLO, "dev > subscribe 1 q/#:0", "dev < suback 1 0", *lines))).connect()
     heard = device.say("subscribe 1 q/#:0", *(f"publish q/{number} new" for number in numbers))
-    notes = [note.text.partition(":")[0] for note in device.player.live.notes if "repeats" in note.text]
+    notes = [note.text.partition(":")[0] for note in device.player.live.notes if "values of the device" in note.text]
     return sum(" new " in line for line in heard), notes
 
 
@@ -127,10 +126,10 @@ def notes(count: int) -> list[str]:
 
 def room(size: int) -> int:
     """Room that is taken for a packet of so many bytes."""
-    return Room().take(0, bytes(size))
+    return PacketBudget().reserve(0, bytes(size))
 
 
-def expired(seconds: int, late_ns: int = 0) -> Order:
+def expired(seconds: int, late_ns: int = 0) -> StepOrder:
     """The order of a session that expires, and of a connection that begins later than that."""
     lines = f"a > connect session_expiry_interval={seconds}\na < connack\na > fin\n"
     first, second = scripts = record(lines + "a > connect resume\na < connack\na > fin")
@@ -142,7 +141,7 @@ def expired(seconds: int, late_ns: int = 0) -> Order:
 
 def short_of(late_ns: int) -> int:
     """By how much a session gets less time to expire than in the recording."""
-    (timer,) = expired(1, late_ns).timers[End(0)]
+    (timer,) = expired(1, late_ns).timers[ConnectionEnd(0)]
     return SECOND + late_ns - timer.wait_ns
 
 
@@ -192,31 +191,21 @@ async def turns(*sizes: int) -> list[int]:
     return [len(data) for data in pipe.written]
 
 
-async def heard_at_once(size: int) -> int:
-    """Packets that are read before others get their turn, of so many bytes."""
-    driver, _ = await driving()
-    before = driver.context.received
-    driver.received((b"\xd0\x00" * size)[:size])
-    heard = driver.context.received - before
-    driver.stop()
-    return heard
-
-
 @leaping
-async def stuck(taken: int) -> str:
+async def stuck(number: int) -> str:
     """How a connection ends whose server takes so many bytes in a second."""
     driver, pipe = await driving("> publish a", later_ns=3_600 * SECOND)
     pipe.unsent = 1_000_000
     driver.writable(False)
-    pipe.unsent -= taken
+    pipe.unsent -= number
     await asyncio.sleep(1.5)
     how = pipe.how
     driver.stop()
     return how
 
 
-def replaying(port: int, *scripts: Script, scheme: str = "mqtt") -> Replay:
-    return Replay(scripts, BrokerTarget(Target(scheme, "127.0.0.1", port, None, "/mqtt")), Pace(None))
+def replaying(port: int, *scripts: Script, scheme: str = "mqtt") -> ReplayRunner:
+    return ReplayRunner(scripts, BrokerTarget(BrokerUrl(scheme, "127.0.0.1", port, None, "/mqtt")), Pace(None))
 
 
 @leaping
@@ -238,7 +227,7 @@ async def unconnected(count: int) -> int:
 
 
 @leaping
-async def answered(seconds: float, answer: bytes, scheme: str = "mqtt") -> str:
+async def answered(seconds: float, answer: bytes) -> str:
     """Why a connection fails that a server answers after so long."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -251,7 +240,7 @@ async def answered(seconds: float, answer: bytes, scheme: str = "mqtt") -> str:
 
     with patch.object(run, "LOOK_SECONDS", 0.5):
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            replay = replaying(server.sockets[0].getsockname()[1], session(), scheme=scheme)
+            replay = replaying(server.sockets[0].getsockname()[1], session())
             await replay.run()
             await asyncio.sleep(2)
     return replay.drivers[0].failure.rpartition(": ")[2] or f"{len(replay.missed)} missed"
@@ -279,7 +268,7 @@ async def spoken(seconds: float) -> list[str]:
     async with driven() as (driver, _, hall):
         await asyncio.sleep(seconds)
         driver.received(said_bytes("dev", "connect"))
-        return hall.told
+        return hall.notes
 
 
 async def is_listened_to(count: int) -> bool:
@@ -311,18 +300,18 @@ async def taken(look_ns: int) -> int:
 
 
 @leaping
-async def strangers(count: int, *said: str) -> list[str]:
+async def strangers(count: int, *arguments: str) -> list[str]:
     """What is said of so many devices that the recording does not have, and at the end."""
     sentences: list[str] = []
     serving = ServerRun([], ConnectionMatcher([]), note=sentences.append)
     for number in range(count):
-        driver = ServerDriver(serving, Pipe(f"dev-{number}:1"))  # type: ignore[arg-type]
-        for line in ("connect", *said):
+        driver = ServerDriver(Pipe(f"dev-{number}:1"), serving)  # type: ignore[arg-type]
+        for line in ("connect", *arguments):
             driver.received(said_bytes(f"dev-{number}", line))
         driver.stop()
     await serving.close()
     known = [sentence.rpartition("closed: ")[2] for sentence in sentences]
-    return ["no connection" if "no connection for this client" in sentence else sentence for sentence in known]
+    return ["no connection" if "connection for this client" in sentence else sentence for sentence in known]
 
 
 @leaping

@@ -13,36 +13,38 @@ from functools import cache
 from typing import Any
 from unittest.mock import patch
 
-from mqttscope.broker_test.verdict import Verdict
+from mqttscope.broker_test.verdict import BrokerVerdict
 from mqttscope.events import Event
 from mqttscope.explain import Explanation
 from mqttscope.explain.fates import MessageFate, Trace
 from mqttscope.lint.catalogue import find
 from mqttscope.lint.examples import conversation
-from mqttscope.mqtt import Properties, Puback, Publish, Suback, Subscribe, Subscription, Unparsed, Unsubscribe, encode
-from mqttscope.mutate import Action, Step
+from mqttscope.mqtt import Properties, Publish, Suback, Subscribe, Subscription, Unparsed, Unsubscribe, encode
+from mqttscope.mutate import Action, FlowStep
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.payloads.decoders import Decoders, PayloadTable
 from mqttscope.replay.drivers.run import make_plan
 from mqttscope.report.base import Reporter, View
-from mqttscope.report.dashboard import Traffic
+from mqttscope.report.deferred import DeferredOutput
 from mqttscope.report.escape import escape as escape
 from mqttscope.report.explanations.base import make_reporter as explanation_reporter
-from mqttscope.report.explanations.restarts import FirstLines, HeldOutput, Restarts
-from mqttscope.report.findings.base import Summary as RunSummary
+from mqttscope.report.explanations.restarts import EndSummary, RestartEvents
+from mqttscope.report.findings.base import RunSummary as RunSummary
 from mqttscope.report.findings.shown import make_reporter as finding_reporter
-from mqttscope.report.html.along import Along
-from mqttscope.report.html.packets import Packets
+from mqttscope.report.html import packets as packets_page
+from mqttscope.report.html.along import TimelineCounts
+from mqttscope.report.html.charts import Bar, columns
+from mqttscope.report.html.packets import PacketPage
 from mqttscope.report.html.pieces import short as short
-from mqttscope.report.html.topics import Topic, topic_tree
+from mqttscope.report.html.topics import TopicAmount, topic_tree
 from mqttscope.report.jsonl import PacketLines
 from mqttscope.report.jsonl_decoded import decoded_view
-from mqttscope.report.ladder import Ladder, Tags
+from mqttscope.report.ladder import ExchangeTags, Ladder
 from mqttscope.report.page import Page
 from mqttscope.report.payload import PayloadView, indented
 from mqttscope.report.public import spans_of
 from mqttscope.report.replay import summary as replay_summary
-from mqttscope.report.replay.text import Limited
+from mqttscope.report.replay.text import LimitedFindings
 from mqttscope.report.rules_text import RulesText, render, wrap_painted
 from mqttscope.report.style import Painter
 from mqttscope.report.text import TextLines
@@ -57,14 +59,12 @@ from tests.report.broker_test.test_text import text as broker_test_text
 from tests.report.broker_test.tries import run, with_reduction
 from tests.report.explanations.samples import Pages
 from tests.report.findings.samples import MADE
-from tests.report.html.reader import blocks
+from tests.report.html.reader import documents
 from tests.report.make import MS, START_NS, V3_1_1, V5, Lines, Talk, block_of, publish, shown
 from tests.report.replay.test_summary import outcome
 from tests.report.replay.test_summary import text as replayed_text
 from tests.report.replay.test_text import shown as differences
 from tests.report.test_compare import as_text
-from tests.report.test_dashboard import fed
-from tests.report.test_dashboard import pressed as pressed
 from tests.report.test_jsonl import closed_line
 from tests.report.test_ladder import rungs
 from tests.report.test_notices import closed, ended, reported
@@ -102,7 +102,7 @@ def line_of(event: Event, kind: type[Reporter] = TextLines, **view: object) -> s
 
 def deviations(count: int) -> tuple[int, list[str]]:
     """Number of cases that are shown, and the notes on the others."""
-    text = broker_test_text(run("mqtt://h", *[("publish:qos-3", Verdict.TOLERATED)] * count))
+    text = broker_test_text(run("mqtt://h", *[("publish:qos-3", BrokerVerdict.TOLERATED)] * count))
     return text.count("tolerated: publish:qos-3;"), more(text)
 
 
@@ -110,7 +110,7 @@ def sent(count: int) -> tuple[int, list[str]]:
     """Bytes that are shown of a reduced case."""
     reduced = with_reduction(run())
     small = reduced.reduced[0].minimized
-    small.case = replace(small.case, flow=replace(small.case.flow, steps=[Step(Action.SEND, b"\xc0" * count)]))
+    small.case = replace(small.case, flow=replace(small.case.flow, steps=[FlowStep(Action.SEND, b"\xc0" * count)]))
     text = " ".join(broker_test_text(reduced).split("bytes:\n")[1].split("\n\n")[0].split())
     return text.count("c0"), re.findall("and .*", text)
 
@@ -123,45 +123,6 @@ def only_in_a(*messages: str) -> list[str]:
     text = as_text(asked(*(f"dev > publish {message}" for message in messages)), asked(), view=View(width=200))
     lines = [line.strip() for line in text.splitlines()]
     return [line.removeprefix("- client PUBLISH to ") for line in lines if "only in A" in line or "more diff" in line]
-
-
-# dashboard
-
-
-def talkers(count: int) -> tuple[int, int]:
-    """Clients in the table, and what was forgotten."""
-    traffic = fed(*(Talk(number=at, identifier=f"c{at}").say(publish("a")) for at in range(count)))
-    return len(traffic.clients), traffic.forgotten
-
-
-def topics(count: int) -> tuple[int, int]:
-    """Topics in the table, and what was forgotten."""
-    talk = Talk()
-    traffic = fed(*(talk.say(publish(f"t{at}")) for at in range(count)))
-    return len(traffic.topics), traffic.forgotten
-
-
-def names_kept(name: str) -> set[str]:
-    """What a client and a topic of this name are called."""
-    traffic = fed(Talk(identifier=name).say(publish(name)))
-    return {*traffic.clients, *traffic.topics}
-
-
-def latencies(count: int) -> list[int]:
-    """Times from PUBLISH to PUBACK of 1, 2, ... ns."""
-    talk, traffic = Talk(), Traffic()
-    for ns in range(1, count + 1):
-        traffic.feed(talk.say(publish("a", qos=1, packet_identifier=1)))
-        traffic.feed(talk.answer(Puback(packet_identifier=1), after=ns))
-    return list(traffic.latencies)
-
-
-def latest_findings(count: int) -> list[int]:
-    """Frames of the findings that are shown."""
-    traffic = Traffic()
-    for frame in range(count):
-        traffic.finding(replace(MADE, frame=frame))
-    return [finding.frame for finding in traffic.findings]
 
 
 # explanations
@@ -210,25 +171,34 @@ def filled(lines: Iterable[str], word: str = WORD) -> tuple[int, str]:
 
 def restart(count: int) -> tuple[int, int]:
     """Clients of a restart that are named, and others."""
-    restarts = Restarts()
+    restarts = RestartEvents()
     for at in range(count):
-        restarts.takes(replace(end_of("broker-restarts"), connection=at))
-    (event,) = restarts.due()
+        restarts.absorb(replace(end_of("broker-restarts"), connection=at))
+    (event,) = restarts.complete_events()
     return len(event.named), event.more
 
 
 def first_lines(clients: int) -> dict[str, str]:
     """The lines above the ends of so many clients."""
-    overview = FirstLines()
+    overview = EndSummary()
     for end in ends_of(clients, name="broker-restarts"):
         overview.add(end)
     return dict(overview.lines(str))
 
 
+def why_of_sentences(count: int) -> str:
+    """The cause in the first lines, if the last of so many sentences is that of two ends."""
+    overview, end = EndSummary(), end_of("link-lost-keep-alive")
+    for number in (*range(1, count + 1), count):
+        first = replace(end.first, headline=f"It did {number * 'ab'[number > 1]}.")
+        overview.add(replace(end, candidates=(first,)))
+    return dict(overview.lines(str))["Why"]
+
+
 def held(count: int) -> int | str:
     """So many bytes of a report, where no file can be made."""
     pages = Pages()
-    output = HeldOutput(pages)
+    output = DeferredOutput(pages)
     try:
         with patch("tempfile.tempdir", "/nowhere"):
             output.write(b"x" * count)
@@ -241,7 +211,7 @@ def held(count: int) -> int | str:
 def page_of_ends(clients: int, each: int = 1) -> tuple[int, int, list[str]]:
     """Ends that are listed, ends that are drawn, and the notes on others."""
     page = explanations("html", ends_of(clients, each))
-    return len(blocks(page.encode(), "explanations")), page.count('rx="2"'), notes(page)
+    return len(documents(page.encode())), page.count("</title></rect>"), notes(page)
 
 
 def messages(count: int) -> tuple[int, list[str]]:
@@ -258,20 +228,65 @@ def messages(count: int) -> tuple[int, list[str]]:
 
 def pieces(count: int) -> tuple[int, int]:
     """Bars of as many milliseconds, and how many nanoseconds each is."""
-    along = Along("packets")
+    along = TimelineCounts("packets")
     along.add(0)
     along.add((count - 1) * MS)
     return len(along.bars()), along.width_ns
 
 
+def labels(count: int) -> int:
+    """Labels below so many columns."""
+    return columns([Bar(str(at), (1,)) for at in range(count)], ("packets",), "").count("</text>")
+
+
 def packet_page(events: Iterable[Event]) -> tuple[str, int, str]:
     """Captures in the heading, rows and the note on what is left out."""
     sink = Lines()
-    page = Packets(sink, View())
+    page = PacketPage(sink, View())
     for event in events:
         page.feed(event)
     page.close()
     return first_group(r'class="where">(.*?)<', sink.data.decode()), page.page.rows, page.cut()
+
+
+def _page_with(size: int) -> PacketPage:
+    """A page whose list has so many bytes already."""
+    page = PacketPage(Lines(), View())
+    page.page.size = size
+    return page
+
+
+def rows_after(size: int) -> int:
+    """Packets that are listed below rows of so many bytes."""
+    page = _page_with(size)
+    page.feed(Talk().say(publish()))
+    return page.page.rows
+
+
+def ends_after(size: int) -> int:
+    """Ends of connections that are listed below rows of so many bytes."""
+    page = _page_with(size)
+    for number in range(2):
+        page.feed(Talk(number=number).closed())
+    return page.page.rows
+
+
+def before_end(count: int) -> tuple[int, int]:
+    """Rows of a connection with so many packets and its end, below a full first part, and unlisted packets."""
+    page, talk = _page_with(packets_page.FIRST_BYTES), Talk()
+    for _ in range(count):
+        page.feed(talk.say(publish()))
+    page.feed(talk.closed())
+    return page.page.rows, page.left_out
+
+
+def forgotten(count: int) -> int:
+    """Rows of the end of the first of so many connections with one packet each."""
+    page, talks = _page_with(packets_page.FIRST_BYTES), [Talk(number=number) for number in range(count)]
+    for talk in talks:
+        page.feed(talk.say(publish()))
+    page.feed(talks[0].closed())
+    return page.page.rows
 
 
 def captures(count: int) -> str:
@@ -279,15 +294,9 @@ def captures(count: int) -> str:
     return packet_page(CaptureDrops(f"{at}", 0, 1, 1) for at in range(count))[0]
 
 
-def packets(count: int) -> tuple[int, str]:
-    """Packets that are listed, and the notes on the others."""
-    talk = Talk()
-    return packet_page(talk.say(publish()) for _ in range(count))[1:]
-
-
 def tree(*topics: str) -> tuple[list[str], int, list[str]]:
     """Names in the tree of topics, levels that are open, and the notes on others."""
-    markup = topic_tree([Topic(topic, 1, 1) for topic in topics], 0)
+    markup = topic_tree([TopicAmount(topic, 1, 1) for topic in topics], 0)
     shown_names = re.findall('class="name">(.*?)<', markup)
     return shown_names, markup.count("<details open"), notes(markup)
 
@@ -306,7 +315,7 @@ def cache_size(cache_name: str, *packets: Publish) -> int:
     for number, packet in enumerate(packets):
         event = Talk(number=number).say(packet)
         lines.line(event)  # type: ignore[arg-type]
-    return len(getattr(lines, f"_{cache_name}"))
+    return len(getattr(lines, cache_name if hasattr(lines, cache_name) else f"_{cache_name}"))
 
 
 def unacknowledged(count: int) -> object:
@@ -343,10 +352,10 @@ def value(size: int) -> dict[str, Any]:
 
 def tags(count: int) -> list[int | None]:
     """The tags of exchanges that run together."""
-    running = Tags()
+    running = ExchangeTags()
     for packet in range(count):
         running.begin(0, packet)
-    return [running.of(0, packet) for packet in range(count)]
+    return [running.number_of(0, packet) for packet in range(count)]
 
 
 def unanswered(count: int) -> tuple[int, list[str]]:
@@ -445,7 +454,7 @@ def differing(count: int) -> tuple[int, int, list[str]]:
     answered = [f"dev < puback {at + 1}" for at in range(count)]
     lines = differences(asked(*published, *answered), asked(*published), one_by_one=True)
     sink = Lines()
-    report = Limited(finding_reporter("concise", sink, View(), every=True, live=True), sink)
+    report = LimitedFindings(finding_reporter("concise", sink, View(), every=True, live=True), sink)
     for _ in range(count):
         report.feed(MADE)
     report.close(RunSummary())
@@ -563,7 +572,7 @@ def remembered(count: int) -> tuple[int, int, int]:
         talk = Talk(V5, number=number, known=False)
         for event in (talk.opened(), talk.say(publish())):
             report.feed(event)
-    return len(report.heads.introduced), report.preambles.told, len(report.heads._kept)
+    return len(report.heads.introduced), len(report.preambles._versions), len(report.heads._columns)
 
 
 def client(name: str) -> str:

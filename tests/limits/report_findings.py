@@ -9,7 +9,7 @@ from typing import Any
 
 from mqttscope.lint.catalogue import all_statements
 from mqttscope.lint.finding import Finding, Severity
-from mqttscope.lint.gate import Entry
+from mqttscope.lint.gate import BaselineEntry
 from mqttscope.lint.quality import QualityLevel, Shortfall
 from mqttscope.report.base import View
 from mqttscope.report.findings import base
@@ -18,7 +18,7 @@ from tests.limits.report import filled, more, notes
 from tests.report.findings.samples import AT_THE_END, MADE, clean, summary, written
 from tests.report.findings.test_full import publish, shown, shown_ranked
 from tests.report.findings.test_junit import failed, parsed
-from tests.report.html.reader import blocks
+from tests.report.html.reader import documents
 
 PAINTER = Painter(View(width=0))
 
@@ -43,7 +43,7 @@ def idle(count: int) -> tuple[str, str, list[str]]:
 
 def lists(count: int) -> list[str]:
     """Notes on rules without evidence and on fixed findings."""
-    fixed = Entry("f" * 32, "CON212", "", "", "", "", "")
+    fixed = BaselineEntry("f" * 32, "CON212", "", "", "", "", "")
     withheld = Counter({f"ABC1{at:02}": 1 for at in range(count)})
     texts = [text for text, _ in base.sentences(summary(withheld=withheld, fixed=[fixed] * count))]
     return re.findall(r", (\d+ more)", " ".join(texts))
@@ -87,7 +87,7 @@ def clients(count: int) -> list[Finding]:
 def page(count: int) -> tuple[int, list[str]]:
     """Findings that a page lists."""
     markup = written("html", clients(count), every=True)
-    return len(blocks(markup.encode(), "findings")), notes(markup)
+    return len(documents(markup.encode())), notes(markup)
 
 
 def clients_of_page(count: int) -> tuple[str, bool]:

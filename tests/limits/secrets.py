@@ -16,10 +16,10 @@ from mqttscope.secrets import credentials, findings, packets
 from mqttscope.secrets.addresses import without_secrets as without_secrets
 from mqttscope.secrets.credentials import starred_name as starred_name
 from mqttscope.secrets.forms import without_tokens as without_tokens
-from mqttscope.secrets.given import hidden_in_given
 from mqttscope.secrets.names import is_secret_name as is_secret_name
+from mqttscope.secrets.user_input import hidden_in_user_input
 from tests.report.findings.samples import MADE
-from tests.secrets.test_given import swapped
+from tests.secrets.test_user_input import swapped
 
 V3 = ProtocolVersion.V3_1_1
 PUBACK = b"\x40\2\0\x09"
@@ -45,7 +45,7 @@ def times_read(size: int) -> int:
     findings._spans.cache_clear()
     raw = encode(Publish(topic_name="a", payload=b"." * (size - 7)), V3)
     assert len(raw) == size
-    findings.concealed(replace(MADE, version="3.1.1", raw=raw, offset=0, length=1), findings.Hiding())
+    findings.concealed(replace(MADE, version="3.1.1", raw=raw, offset=0, length=1), findings.HidingOptions())
     return findings._spans.cache_info().misses
 
 
@@ -55,7 +55,7 @@ def repaired(size: int) -> bytes | None:
     raw = encode(Connect(client_identifier="dev1", user_name="x" * (size - len(bare) + 200), password=b"hush!"), V3)
     assert len(raw) == size
     damaged = swapped(raw, raw.index(b"dev1") - 2)
-    hidden = hidden_in_given(damaged)
+    hidden = hidden_in_user_input(damaged)
     return None if hidden is None else packets.covered(damaged, hidden)
 
 

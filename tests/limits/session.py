@@ -5,7 +5,7 @@ from __future__ import annotations
 from unittest.mock import patch
 
 from mqttscope.mqtt import ProtocolVersion, Puback, Publish, Subscribe, Subscription, Unsuback, Unsubscribe
-from mqttscope.session import Side, subscriptions
+from mqttscope.session import ConnectionSide, subscriptions
 from mqttscope.session.capture_time import CaptureTime
 from mqttscope.session.history import History
 from mqttscope.session.subscriptions import Subscriptions
@@ -30,7 +30,7 @@ def goes_back(by_ns: int) -> bool:
 
 def owed_after_answers(count: int) -> dict[int, int]:
     """PUBACKs that the server owes if the capture shows the first PUBLISH after all PUBACKs."""
-    history, client, server = History(), Side(), Side()
+    history, client, server = History(), ConnectionSide(), ConnectionSide()
     for number in range(count):
         history.apply(Puback(number + 1), V5, server, client, False, number, 1, 0, None)
     history.apply(Publish(qos=1, topic_name="a", packet_identifier=1), V5, client, server, True, count, 2, 0, "a")
@@ -50,7 +50,7 @@ def recent(count: int) -> int:
 
 def aliases(size: int) -> tuple[list[int], int]:
     """Aliases of two topics of ``size`` bytes in total, and the number of dropped aliases."""
-    side = Side()
+    side = ConnectionSide()
     side.set_alias(1, "four")
     side.set_alias(2, "x" * (size - 4))
     return list(side.aliases), side.aliases_dropped
@@ -84,7 +84,7 @@ def matched_topics(count: int) -> int:
     """Number of topics whose match is remembered."""
     table = subscribed(["#"])
     assert all(filters(table, f"t{number}") == ["#"] for number in range(count))
-    return len(table.found)
+    return len(table.matches)
 
 
 def counted_topics(count: int) -> list[str]:
@@ -134,5 +134,5 @@ def is_complete_after(time_ns: int) -> bool:
     with patch.object(subscriptions, "MAX_ENDED", 2):
         for number, (ended, now_ns) in enumerate(((names[:1], 0), (names[1:], time_ns)), 2):
             table.unsubscribe(Unsubscribe(number, topic_filters=ended), number, 1, now_ns)
-            table.unsubscribed(Unsuback(number, reason_codes=[0] * len(ended)), number + 2, now_ns)
+            table.handle_unsuback(Unsuback(number, reason_codes=[0] * len(ended)), number + 2, now_ns)
     return table.complete

@@ -7,7 +7,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from mqttscope.lake.manifest import Manifest
-from mqttscope.spark.follower import Follower, Offset
+from mqttscope.spark.follower import CaptureFollower, Offset
 from mqttscope.spark.ingest import good_partitions
 from mqttscope.spark.small_batch import remembers_much
 from tests.spark.samples import frames, pcap
@@ -26,5 +26,5 @@ def is_complete(seconds: float, folder: Path) -> bool:
     path.write_bytes(pcap(frames(2)))
     os.utime(path, (now, now))
     with patch("mqttscope.spark.follower.time.time", lambda: now + seconds):
-        (capture,) = Follower([str(folder)]).step(Offset()).captures.values()
+        (capture,) = CaptureFollower([str(folder)]).step(Offset()).captures.values()
     return capture.size is not None

@@ -8,6 +8,7 @@ from mqttscope.stats import as_html
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.rows import Histogram
 from tests.stats.talk import Talk
+from tests.stats.test_sparkplug import DATA, counted
 
 
 def damaged(*captures: str) -> Statistics:
@@ -107,7 +108,7 @@ def time_line(count: int, *, each: int = 1) -> str:
     return "".join(as_html.overview(connected(count, each=each)))
 
 
-def heading(count: int) -> str:
-    """The names of so many captures in the title of a page."""
-    page = as_html.render(damaged(*map(str, range(count))), tables=()).decode()
-    return page.partition("statistics of ")[2].partition("<")[0]
+def edge_nodes(count: int) -> tuple[int, int]:
+    """How many edge nodes have a row, and how many messages are of further ones."""
+    nodes = counted(*(DATA.format(1).replace("/e", f"/e{number}") for number in range(count)))
+    return len(nodes.rows), nodes.left_out

@@ -123,16 +123,16 @@ def _assigned(part: ast.stmt) -> list[str]:
 
 
 def _attribute(module: str, name: str) -> object:
-    found: Any = importlib.import_module(module)
+    result: Any = importlib.import_module(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        result = getattr(result, part, None)
+    return result
 
 
-def evaluated(limit: Limit, expression: str, given: object, folder: Path) -> object:
+def evaluated(limit: Limit, expression: str, argument: object, folder: Path) -> object:
     """What an expression of a row gives."""
     words = importlib.import_module(f"tests.limits.{limit.inputs}")
-    result = eval(expression, {**vars(words), "given": given, "folder": folder})
+    result = eval(expression, {**vars(words), "given": argument, "folder": folder})
     return asyncio.run(result) if inspect.iscoroutine(result) else result
 
 

@@ -18,13 +18,13 @@ PUBLISH = b"\x30\x81\x07\0\1t" + bytes(894)
 
 def refusals(count: int) -> list[str]:
     """Why a CONNECT holds no user name and no password of so many bytes."""
-    found = []
+    texts = []
     for user_name, password in (("u" * count, None), (None, bytes(count))):
         try:
             credentials(user_name, password)
         except ArgumentError as error:
-            found.append(str(error))
-    return found
+            texts.append(str(error))
+    return texts
 
 
 def unfinished(packet: int, hole: int, other: int) -> tuple[list[str], int]:
@@ -48,9 +48,9 @@ def unfinished(packet: int, hole: int, other: int) -> tuple[list[str], int]:
 
 def unpacked(data: bytes, limit: int = 10) -> tuple[int, str]:
     """How often a payload is unpacked, and the note."""
-    found = unpack(data, limit)
-    assert found is not None
-    return len(found.steps), found.note
+    unpacked_data = unpack(data, limit)
+    assert unpacked_data is not None
+    return len(unpacked_data.steps), unpacked_data.note
 
 
 def nested(count: int) -> bytes:

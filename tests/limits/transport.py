@@ -12,17 +12,16 @@ from mqttscope.dissect import Dissector
 from mqttscope.net.segment import ACK, Segment
 from mqttscope.replay.drivers.serve import ServerRun
 from mqttscope.replay.server import ConnectionMatcher
-from mqttscope.transport.client import connect
 from mqttscope.transport.link import LinkError
-from mqttscope.transport.recording import SEGMENT_COST, Judging
-from mqttscope.transport.server import serve
-from mqttscope.transport.target import Target
+from mqttscope.transport.recording import SEGMENT_COST, JudgingThread
+from mqttscope.transport.target import BrokerUrl
 from mqttscope.transport.websocket import Framing
 from tests.limits.leaping import leaping, now
 from tests.net import framing
 from tests.net.framing import CLIENT
-from tests.transport.linking import Heard
+from tests.transport.linking import Heard, connect, serve
 from tests.transport.test_link import linked
+from tests.transport.test_peer import SlicePeer
 from tests.transport.wires import wire
 
 CROWD = [4 * 1024 * 1024 - SEGMENT_COST] * 4
@@ -31,7 +30,7 @@ CROWD = [4 * 1024 * 1024 - SEGMENT_COST] * 4
 
 def segments(size: int) -> list[int]:
     """Sizes of the segments of some bytes."""
-    return [len(made.segment.payload) for made in wire().data(CLIENT, bytes(size), 0)]
+    return [len(framed_segment.segment.payload) for framed_segment in wire().data(CLIENT, bytes(size), 0)]
 
 
 def framed(size: int) -> str:
@@ -40,10 +39,17 @@ def framed(size: int) -> str:
     return Framing(CLIENT, bytes).receive(head).detail
 
 
+async def parsed_at_once(size: int) -> int:
+    """Bytes that are parsed before others get their turn, of so many."""
+    peer = SlicePeer()
+    peer.received(bytes(size))
+    return sum(map(len, peer.slices))
+
+
 def judged(*sizes: int, apart_ns: int = 0) -> list[str]:
     """What is said while segments wait, each of a stream of its own."""
     begun, notes = threading.Event(), list[str]()
-    judging = Judging(Dissector(), lambda _: None, notes.append, lambda _: None)
+    judging = JudgingThread(Dissector(), lambda _: None, notes.append, lambda _: None)
     judging.ask(begun.wait)
     for stream, size in enumerate(sizes):
         at = bytes([stream]) * 12, 0, 0, ACK, 0xFFFF, bytes(size), 0, 1, stream * apart_ns, "it"
@@ -86,7 +92,7 @@ async def refusal(answers_s: float = 0.0, closes_s: float = 0.0) -> tuple[str, f
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        target = Target("ws", "127.0.0.1", listening.getsockname()[1], None, "/mqtt")
+        target = BrokerUrl("ws", "127.0.0.1", listening.getsockname()[1], None, "/mqtt")
         connecting = asyncio.create_task(connect(target, Heard()))
         sock, _ = await loop.sock_accept(listening)
     with sock:

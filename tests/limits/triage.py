@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from mqttscope.events import ClockStep
-from mqttscope.triage.collect import Broker, Fault, FaultKind, Rank, Triage
+from mqttscope.triage.collect import BrokerSummary, FaultKind, Rank, Triage, TriageFault
 from mqttscope.triage.screen import commands
 from tests.limits.report import filled, first_group
 from tests.report.make import START_NS, Talk
@@ -88,10 +88,10 @@ def steps(count: int) -> tuple[int, list[str]]:
 # screen
 
 
-def fault(kind: FaultKind, text: str = "what happened") -> Fault:
+def fault(kind: FaultKind, text: str = "what happened") -> TriageFault:
     """A fault of a client in a connection."""
     place = (30, START_NS, "a.pcap")
-    return Fault(kind, Rank.NAMED_END, "certain", "c", text, *place, connection=1, client="c", topic="t")
+    return TriageFault(kind, Rank.NAMED_END, "certain", "c", text, *place, connection=1, client="c", topic="t")
 
 
 def typed(*kinds: FaultKind) -> list[str]:
@@ -111,7 +111,7 @@ def named(count: int) -> list[str]:
     """Notes on captures, errors, brokers, clients and TLS server names."""
     names = tuple(f"{at}" for at in range(count))
     triage = gathered(*(refused(at, f"c{at}") for at in range(count)))
-    triage.brokers = {name: Broker(1, encrypted=1, names=Counter({name: 1})) for name in names}
+    triage.brokers = {name: BrokerSummary(1, encrypted=1, names=Counter({name: 1})) for name in names}
     triage.brokers["0"].names = Counter(names)
     texts = screen_text(triage, errors=[(name, "is cut") for name in names]), screen_text(Triage(), captures=names)
     return re.findall(r"and \d+ more", " ".join(texts))

@@ -9,7 +9,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.conversation_text import parse_conversations
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import V5, Step, client, conversation, on, opened, segments, server
+from mqttscope.lint.examples import V5, ExampleStep, client, conversation, on, opened, segments, server
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -19,7 +19,7 @@ from mqttscope.mqtt.properties import Properties
 from mqttscope.net.segment import Segment
 
 
-def steps_of(*lines: str) -> tuple[Step, ...]:
+def steps_of(*lines: str) -> tuple[ExampleStep, ...]:
     """Steps that are written as text: ``mqttscope.lint.conversation_text``."""
     (only,) = parse_conversations("\n  ".join(["title", *lines]))
     return only.steps
@@ -31,12 +31,12 @@ def lint(rules: Iterable[Rule], captured: Iterable[Segment]) -> list[Finding]:
     return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
 
 
-def talked(*steps: Step, version: ProtocolVersion | None = None) -> list[Segment]:
+def talked(*steps: ExampleStep, version: ProtocolVersion | None = None) -> list[Segment]:
     """The segments of a conversation."""
     return segments(conversation("a conversation", *steps, version=version))
 
 
-def linted(*steps: Step, codes: Iterable[str] = (), version: ProtocolVersion | None = None) -> list[Finding]:
+def linted(*steps: ExampleStep, codes: Iterable[str] = (), version: ProtocolVersion | None = None) -> list[Finding]:
     """Findings of a conversation, of some rules or of all."""
     rules = [usual_rule(rule) for code, rule in all_rules().items() if not codes or code in codes]
     return lint(rules, talked(*steps, version=version))
@@ -49,7 +49,7 @@ def subscriber(
     identifier: str = "c2",
     granted: int = 1,
     connect: Properties | None = None,
-) -> tuple[Step, ...]:
+) -> tuple[ExampleStep, ...]:
     """A client that subscribes to ``a``, or to what is given."""
     rows = [Subscription(name, granted) for name in filters or ("a",)]
     return on(
@@ -68,9 +68,9 @@ def message(payload: bytes = b"21.5", **fields: Any) -> Publish:
     return Publish(qos=qos, properties=None if block is None else Properties(**block), payload=payload, **known)
 
 
-def publishes(*packets: Publish, after: float = 2) -> tuple[Step, ...]:
+def publishes(*packets: Publish, after: float = 2) -> tuple[ExampleStep, ...]:
     """The first client publishes messages of QoS 0 or 1."""
-    steps: list[Step] = []
+    steps: list[ExampleStep] = []
     for packet in packets:
         steps.append(client(packet, after=after))
         if packet.packet_identifier is not None:

@@ -28,13 +28,13 @@ RULES = {code: all_rules()[code] for code in (*SESSIONS, *SERVERS)}
 def test_nothing_is_an_error_that_rests_on_another_capture(rule: type[Rule]) -> None:
     """Each connection in a file of its own: they may be of different servers with one address."""
     for example in rule.bad:
-        captured = [replace(one, capture=_file(one)) for one in segments(example)]
-        if len({_file(one) for one in captured}) == 1:
+        captured = [replace(segment, capture=_file(segment)) for segment in segments(example)]
+        if len({_file(segment) for segment in captured}) == 1:
             assert rule.code == "PUB311", "it looks at one connection as well"
             continue
 
-        for one in lint([rule()], captured):
-            assert one.severity is not Severity.ERROR, example.title
+        for finding in lint([rule()], captured):
+            assert finding.severity is not Severity.ERROR, example.title
 
 
 def _file(segment: Segment) -> str:
@@ -48,7 +48,7 @@ def test_nothing_is_found_twice_where_a_capture_is_read_twice(rule: type[Rule]) 
     """Time runs backwards between them, so that nothing of the first holds in the second."""
     good = rule.good[0]
     first = segments(good)
-    second = [replace(one, frame=one.frame + len(first)) for one in segments(good)]
+    second = [replace(segment, frame=segment.frame + len(first)) for segment in segments(good)]
 
     assert lint([rule()], [*first, *second]) == []
 
@@ -66,37 +66,37 @@ def judged(rule: type[Rule], captured: list[Segment], *, dropped: bool = False) 
     linter = Linter([rule()], strict=True, complete=frozenset({"10.0.0.2:1883"}))
     if dropped:
         linter.feed(CaptureDrops("example", 0, 10, 3))
-    return [one for event in dissect_segments(captured) for one in linter.feed(event)]
+    return [finding for event in dissect_segments(captured) for finding in linter.feed(event)]
 
 
 @each("rule", RULES.values(), ids=RULES)
 def test_what_is_likely_is_certain_where_every_connection_was_captured(rule: type[Rule]) -> None:
     for example in rule.bad:
         before, after = lint([rule()], segments(example)), judged(rule, segments(example))
-        assert [one.fingerprint for one in before] == [one.fingerprint for one in after]
+        assert [finding.fingerprint for finding in before] == [finding.fingerprint for finding in after]
         for was, now in zip(before, after, strict=True):
             is_sure = was.confidence is not Confidence.HEURISTIC
             assert now.confidence is (Confidence.CERTAIN if is_sure else Confidence.HEURISTIC), example.title
 
 
 def test_rules_that_are_likely_at_most_have_findings_that_become_certain() -> None:
-    for rule in (one for one in RULES.values() if one.confidence is Confidence.LIKELY):
-        found = [one for bad in rule.bad for one in judged(rule, segments(bad))]
-        assert any(one.confidence is Confidence.CERTAIN for one in found), rule.code
+    for rule in (rule_class for rule_class in RULES.values() if rule_class.confidence is Confidence.LIKELY):
+        findings = [finding for bad in rule.bad for finding in judged(rule, segments(bad))]
+        assert any(finding.confidence is Confidence.CERTAIN for finding in findings), rule.code
 
 
 @each("rule", RULES.values(), ids=RULES)
 def test_frames_that_were_dropped_belie_that_every_connection_was_captured(rule: type[Rule]) -> None:
     for example in rule.bad:
-        for one in judged(rule, segments(example), dropped=True):
-            assert one.confidence is Confidence.HEURISTIC
+        for finding in judged(rule, segments(example), dropped=True):
+            assert finding.confidence is Confidence.HEURISTIC
 
 
 def test_other_servers_and_rules_of_one_connection_stay_as_they_are() -> None:
-    elsewhere = [replace(one, server="10.0.0.3:1883") for one in RULES["SES307"].bad]
+    elsewhere = [replace(conversation, server="10.0.0.3:1883") for conversation in RULES["SES307"].bad]
     narrow = all_rules()["ACK203"]
 
-    assert {one.confidence for bad in elsewhere for one in judged(RULES["SES307"], segments(bad))} == {
+    assert {finding.confidence for bad in elsewhere for finding in judged(RULES["SES307"], segments(bad))} == {
         Confidence.LIKELY
     }
     for bad in narrow.bad:
@@ -114,6 +114,6 @@ def test_the_linter_says_which_of_the_servers_it_has_met() -> None:
 def test_a_note_about_a_lost_session_is_never_more_than_a_guess() -> None:
     expiry = Properties(session_expiry_interval=3_600)
     again = on(1, *opened(clean_start=False, connect=expiry))
-    (one,) = linted(*opened(connect=expiry), closes("client"), *again, codes=["SES303"])
+    (finding,) = linted(*opened(connect=expiry), closes("client"), *again, codes=["SES303"])
 
-    assert (one.severity, one.confidence) == (Severity.INFO, Confidence.HEURISTIC)
+    assert (finding.severity, finding.confidence) == (Severity.INFO, Confidence.HEURISTIC)

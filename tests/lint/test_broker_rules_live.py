@@ -76,13 +76,17 @@ def found(folder: Path, scenario: Callable[[int], None]) -> list[tuple[str, str]
     rules = [rule for code, rule in all_rules().items() if code.startswith(CODES)]
     patient = {"timeout": PATIENCE_S}
     linter = Linter([rule(patient if "timeout" in rule.settings else None) for rule in rules], strict=True)
-    return [(one.rule, one.message) for event in dissect(open_capture([str(path)])) for one in linter.feed(event)]
+    return [
+        (finding.rule, finding.message)
+        for event in dissect(open_capture([str(path)]))
+        for finding in linter.feed(event)
+    ]
 
 
 def subscribe(port: int, version: ProtocolVersion, topic_filter: str, **options: Any) -> Client:
-    one = Client(port, version, "reader")
-    one.say(Subscribe(1, subscriptions=[Subscription(topic_filter, 1, **options)]))
-    return one
+    client = Client(port, version, "reader")
+    client.say(Subscribe(1, subscriptions=[Subscription(topic_filter, 1, **options)]))
+    return client
 
 
 @pytest.mark.parametrize("version", some([V5, V3_1_1]), ids=["5.0", "3.1.1"])
@@ -90,15 +94,15 @@ def test_clean_sessions_with_wills_give_no_finding(version: ProtocolVersion, tmp
     def wills(port: int) -> None:
         reader = subscribe(port, version, "w/#")
         for name in ("gone", "left", "said", "taken"):
-            one = Client(port, version, name, will=Will(f"w/{name}", b"gone", 1))
-            one.say(Publish(topic_name=f"w/{name}", payload=b"here"))
+            client = Client(port, version, name, will=Will(f"w/{name}", b"gone", 1))
+            client.say(Publish(topic_name=f"w/{name}", payload=b"here"))
             if name == "gone":
-                one.vanish()
+                client.vanish()
             elif name == "taken":
                 Client(port, version, name).leave()
             else:
-                one.say(*[Publish(topic_name=f"w/{name}", payload=b"gone")] * (name == "said"))
-                one.leave()
+                client.say(*[Publish(topic_name=f"w/{name}", payload=b"gone")] * (name == "said"))
+                client.leave()
             reader.hear()
         time.sleep(PATIENCE_S)
         reader.say(Pingreq())
@@ -136,10 +140,10 @@ def test_a_delayed_will_comes_unless_the_client_is_back(tmp_path: Path) -> None:
     def delays(port: int) -> None:
         reader = subscribe(port, V5, "w/#", retain_as_published=True)
         for name, back, clean in (("w/late", False, False), ("w/back", True, False), ("w/new", True, True)):
-            one = Client(port, V5, name, will=Will(name, b"gone", 1, True, **will), **lasts)
-            one.say(Publish(topic_name=name, payload=b"here"))
+            client = Client(port, V5, name, will=Will(name, b"gone", 1, True, **will), **lasts)
+            client.say(Publish(topic_name=name, payload=b"here"))
             reader.hear()
-            one.vanish()
+            client.vanish()
             if back:
                 Client(port, V5, name, clean_start=clean, **lasts)
         time.sleep(1.5)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mqttscope.lint.broker_watch import BrokerRule, Watch, expires_or_retained
+from mqttscope.lint.broker_watch import BrokerRule, BrokerWatch, expires_or_retained
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.examples import conversation, segments
 from mqttscope.lint.finding import Severity
@@ -22,7 +22,7 @@ SECOND_NS = 1_000_000_000
 
 
 @dataclass(slots=True)
-class Facts(Watch):
+class Facts(BrokerWatch):
     """Counts what is forgotten."""
 
     forgotten: int = 0
@@ -54,7 +54,7 @@ class Watching(BrokerRule):
 
 def told(*lines: str, handshake: bool = True) -> list[str]:
     talk = conversation("x", *steps_of(*lines), handshake=handshake)
-    return [one.message for one in lint([Watching()], segments(talk))]
+    return [finding.message for finding in lint([Watching()], segments(talk))]
 
 
 PING = "> pingreq; < pingresp"
@@ -118,7 +118,7 @@ def test_messages_that_matter_to_expiry(packet: packets.Publish, wanted: bool) -
 def test_a_hole_in_what_a_client_sent_is_seen_before_it_is_given_up() -> None:
     """The server has answered a PINGREQ that the capture does not have; what the client sends next waits after it."""
     captured = segments(conversation("x", *steps_of(f"opened; {PING}; > publish a; @1 opened; {PING_1}")))
-    lost_one = next(index for index, one in enumerate(captured) if one.payload == b"\xc0\x00")
+    lost_one = next(index for index, segment in enumerate(captured) if segment.payload == b"\xc0\x00")
     seen = []
 
     class Looking(Watching):

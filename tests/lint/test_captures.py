@@ -25,9 +25,9 @@ FOLDERS = sorted(
 """Captures that are there to make rules fire say themselves which: tests/corpus/test_misbehaving.py."""
 
 TRUE_ERRORS: dict[str, dict[str, int]] = {
-    # An example of a source document, broken on purpose: what follows the short packet is read as packets.
-    "example-alias-length-too-short": {"ENC107": 1, "HDR102": 1, "RSN101": 1},
-    "example-length-too-long": {"ENC107": 1, "HDR101": 1},
+    # Examples of a source document, broken on purpose: what follows the packet is read at wrong places.
+    "example-alias-length-too-short": {"ENC107": 1},
+    "example-length-too-long": {"ENC107": 1},
     "failing-device": {"ALS202": 1, "FLW201": 1, "PUB103": 1},
     "five-byte-length": {"ENC106": 1},
     # A client that was made to sleep past its Keep Alive.
@@ -87,7 +87,7 @@ def findings(path: Path) -> list[Finding]:
 
 
 def errors(path: Path) -> dict[str, int]:
-    return dict(Counter(one.rule for one in findings(path) if one.severity is Severity.ERROR))
+    return dict(Counter(finding.rule for finding in findings(path) if finding.severity is Severity.ERROR))
 
 
 @each("folder", FOLDERS, ids=lambda folder: str(folder.name))
@@ -106,16 +106,16 @@ def test_most_captures_conform() -> None:
 
 
 def test_all_24_planted_violations_are_found_with_their_statements() -> None:
-    found = findings(CAPTURES / "planted-violations" / "capture.pcapng")
+    actual_findings = findings(CAPTURES / "planted-violations" / "capture.pcapng")
     by_packet: dict[int, list[Finding]] = {}
-    for one in found:
-        if one.severity is Severity.ERROR and one.packet is not None:
-            by_packet.setdefault(one.packet, []).append(one)
+    for finding in actual_findings:
+        if finding.severity is Severity.ERROR and finding.packet is not None:
+            by_packet.setdefault(finding.packet, []).append(finding)
     left = list(PLANTED)
     for number in sorted(by_packet):
         code, cited = left[0] if left else ("", "")
-        for one in by_packet[number]:
-            if one.rule == code and cited in one.statements:
+        for finding in by_packet[number]:
+            if finding.rule == code and cited in finding.statements:
                 left.pop(0)
                 break
 

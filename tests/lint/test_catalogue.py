@@ -13,6 +13,7 @@ import pytest
 
 from mqttscope.lint.catalogue import (
     STATES,
+    VERSIONS,
     UnknownRuleError,
     all_rules,
     all_statements,
@@ -23,7 +24,7 @@ from mqttscope.lint.catalogue import (
     statement,
     totals,
 )
-from mqttscope.lint.rule import Rule
+from mqttscope.lint.rule import SPARKPLUG, Rule
 from mqttscope.mqtt.constants import MalformedReason, ProtocolVersion
 from tests import corpora
 from tests.each import each
@@ -102,7 +103,7 @@ def named(codes: str) -> list[str]:
 @each_rule
 def test_every_statement_exists_in_the_version_it_is_cited_for(rule: type[Rule]) -> None:
     for version, rows in rule.statements.items():
-        assert version in rule.versions
+        assert version in (*rule.versions, SPARKPLUG)
         for identifier in rows:
             assert statement(version, identifier) is not None, (version.text, identifier)
     for version, identifiers in rule.also.items():
@@ -131,7 +132,7 @@ CATALOGUE = table("rules.tsv")
 def test_the_catalogue_has_every_rule_once() -> None:
     assert sorted(row["code"] for row in CATALOGUE) == sorted(RULES)
     for rule in RULES.values():
-        titles = [one.title for one in (*rule.good, *rule.bad)]
+        titles = [conversation.title for conversation in (*rule.good, *rule.bad)]
         assert len(set(titles)) == len(titles), rule.code
 
 
@@ -142,7 +143,7 @@ def test_a_rule_is_as_the_catalogue_has_it(row: dict[str, str]) -> None:
     assert (rule.slug, rule.scope) == (row["slug"], row["scope"])
     assert (rule.severity, rule.confidence) == (row["severity"], row["confidence"])
     assert [version.text for version in rule.versions] == row["versions"].split()
-    cited: dict[str, set[str]] = {version.text: set() for version in ProtocolVersion}
+    cited: dict[str, set[str]] = {specification.text: set() for specification in (*ProtocolVersion, SPARKPLUG)}
     for statements in (rule.statements, rule.also):
         for version, identifiers in statements.items():
             cited[version.text].update(identifiers)
@@ -176,8 +177,8 @@ def source_of(rule: type[Rule]) -> str:
 def test_a_rule_names_all_severities_that_its_findings_have(rule: type[Rule]) -> None:
     named = rule.severities or (rule.severity,)
 
-    assert {one.severity for one in real(rule.code) if one.rule == rule.code} <= {*named}
-    assert list(named) == sorted(named, key=lambda one: -one.rank)
+    assert {finding.severity for finding in real(rule.code) if finding.rule == rule.code} <= {*named}
+    assert list(named) == sorted(named, key=lambda severity: -severity.rank)
     assert rule.worst() is named[0]
     assert not rule.severities or len(rule.severities) > 1
     if "severity=" in source_of(rule):
@@ -187,15 +188,15 @@ def test_a_rule_names_all_severities_that_its_findings_have(rule: type[Rule]) ->
 ROWS = {row.statement.key: row for row in coverage()}
 
 
-def test_every_statement_of_both_versions_is_there_once_and_in_the_totals() -> None:
-    wanted = [key for key, one in all_statements().items() if one.version in ("5.0", "3.1.1")]
-    found = totals(coverage())
+def test_every_numbered_statement_is_there_once_and_in_the_totals() -> None:
+    wanted = [key for key, statement in all_statements().items() if statement.version != "3.1"]
+    actual_counts = totals(coverage())
 
     assert len(coverage()) == len(ROWS) == len(wanted)
     assert set(ROWS) == set(wanted)
-    assert [row.statement.version for row in coverage()] == sorted((key.split()[0] for key in wanted), reverse=True)
-    assert list(found) == ["5.0", "3.1.1"]
-    assert sum(counts.total() for counts in found.values()) == len(ROWS)
+    assert list(dict.fromkeys(row.statement.version for row in coverage())) == [*VERSIONS]
+    assert list(actual_counts) == ["5.0", "3.1.1", "sparkplug 3.0"]
+    assert sum(counts.total() for counts in actual_counts.values()) == len(ROWS)
 
 
 def test_a_statement_names_the_rules_that_check_it() -> None:
@@ -227,12 +228,25 @@ def test_a_statement_without_rules_says_why() -> None:
 
 def test_statements_are_those_of_the_list() -> None:
     statements = all_statements().values()
-    numbered = Counter(one.version for one in statements if one.identifier.startswith("MQTT-"))
+    numbered = Counter(
+        statement.version for statement in statements if statement.identifier.startswith(("MQTT-", "tck-id-"))
+    )
     columns = ("version", "identifier", "section", "packet", "sender", "visible")
 
-    assert numbered == {"5.0": 251, "3.1.1": 141}
-    assert {one.visible for one in statements} == {"packet", "connection", "session", "broker", "indirect", "no"}
-    assert all(one.summary and one.section for one in statements)
+    assert numbered == {"5.0": 251, "3.1.1": 141, "sparkplug 3.0": 299}
+    assert {statement.visible for statement in statements} == {
+        "packet",
+        "connection",
+        "session",
+        "broker",
+        "indirect",
+        "payload",
+        "state",
+        "configuration",
+        "no",
+    }
+    assert all(statement.summary and statement.section for statement in statements)
     assert sorted(tuple(row[name] for name in columns) for row in table("statements.tsv")) == sorted(
-        (one.version, one.identifier, one.section, one.packet, one.who, one.visible) for one in statements
+        (statement.version, statement.identifier, statement.section, statement.packet, statement.who, statement.visible)
+        for statement in statements
     )

@@ -20,7 +20,7 @@ HOUR = 3600
 def judged(talk: Conversation) -> tuple[Linter, dict[str, Finding]]:
     linter = Linter([usual_rule(rule) for rule in select().values()], strict=True)
     segments: list[Segment] = numbered(talk.tape.segments)
-    return linter, {one.rule: one for event in dissect_segments(segments) for one in linter.feed(event)}
+    return linter, {finding.rule: finding for event in dissect_segments(segments) for finding in linter.feed(event)}
 
 
 def begun(talk: Conversation | None = None) -> Conversation:
@@ -78,7 +78,7 @@ def test_what_the_bytes_prove_stays_certain_after_a_step() -> None:
     talk.say(CLIENT, Publish(topic_name="a/#", payload=b"1"))
     findings = judged(talk.finish())[1]
 
-    assert [(one.severity, one.confidence) for one in findings.values()] == [("error", "certain")]
+    assert [(finding.severity, finding.confidence) for finding in findings.values()] == [("error", "certain")]
 
 
 def test_rules_that_measure_durations_are_known_by_their_settings() -> None:
@@ -88,10 +88,11 @@ def test_rules_that_measure_durations_are_known_by_their_settings() -> None:
     assert not {"PUB101", "CON102", "ALS202"} & timed
     # What a setting is measured in is known of each: a new one has to be looked at.
     assert {name for rule in RULES.values() for name in rule.settings} - TIME_SETTINGS == {
-        "allowed", "bytes", "connects", "counter", "length", "levels", "longest", "lowest",
+        "allowed", "bytes", "connections", "connects", "counter", "length", "levels", "longest", "lowest",
         "maximum_client_identifier_bytes", "maximum_client_identifier_bytes_3x", "maximum_keep_alive",
         "maximum_packet_bytes", "maximum_payload_bytes", "maximum_qos", "maximum_subscriptions_per_packet",
         "maximum_topic_bytes", "maximum_topic_levels", "maximum_will_qos", "messages", "minimum_keep_alive",
         "packets", "percent", "profile", "refusals", "repeats", "retain_available", "rounds", "share", "shortest",
+        "sparkplug_role",
         "takeovers", "topics", "uncounted_topic_prefix", "versions",
     }  # fmt: skip

@@ -12,25 +12,31 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect, dissect_segments
 from mqttscope.events import ConnectionClosed, Event
 from mqttscope.lint.catalogue import all_rules, usual_rule
-from mqttscope.lint.context import WIDE, Memories, RuleContext, scope_key
+from mqttscope.lint.context import WIDE, Memories, RuleContext, _property_place, scope_key
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import (
     START_NS,
-    Conversation,
+    ExampleConversation,
     segments,
 )
 from mqttscope.lint.finding import Finding, Scope, Severity
 from mqttscope.lint.rule import Findings, Rule
+from mqttscope.mqtt import ProtocolVersion, decode, encode
+from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.constants import Direction
-from mqttscope.mqtt.packets import Connack
+from mqttscope.mqtt.packets import Connack, Publish
+from mqttscope.mqtt.properties import BY_NAME, Properties
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import History
 from tests.conftest import ROOT
 from tests.each import each, sampled
 from tests.lint.lint_help import lint, steps_of, talked
 
+V5 = ProtocolVersion.V5
 CAPTURES = sorted((ROOT / "captures").glob("*/capture.pcapng"))
-EXAMPLES = [one for rule in all_rules().values() if rule.scope in WIDE for one in (*rule.good, *rule.bad)]
+EXAMPLES = [
+    conversation for rule in all_rules().values() if rule.scope in WIDE for conversation in (*rule.good, *rule.bad)
+]
 
 USUAL = [usual_rule(rule) for rule in all_rules().values()]
 
@@ -40,15 +46,15 @@ Source = Callable[[], Iterable[Event]]
 def keys(source: Source) -> dict[Scope, dict[int, tuple[Hashable, ...]]]:
     """The key of each connection in each scope, by number: known for certain when it has ended."""
     ended = [event.connection for event in source() if isinstance(event, ConnectionClosed)]
-    return {scope: {one.number: scope_key(scope, one) for one in ended} for scope in Scope}
+    return {scope: {connection.number: scope_key(scope, connection) for connection in ended} for scope in Scope}
 
 
 def told(findings: Iterable[Finding]) -> list[tuple[Any, ...]]:
     rows = []
-    for one in findings:
-        number = -1 if one.packet is None else one.packet
-        sure = (str(one.severity), str(one.confidence), one.fingerprint)
-        rows.append((one.rule, one.connection, one.frame, number, one.field, one.message, *sure))
+    for finding in findings:
+        number = -1 if finding.packet is None else finding.packet
+        sure = (str(finding.severity), str(finding.confidence), finding.fingerprint)
+        rows.append((finding.rule, finding.connection, finding.frame, number, finding.field, finding.message, *sure))
     return sorted(rows)
 
 
@@ -60,16 +66,16 @@ def together(source: Source) -> list[Finding]:
 
 def check(source: Source) -> None:
     """Compare one engine with one for each key, for each scope."""
-    found = together(source)
+    findings = together(source)
     done: dict[frozenset[frozenset[int]], list[Finding]] = {}
     for scope, homes in keys(source).items():
         # Scopes that put the same connections together have the same engines.
-        shared = frozenset(frozenset(one for one in homes if homes[one] == home) for home in homes.values())
+        shared = frozenset(frozenset(number for number in homes if homes[number] == home) for home in homes.values())
         if shared not in done:
             done[shared] = apart_by(homes, source)
         codes = {rule.code for rule in all_rules().values() if rule.scope is scope}
-        apart = told(one for one in done[shared] if one.rule in codes)
-        assert apart == told(one for one in found if one.rule in codes), scope
+        apart = told(finding for finding in done[shared] if finding.rule in codes)
+        assert apart == told(finding for finding in findings if finding.rule in codes), scope
 
 
 def apart_by(homes: dict[int, tuple[Hashable, ...]], source: Source) -> list[Finding]:
@@ -95,7 +101,7 @@ def test_a_capture_gives_the_same_by_key(path: Path) -> None:
 
 
 @sampled("talk", EXAMPLES, ids=lambda talk: talk.title)
-def test_an_example_gives_the_same_by_key(talk: Conversation) -> None:
+def test_an_example_gives_the_same_by_key(talk: ExampleConversation) -> None:
     check(lambda: dissect_segments(segments(talk)))
 
 
@@ -156,14 +162,16 @@ OTHER = type("Other", (Patient,), {"code": "TST321", "other": True})
     ],
 )
 def test_a_rule_is_asked_when_its_time_has_come(rule: type[Rule], text: str, asked: list[tuple[int, int]]) -> None:
-    found = lint([rule()], talked(*steps_of(text)))
+    findings = lint([rule()], talked(*steps_of(text)))
 
-    assert [(one.connection, round((one.timestamp_ns - START_NS) / 1e9)) for one in found] == asked
-    assert [one.message for one in found] == [f"due on {number}" for number, _ in asked]
-    nowhere = {(one.packet, one.packet_type, one.topic, one.direction, one.offset) for one in found}
+    assert [(finding.connection, round((finding.timestamp_ns - START_NS) / 1e9)) for finding in findings] == asked
+    assert [finding.message for finding in findings] == [f"due on {number}" for number, _ in asked]
+    nowhere = {
+        (finding.packet, finding.packet_type, finding.topic, finding.direction, finding.offset) for finding in findings
+    }
     assert nowhere <= {(None, None, "t", None, None)}
     if len({number for number, _ in asked}) == 2:
-        assert found[0].frame == 5, "the last one of its connection"
+        assert findings[0].frame == 5, "the last one of its connection"
 
 
 def test_the_key_of_a_session_is_that_of_the_first_connack() -> None:
@@ -171,7 +179,7 @@ def test_the_key_of_a_session_is_that_of_the_first_connack() -> None:
     talk = talked(*steps_of("opened client=a; > connect client=b; < pingresp; > disconnect"))
     connections = [event.connection for event in dissect_segments(talk) if isinstance(event, ConnectionClosed)]
 
-    assert [scope_key(Scope.SESSION, one)[1] for one in connections] == ["a"]
+    assert [scope_key(Scope.SESSION, connection)[1] for connection in connections] == ["a"]
     assert connections[0].client_identifier == "b"
 
 
@@ -201,7 +209,7 @@ def test_a_server_and_a_session_are_at_hand_beside_each_other(monkeypatch: pytes
         assert here.memory(of_session) == {"own": name}
     # The server was touched all the time, sessions once each: the oldest of these went.
     assert here.memory(of_server) == {name: number for number, name in enumerate("abcdef")}
-    assert [key[1:] for key in memories.kept] == [("e",), (), ("f",)]
+    assert [key[1:] for key in memories.states] == [("e",), (), ("f",)]
     assert memories.forgotten == 4
     # Who comes again after that has nothing any more.
     assert at("a", 9).memory(of_session) == {}
@@ -216,3 +224,21 @@ def test_what_is_looked_at_ends_with_the_connection() -> None:
             seen.add(history.looked_at is None)
             assert isinstance(event, ConnectionClosed) == (history.looked_at is None)
     assert seen == {False, True}
+
+
+def test_a_property_is_located_as_in_the_traced_packet() -> None:
+    properties = Properties(
+        payload_format_indicator=1, message_expiry_interval=9, topic_alias=2, response_topic="r/é",
+        correlation_data=b"12", subscription_identifier=[300, 4], content_type="t" * 200, user_property=[("a", "b")],
+    )  # fmt: skip
+    for block in (properties, Properties(user_property=[("a", "b"), ("c", "d")]), Properties()):
+        for qos in (0, 1):
+            raw = encode(Publish(topic_name="t/1", qos=qos, packet_identifier=qos or None, properties=block), V5)
+            packet = decode(raw, V5)
+            assert isinstance(packet, Publish)
+            for name in (*BY_NAME, "unknown"):
+                span = SpanIndex(raw, V5).of(packet, f"properties.{name}")
+                expected = (0, len(raw)) if span is None else (span.start, span.end - span.start)
+                assert _property_place(packet, name, raw) in (None, expected)
+            place = _property_place(packet, "content_type", raw)
+            assert block is not properties or place is not None

@@ -12,8 +12,8 @@ from mqttscope.lint.conversation_text import (
     parse_packet,
 )
 from mqttscope.lint.examples import (
-    Conversation,
-    Step,
+    ExampleConversation,
+    ExampleStep,
     acknowledges,
     client,
     closes,
@@ -56,12 +56,12 @@ from tests.each import each
 V3_1, V3_1_1, V5 = ProtocolVersion
 
 
-def read(steps: str) -> Conversation:
+def read(steps: str) -> ExampleConversation:
     (only,) = parse_conversations(f"title\n    {steps}")
     return only
 
 
-def steps_of(steps: str) -> tuple[Step, ...]:
+def steps_of(steps: str) -> tuple[ExampleStep, ...]:
     return read(steps).steps
 
 
@@ -157,7 +157,7 @@ def test_every_type_of_packet_is_among_them() -> None:
     }  # fmt: skip
 
 
-STEPS: dict[str, tuple[Step, ...]] = {
+STEPS: dict[str, tuple[ExampleStep, ...]] = {
     "> pingreq; < pingresp": (client(Pingreq()), server(Pingresp())),
     "> pingreq & publish a": (client(Pingreq(), Publish(topic_name="a")),),
     "+2.5 > pingreq; +0 < pingresp": (client(Pingreq(), after=2.5), server(Pingresp(), after=0)),
@@ -211,11 +211,11 @@ STEPS: dict[str, tuple[Step, ...]] = {
 
 
 @each("text, steps", STEPS.items())
-def test_steps(text: str, steps: tuple[Step, ...]) -> None:
+def test_steps(text: str, steps: tuple[ExampleStep, ...]) -> None:
     assert steps_of(text) == steps
 
 
-MARKS: dict[str, Step] = {
+MARKS: dict[str, ExampleStep] = {
     "> publish a !qos": client(Publish(topic_name="a")).marked("qos"),
     "> pingreq !": client(Pingreq()).marked(""),
     "> pingreq ! !": client(Pingreq()).marked("", ""),
@@ -229,7 +229,7 @@ MARKS: dict[str, Step] = {
 
 
 @each("text, step", MARKS.items())
-def test_marks(text: str, step: Step) -> None:
+def test_marks(text: str, step: ExampleStep) -> None:
     assert steps_of(text) == (step,)
 
 
@@ -242,14 +242,16 @@ def test_both_packets_of_an_opening_may_have_marks() -> None:
 
 
 def test_a_connect_has_the_version_of_the_one_before() -> None:
-    told = read("opened 3.1.1; @1 opened client=c2; @2 opened 5.0 client=c3; @3 > connect")
+    example_conversation = read("opened 3.1.1; @1 opened client=c2; @2 opened 5.0 client=c3; @3 > connect")
 
-    versions = [packet.version for step in told.steps for packet in step.packets if isinstance(packet, Connect)]
+    versions = [
+        packet.version for step in example_conversation.steps for packet in step.packets if isinstance(packet, Connect)
+    ]
     assert versions == [V3_1_1, V3_1_1, V5, V5]
-    assert told.version is V3_1_1
+    assert example_conversation.version is V3_1_1
 
 
-OPTIONS: dict[str, Conversation] = {
+OPTIONS: dict[str, ExampleConversation] = {
     "version 3.1; > raw c000": conversation("title", client(b"\xc0\0"), version=V3_1),
     "version 3.1.1": conversation("title", version=V3_1_1),
     "midstream; > pingreq": conversation("title", client(Pingreq()), handshake=False),
@@ -261,7 +263,7 @@ OPTIONS: dict[str, Conversation] = {
 
 
 @each("text, whole", OPTIONS.items())
-def test_options_of_a_conversation(text: str, whole: Conversation) -> None:
+def test_options_of_a_conversation(text: str, whole: ExampleConversation) -> None:
     assert read(text) == whole
 
 
@@ -380,5 +382,5 @@ def test_texts_and_functions_are_examples_in_their_order() -> None:
     class Owner:
         good = examples("one\n  opened", lambda: [conversation("two", *opened())], "three\n  opened")
 
-    assert [one.title for one in Owner.good] == ["one", "two", "three"]
+    assert [each.title for each in Owner.good] == ["one", "two", "three"]
     assert Owner.good is Owner.good

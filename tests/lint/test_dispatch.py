@@ -19,7 +19,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.dissect.dissector import segments
 from mqttscope.lint import dispatch
 from mqttscope.lint.catalogue import all_rules, instances
-from mqttscope.lint.dispatch import Plan, Question
+from mqttscope.lint.dispatch import PacketPlan, Question
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import client, conversation, opened, server
 from mqttscope.lint.examples import segments as spoken
@@ -42,13 +42,22 @@ SECOND_NS = 1_000_000_000
 def found(source: Iterable[Any], *, thorough: bool) -> list[tuple[Any, ...]]:
     """What all rules find, whichever is asked."""
     linter = Linter(RULES, thorough=thorough)
-    told = [
-        (one.rule, one.frame, one.packet, one.severity, one.confidence, one.field, one.message, one.count)
+    rows = [
+        (
+            finding.rule,
+            finding.frame,
+            finding.packet,
+            finding.severity,
+            finding.confidence,
+            finding.field,
+            finding.message,
+            finding.count,
+        )
         for event in dissect_segments(source)
-        for one in linter.feed(event)
+        for finding in linter.feed(event)
     ]
-    assert [(one.rule, one.error) for one in linter.internal_errors] == []
-    return [*told, linter.withheld]  # type: ignore[list-item]
+    assert [(internal_error.rule, internal_error.error) for internal_error in linter.internal_errors] == []
+    return [*rows, linter.withheld]  # type: ignore[list-item]
 
 
 def same(source: list[Any]) -> None:
@@ -73,33 +82,33 @@ def test_committed_captures(path: Path) -> None:
 
 def tampered(source: list[Any], random: Random) -> list[Any]:
     """The segments of a capture with a few things changed."""
-    made = list(source)
-    places = [at for at, one in enumerate(made) if isinstance(one, Segment) and one.payload]
+    result = list(source)
+    places = [at for at, each in enumerate(result) if isinstance(each, Segment) and each.payload]
     for _ in range(random.randint(1, 5)):
         at = random.choice(places) if places else 0
-        one = made[at] if places else None
-        if not isinstance(one, Segment) or not one.payload:
+        single_each = result[at] if places else None
+        if not isinstance(single_each, Segment) or not single_each.payload:
             continue
         kind = random.randrange(7)
         if kind < 3:
-            changed = bytearray(one.payload)
+            changed = bytearray(single_each.payload)
             changed[random.randrange(len(changed))] ^= 1 << random.randrange(8)
-            made[at] = replace(one, payload=bytes(changed))
+            result[at] = replace(single_each, payload=bytes(changed))
         elif kind == 3:
-            made[at] = replace(one, payload=b"", flags=0)
+            result[at] = replace(single_each, payload=b"", flags=0)
         elif kind == 4:
-            later = random.randrange(at, len(made))
-            made[at], made[later] = made[later], made[at]
+            later = random.randrange(at, len(result))
+            result[at], result[later] = result[later], result[at]
         elif kind == 5:
-            made[at:at] = [one]
+            result[at:at] = [single_each]
             places = [place + (place >= at) for place in places]
         else:
             by_ns = random.choice((-5, 40, 700)) * SECOND_NS
-            made[at:] = [
+            result[at:] = [
                 replace(late, timestamp_ns=late.timestamp_ns + by_ns) if isinstance(late, Segment) else late
-                for late in made[at:]
+                for late in result[at:]
             ]
-    return made
+    return result
 
 
 @each("path", CAPTURES[:: 1 if EXHAUSTIVE else 2], ids=lambda path: path.parent.name)
@@ -142,7 +151,7 @@ def asked(rule: Rule, *, thorough: bool = False) -> list[str]:
         client(Pingreq(), after=40),
     )
     linter = Linter([rule], strict=True, thorough=thorough)
-    return [one.message for event in dissect_segments(spoken(talk)) for one in linter.feed(event)]
+    return [finding.message for event in dissect_segments(spoken(talk)) for finding in linter.feed(event)]
 
 
 def test_a_rule_is_asked_about_packets_with_one_of_its_signs() -> None:
@@ -188,7 +197,7 @@ def test_a_rule_that_waits_is_not_asked_meanwhile_where_it_says_so() -> None:
 def test_what_is_asked_for_combinations_of_signs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch, "MAX_KINDS", 4)
     probe = Probe()
-    plan = Plan([Question(probe, probe.check, None, 0, 1)], [], [])
+    plan = PacketPlan([Question(probe, probe.check, None, 0, 1)], [], [])
 
-    assert [len(plan.asked(signs).questions) for signs in range(20)] == [0, 1] * 10
-    assert len(plan.asked(ALL).questions) == 1
+    assert [len(plan.plan_for(signs).questions) for signs in range(20)] == [0, 1] * 10
+    assert len(plan.plan_for(ALL).questions) == 1

@@ -12,11 +12,11 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, MalformedEvent
 from mqttscope.lint.catalogue import all_rules, instances
-from mqttscope.lint.context import RuleContext
-from mqttscope.lint.engine import Linter, Withheld, scope_key
+from mqttscope.lint.context import RuleContext, scope_key
+from mqttscope.lint.engine import Linter, WithheldBytes
 from mqttscope.lint.examples import (
-    Conversation,
-    Step,
+    ExampleConversation,
+    ExampleStep,
     client,
     closes,
     conversation,
@@ -49,27 +49,27 @@ def damaged(raw: bytes) -> tuple[MalformedEvent, Connection]:
     talk = Talk().handshake()
     talk.client(raw)
     talk.close("client")
-    found = list(dissect_segments(talk.tape.segments))
-    assert isinstance(found[0], ConnectionOpened)
-    assert isinstance(found[-1], ConnectionClosed)
-    return next(one for one in found if isinstance(one, MalformedEvent)), found[0].connection
+    events = list(dissect_segments(talk.tape.segments))
+    assert isinstance(events[0], ConnectionOpened)
+    assert isinstance(events[-1], ConnectionClosed)
+    return next(event for event in events if isinstance(event, MalformedEvent)), events[0].connection
 
 
 def test_what_is_hidden_of_a_connect_is_kept_until_its_connection_ends() -> None:
     event, connection = damaged(DAMAGED)
-    kept = Withheld()
-    kept.note(event)
-    assert any(b"Xyzzy-Plugh" in one for one in kept.of(connection))
-    kept.forget(connection)
-    assert kept.of(connection) == ()
+    withheld_bytes = WithheldBytes()
+    withheld_bytes.note(event)
+    assert any(b"Xyzzy-Plugh" in byte for byte in withheld_bytes.bytes_of(connection))
+    withheld_bytes.forget(connection)
+    assert withheld_bytes.bytes_of(connection) == ()
 
 
 def test_of_a_packet_of_which_nothing_is_remembered_nothing_is_kept() -> None:
     raw = encode(Publish(topic_name="plant/a", payload=b"21.5"), V3_1_1).replace(b"\x00\x07", b"\x00\x47")
     event, connection = damaged(LOGIN + raw)
-    kept = Withheld()
-    kept.note(event)
-    assert kept.of(connection) == ()
+    withheld_bytes = WithheldBytes()
+    withheld_bytes.note(event)
+    assert withheld_bytes.bytes_of(connection) == ()
 
 
 WRONG = hexadecimal("30 08 00 03 61 2f ff 00 68 69")
@@ -84,7 +84,7 @@ WRONG = hexadecimal("30 08 00 03 61 2f ff 00 68 69")
     ],
     ids=["a bit of the fixed header is its byte", "a fault is its field", "the packet as a whole is all its bytes"],
 )
-def test_the_place_of_a_finding(code: str, step: Step, where: Callable[[bytes], tuple[int, int]]) -> None:
+def test_the_place_of_a_finding(code: str, step: ExampleStep, where: Callable[[bytes], tuple[int, int]]) -> None:
     (finding,) = linted(*opened(connack=Properties(maximum_qos=0)), step, codes=(code,))
 
     assert (finding.offset, finding.length) == where(finding.raw)
@@ -114,15 +114,17 @@ def test_a_packet_is_traced_once_for_all_its_findings(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(codec, "trace", trace)
     rows = [Subscription(f"a/#/{number}\x01", 3) for number in range(2_000)]
-    found = [one for one in linted(*opened(), client(Subscribe(1, subscriptions=rows))) if one.packet == 2]
+    findings = [
+        finding for finding in linted(*opened(), client(Subscribe(1, subscriptions=rows))) if finding.packet == 2
+    ]
 
-    assert len({one.rule for one in found}) > 2
+    assert len({finding.rule for finding in findings}) > 2
     assert len(traced) == 1
-    (wrong,) = [one for one in found if one.rule == "SUB107"]
+    (wrong,) = [finding for finding in findings if finding.rule == "SUB107"]
     assert wrong.count == 2_000
     assert wrong.message.endswith(", and 1,999 more")
-    assert [one.field for one in wrong.places] == [f"subscriptions[{n}].topic_filter" for n in range(MAX_PLACES)]
-    assert [wrong.raw[one.offset :][: one.length] for one in wrong.places] == [
+    assert [place.field for place in wrong.places] == [f"subscriptions[{n}].topic_filter" for n in range(MAX_PLACES)]
+    assert [wrong.raw[place.offset :][: place.length] for place in wrong.places] == [
         len(row.topic_filter).to_bytes(2, "big") + row.topic_filter.encode() for row in rows[:MAX_PLACES]
     ]
     assert (wrong.field, wrong.offset, wrong.length) == (
@@ -160,14 +162,16 @@ def made(code: str, check: Callable[..., Any] | None = None, **fields: Any) -> R
     return rule
 
 
-def run(rule: Rule | Iterable[Rule], *talks: Conversation) -> tuple[list[Finding], Linter]:
+def run(rule: Rule | Iterable[Rule], *talks: ExampleConversation) -> tuple[list[Finding], Linter]:
     linter = Linter([rule] if isinstance(rule, Rule) else rule)
-    found = [finding for talk in talks for event in dissect_segments(segments(talk)) for finding in linter.feed(event)]
-    return found, linter
+    findings = [
+        finding for talk in talks for event in dissect_segments(segments(talk)) for finding in linter.feed(event)
+    ]
+    return findings, linter
 
 
-def messages(rule: Rule, *talks: Conversation) -> list[str]:
-    return [one.message for one in run(rule, *talks)[0]]
+def messages(rule: Rule, *talks: ExampleConversation) -> list[str]:
+    return [finding.message for finding in run(rule, *talks)[0]]
 
 
 TALK = conversation("a talk", *opened(), client(Pingreq()), server(Pingresp()))
@@ -190,9 +194,9 @@ def test_a_rule_sees_the_state_before_the_packet() -> None:
 def test_dispatch_is_by_type_direction_version_and_attribute(fields: dict[str, Any], packets: list[int]) -> None:
     sent = client(Publish(topic_name="a"), Publish(qos=1, packet_identifier=1, topic_name="b"))
     talk = conversation("a talk", *opened(), client(Pingreq()), server(Pingresp()), sent)
-    found, _ = run(made("TST102", **fields), talk)
+    findings, _ = run(made("TST102", **fields), talk)
 
-    assert [one.packet for one in found] == packets
+    assert [finding.packet for finding in findings] == packets
 
 
 def fails(*_: object) -> Findings:
@@ -200,15 +204,15 @@ def fails(*_: object) -> Findings:
 
 
 def test_a_failing_rule_is_named_with_its_frame_and_the_others_go_on() -> None:
-    found, linter = run([made("TST106", fails), Probe()], TALK)
+    findings, linter = run([made("TST106", fails), Probe()], TALK)
 
-    assert len(found) == 4
+    assert len(findings) == 4
     assert linter.failures == {"TST106": 4}
     first = linter.internal_errors[0]
     assert (first.rule, first.frame) == ("TST106", 4)
     assert re.fullmatch(r"ZeroDivisionError: a bug \(.*test_engine\.py, line \d+\)", first.error)
     assert "a bug" in first.trace
-    assert linter.failures_told() == ["TST106 failed 4 times: the findings are not complete"]
+    assert linter.failure_sentences() == ["TST106 failed 4 times: the findings are not complete"]
 
 
 @pytest.mark.parametrize("leaves", [SystemExit, KeyboardInterrupt])
@@ -220,8 +224,8 @@ def test_a_rule_that_ends_the_program_ends_nothing_but_a_keyboard_interrupt_does
         with pytest.raises(KeyboardInterrupt):
             run(made("TST109", leave), TALK)
         return
-    found, linter = run([made("TST109", leave), Probe()], TALK)
-    assert (len(found), linter.failures) == (4, {"TST109": 4})
+    findings, linter = run([made("TST109", leave), Probe()], TALK)
+    assert (len(findings), linter.failures) == (4, {"TST109": 4})
 
 
 def test_reports_without_end_are_an_error_of_the_rule() -> None:
@@ -229,12 +233,12 @@ def test_reports_without_end_are_an_error_of_the_rule() -> None:
         while True:
             yield rule.report("", "again")
 
-    found, linter = run([made("TST110", endless, looks_at=Pingreq), Probe()], TALK)
+    findings, linter = run([made("TST110", endless, looks_at=Pingreq), Probe()], TALK)
 
     assert linter.failures == {"TST110": 1}
     assert "a check of TST110 returned more than 10,000 reports for one event" in linter.internal_errors[0].error
-    assert [one.count for one in found if one.rule == "TST110"] == [MAX_REPORTS]
-    assert len(found) == 5
+    assert [finding.count for finding in findings if finding.rule == "TST110"] == [MAX_REPORTS]
+    assert len(findings) == 5
 
 
 def test_failures_of_rules_of_ours_are_bugs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +254,7 @@ def test_failures_of_rules_of_ours_are_bugs(monkeypatch: pytest.MonkeyPatch) -> 
     _, linter = run([rule()], TALK)
 
     assert linter.internal_errors[0].error == "ValueError: odd"
-    assert linter.failures_told() == [
+    assert linter.failure_sentences() == [
         "rules failed 1 times: this is a bug in mqttscope, and the findings are not complete"
     ]
 
@@ -260,9 +264,9 @@ def test_a_generator_that_fails_midway_keeps_what_it_said() -> None:
         yield rule.report("", "first")
         raise ValueError("then this")
 
-    found, linter = run(made("TST107", half, looks_at=Pingreq), TALK)
+    findings, linter = run(made("TST107", half, looks_at=Pingreq), TALK)
 
-    assert [one.message for one in found] == ["first"]
+    assert [finding.message for finding in findings] == ["first"]
     assert linter.failures == {"TST107": 1}
 
 
@@ -282,7 +286,7 @@ CLIENT_ONLY = conversation("one side", client(opened()[0].packets[0], Pingreq())
 
 
 @pytest.mark.parametrize(
-    ("needs", "talk", "kept"),
+    ("needs", "talk", "expected"),
     [
         (Needs.OPENING, TALK, True),
         (Needs.OPENING, JOINED, False),
@@ -299,27 +303,27 @@ CLIENT_ONLY = conversation("one side", client(opened()[0].packets[0], Pingreq())
     ],
 )
 def test_a_finding_is_withheld_where_the_capture_lacks_what_it_needs(
-    needs: Needs, talk: Conversation, kept: bool
+    needs: Needs, talk: ExampleConversation, expected: bool
 ) -> None:
-    found, linter = run(made("TST109", looks_at=Pingreq, needs=needs), talk)
+    findings, linter = run(made("TST109", looks_at=Pingreq, needs=needs), talk)
 
-    assert bool(linter.withheld) is not kept
-    if kept:
-        assert len(found) == 1 + (talk is not TALK and talk is not CLIENT_ONLY and talk is not RESUMED)
+    assert bool(linter.withheld) is not expected
+    if expected:
+        assert len(findings) == 1 + (talk is not TALK and talk is not CLIENT_ONLY and talk is not RESUMED)
 
 
 def test_what_is_assumed_makes_a_finding_likely() -> None:
-    assert {one.confidence for one in run(Probe(), TALK)[0]} == {Confidence.CERTAIN}
-    assert {one.confidence for one in run(Probe(), JOINED)[0]} == {Confidence.LIKELY}
+    assert {finding.confidence for finding in run(Probe(), TALK)[0]} == {Confidence.CERTAIN}
+    assert {finding.confidence for finding in run(Probe(), JOINED)[0]} == {Confidence.LIKELY}
 
 
 def test_a_capture_that_dropped_frames_makes_findings_that_need_all_of_them_likely() -> None:
     linter = Linter([made("TST118", looks_at=Pingreq, needs=Needs.WHOLE), Probe()])
     linter.feed(CaptureDrops("example", 0, 10, 3))
-    found = [finding for event in dissect_segments(segments(TALK)) for finding in linter.feed(event)]
+    findings = [finding for event in dissect_segments(segments(TALK)) for finding in linter.feed(event)]
 
-    assert {one.confidence for one in found if one.rule == "TST118"} == {Confidence.LIKELY}
-    assert {one.confidence for one in found if one.rule == "TST101"} == {Confidence.CERTAIN}
+    assert {finding.confidence for finding in findings if finding.rule == "TST118"} == {Confidence.LIKELY}
+    assert {finding.confidence for finding in findings if finding.rule == "TST101"} == {Confidence.CERTAIN}
 
 
 def test_faults_of_the_decoder_go_to_their_rule() -> None:
@@ -345,7 +349,7 @@ def test_memory_belongs_to_the_key_of_the_scope() -> None:
             memory.packets += 1
             return self.report("", str(memory.packets))
 
-    def talk(name: str) -> Conversation:
+    def talk(name: str) -> ExampleConversation:
         return conversation(name, *opened(client_identifier=name), client(Pingreq()))
 
     talks = (talk("a"), talk("b"), talk("a"))
@@ -378,11 +382,13 @@ def test_the_end_of_a_connection_is_judged_and_belongs_to_no_packet() -> None:
 
 def test_violations_can_be_looked_back_at() -> None:
     def back(rule: Rule, packet: ControlPacket, at: RuleContext) -> Findings:
-        return rule.report("", str([(one.rule, one.sender, one.packet) for one in at.history.reported]))
+        return rule.report(
+            "", str([(violation.rule, violation.sender, violation.packet) for violation in at.history.reported])
+        )
 
     first = made("TST214", looks_at=Pingreq)
-    found, _ = run([first, made("TST215", back, looks_at=Pingresp)], TALK)
-    assert found[-1].message == str([("TST214", C2S, 2)])
+    findings, _ = run([first, made("TST215", back, looks_at=Pingresp)], TALK)
+    assert findings[-1].message == str([("TST214", C2S, 2)])
 
 
 @pytest.mark.parametrize("crosses", [False, True])
@@ -400,14 +406,14 @@ def test_faults_of_one_list_are_one_finding() -> None:
     """A packet of 2,000 wrong codes, which takes long where each is judged and told by itself."""
     codes = 2_000
     raw = b"\x90" + _length(codes + 3) + b"\0\x07\0" + b"\x9a" * codes
-    found, _ = run(
+    findings, _ = run(
         instances(all_rules().values()),
         conversation("many codes", *opened(), client(hexadecimal("82 07 00 07 00 00 01 61 00")), server(raw)),
     )
 
-    told = [one.message for one in found if one.rule == "RSN101"]
-    assert len(told) == 1
-    assert told[0].endswith(", and 1,999 more")
+    texts = [finding.message for finding in findings if finding.rule == "RSN101"]
+    assert len(texts) == 1
+    assert texts[0].endswith(", and 1,999 more")
 
 
 def _length(value: int) -> bytes:
@@ -436,17 +442,17 @@ def test_rules_that_wait_longer_than_connections_last(line: str, timeout: int, p
     """The time-out may have run out, nothing may be missing, or bytes that hide it may be lost."""
     waiting = ("DLV410", "ACK515", "KAL504", "SUB519", "CON527")
     linter = Linter([all_rules()[code]({"timeout": timeout}) for code in waiting], strict=True)
-    found = [one for event in dissect_segments(talked(*steps_of(line))) for one in linter.feed(event)]
+    findings = [finding for event in dissect_segments(talked(*steps_of(line))) for finding in linter.feed(event)]
 
     assert dict(linter.pending) == pending
-    assert not found or timeout == 5
+    assert not findings or timeout == 5
 
 
 def test_a_rule_that_has_found_something_is_not_pending() -> None:
     lost = f"{LOST}; @1 < publish a first qos=1 id=1; @1 > puback 1; > publish a second qos=1 id=2; < puback 2"
     later = "> publish a third qos=1 id=3; < puback 3; @1 < publish a third qos=1 id=2; @1 > puback 2; @1 > disconnect"
     linter = Linter([all_rules()["DLV410"]()], strict=True)
-    found = [one for event in dissect_segments(talked(*steps_of(lost, later))) for one in linter.feed(event)]
+    findings = [finding for event in dissect_segments(talked(*steps_of(lost, later))) for finding in linter.feed(event)]
 
-    assert [one.rule for one in found] == ["DLV410"]
+    assert [finding.rule for finding in findings] == ["DLV410"]
     assert not linter.pending

@@ -7,7 +7,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.events import ConnectionClosed, ConnectionOpened, GapEvent, PacketEvent
 from mqttscope.lint.examples import (
-    Step,
+    ExampleStep,
     chunkings,
     client,
     closes,
@@ -59,7 +59,7 @@ def test_a_mark_is_of_the_last_packet_unless_it_names_another() -> None:
 
 
 @pytest.mark.parametrize("step", [closes("client"), closes("server", "reset"), silent(client(b"GET"))])
-def test_a_mark_of_what_is_no_packet_is_of_the_connection(step: Step) -> None:
+def test_a_mark_of_what_is_no_packet_is_of_the_connection(step: ExampleStep) -> None:
     assert step.marked("a").marks == ((None, "a"),)
 
 
@@ -86,14 +86,14 @@ def test_settings_are_its_own() -> None:
 def test_what_is_done_with_a_step_changes_nothing_else_of_it() -> None:
     step = client(Pingreq(), after=3)
 
-    assert crossing(step) == Step("client", (Pingreq(),), 3, crosses=True)
-    assert lost(step) == Step("client", (Pingreq(),), 3, is_lost=True)
-    assert silent(step) == Step("client", (Pingreq(),), 3, silent=True)
+    assert crossing(step) == ExampleStep("client", (Pingreq(),), 3, crosses=True)
+    assert lost(step) == ExampleStep("client", (Pingreq(),), 3, is_lost=True)
+    assert silent(step) == ExampleStep("client", (Pingreq(),), 3, silent=True)
     assert on(2, step, lost(step)) == (
-        Step("client", (Pingreq(),), 3, connection=2),
-        Step("client", (Pingreq(),), 3, connection=2, is_lost=True),
+        ExampleStep("client", (Pingreq(),), 3, connection=2),
+        ExampleStep("client", (Pingreq(),), 3, connection=2, is_lost=True),
     )
-    assert closes("server", "reset", 2) == Step("server", (), 2, close="reset")
+    assert closes("server", "reset", 2) == ExampleStep("server", (), 2, close="reset")
 
 
 @pytest.mark.parametrize("version", ProtocolVersion)
@@ -118,8 +118,8 @@ def test_a_connection_is_opened_with_what_was_asked_for(version: ProtocolVersion
 
 def test_a_connect_has_a_client_and_a_keep_alive_unless_they_are_given() -> None:
     assert (make_connect().client_identifier, make_connect().keep_alive) == ("c1", 60)
-    made = make_connect(client_identifier="", keep_alive=0)
-    assert (made.client_identifier, made.keep_alive) == ("", 0)
+    connect = make_connect(client_identifier="", keep_alive=0)
+    assert (connect.client_identifier, connect.keep_alive) == ("", 0)
     assert make_connect(V3_1).protocol_name == "MQIsdp"
 
 

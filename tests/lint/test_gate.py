@@ -16,15 +16,15 @@ from mqttscope.lint.examples import opened
 from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.lint.gate import (
     IN_BASELINE,
-    Baseline,
     BaselineError,
+    FindingBaseline,
+    FindingSelection,
     Gate,
+    GateVerdict,
     Pattern,
     Policy,
-    Selection,
     Suppression,
     Suppressions,
-    Verdict,
     client_key,
 )
 from mqttscope.mqtt import Connect, Publish
@@ -56,8 +56,8 @@ def test_the_last_day_still_counts() -> None:
     finding = qos_findings("a")[0]
     pattern = Pattern(CODES, reason="known", expires=date(2027, 3, 31))
 
-    found = Suppressions([pattern], date(2027, 3, 31)).find(finding)
-    assert found == Suppression("configuration", "known", "2027-03-31")
+    suppression = Suppressions([pattern], date(2027, 3, 31)).find(finding)
+    assert suppression == Suppression("configuration", "known", "2027-03-31")
 
     late = Suppressions([pattern], date(2027, 4, 1))
     assert late.find(finding) is None
@@ -72,15 +72,15 @@ def test_one_that_silenced_nothing_is_told() -> None:
     assert suppressions.unused() == [unused]
 
 
-def made(findings: list[Finding]) -> Baseline:
-    baseline = Baseline()
-    for one in findings:
-        baseline.add(one)
-    return Baseline.loads(baseline.dumps())
+def made(findings: list[Finding]) -> FindingBaseline:
+    baseline = FindingBaseline()
+    for finding in findings:
+        baseline.add(finding)
+    return FindingBaseline.loads(baseline.dumps())
 
 
 @each(
-    "found, known",
+    "expected, known",
     [
         (qos_findings("meter/18/power", "meter/9/power"), True),
         (qos_findings("meter/17/power", client_identifier="dev2"), False),
@@ -88,17 +88,17 @@ def made(findings: list[Finding]) -> Baseline:
     ],
     ids=["a new capture of the same device", "another device", "another topic"],
 )
-def test_what_a_baseline_knows(found: list[Finding], *, known: bool) -> None:
+def test_what_a_baseline_knows(expected: list[Finding], *, known: bool) -> None:
     baseline = made(qos_findings("meter/17/power"))
 
-    assert {baseline.knows(one) for one in found} == {known}
+    assert {baseline.contains(finding) for finding in expected} == {known}
 
 
 def test_fixed_is_what_did_not_come_again_from_a_client_that_was_captured() -> None:
     baseline = made([*qos_findings("a"), *qos_findings("b"), *qos_findings("c", client_identifier="dev2")])
-    baseline.knows(qos_findings("a")[0])
+    baseline.contains(qos_findings("a")[0])
 
-    assert [one.topic for one in baseline.fixed({"PUB209"}, {"dev1"})] == ["b"]
+    assert [baseline_entry.topic for baseline_entry in baseline.fixed({"PUB209"}, {"dev1"})] == ["b"]
     assert baseline.fixed({"PUB101"}, {"dev1"}) == []
     # What has no client is fixed where connections without one were captured.
     (entry,) = baseline.fixed({"PUB209"}, {"dev1"})
@@ -112,13 +112,18 @@ def test_an_update_takes_out_only_what_was_looked_at() -> None:
     other = qos_findings("other client", client_identifier="dev2")
     baseline = made([*findings.values(), *other])
     for name in ("again", "silenced"):
-        baseline.knows(findings[name])
-    found = made([findings["again"], *qos_findings("new")])
+        baseline.contains(findings[name])
+    finding_baseline = made([findings["again"], *qos_findings("new")])
 
-    after = baseline.updated(found, {"PUB209"}, {"dev1"})
-    assert {one.topic for one in after.entries.values()} == {"again", "new", "other client"}
-    after = baseline.updated(found, {"PUB101"}, {"dev1", "dev2"})
-    assert {one.topic for one in after.entries.values()} == {"again", "fixed", "new", "other client"}
+    after = baseline.updated(finding_baseline, {"PUB209"}, {"dev1"})
+    assert {baseline_entry.topic for baseline_entry in after.entries.values()} == {"again", "new", "other client"}
+    after = baseline.updated(finding_baseline, {"PUB101"}, {"dev1", "dev2"})
+    assert {baseline_entry.topic for baseline_entry in after.entries.values()} == {
+        "again",
+        "fixed",
+        "new",
+        "other client",
+    }
 
 
 def test_the_file_is_sorted_one_finding_per_line_and_without_times() -> None:
@@ -138,11 +143,11 @@ def test_the_file_tells_no_secrets_and_an_empty_one_is_json() -> None:
 
     assert "jane" not in baseline.dumps()
     assert "IOSFODNN" not in baseline.dumps()
-    assert baseline.knows(findings[0])
+    assert baseline.contains(findings[0])
     assert client_key("AKIAIOSFODNN7EXAMPLE") == next(iter(baseline.entries.values())).client
-    empty = Baseline().dumps()
+    empty = FindingBaseline().dumps()
     assert json.loads(empty)["findings"] == []
-    assert Baseline.loads(empty).entries == {}
+    assert FindingBaseline.loads(empty).entries == {}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +165,7 @@ def test_the_file_tells_no_secrets_and_an_empty_one_is_json() -> None:
 )
 def test_what_is_no_baseline_is_refused_with_the_reason(text: str, why: str) -> None:
     with pytest.raises(BaselineError, match=why):
-        Baseline.loads(text)
+        FindingBaseline.loads(text)
 
 
 (ERROR,) = qos_findings("a")
@@ -170,11 +175,11 @@ WARNING = replace(ERROR, severity=Severity.WARNING)
 
 def note(name: str) -> Finding:
     """The note that a client with this name gives."""
-    (found,) = linted(*opened(client_identifier=name), codes=("CON108",))
-    return found
+    (finding,) = linted(*opened(client_identifier=name), codes=("CON108",))
+    return finding
 
 
-def noted(*names: str, policy: Policy | None = None) -> tuple[Gate, list[Verdict]]:
+def noted(*names: str, policy: Policy | None = None) -> tuple[Gate, list[GateVerdict]]:
     """A gate that has judged the notes of clients with these names, and what it said of them."""
     gate = Gate(policy or Policy(), rules=[usual_rule(rule) for rule in all_rules().values()])
     return gate, [gate.judge(note(name)) for name in names]
@@ -191,10 +196,10 @@ def noted(*names: str, policy: Policy | None = None) -> tuple[Gate, list[Verdict
 )
 def test_the_policy_says_what_counts(policy: Policy, counting: list[bool]) -> None:
     gate = Gate(policy)
-    verdicts = [gate.judge(one) for one in (ERROR, LIKELY, WARNING)]
+    verdicts = [gate.judge(finding) for finding in (ERROR, LIKELY, WARNING)]
 
-    assert [one.counts for one in verdicts] == counting
-    assert all(one.shown for one in verdicts)
+    assert [verdict.counts for verdict in verdicts] == counting
+    assert all(verdict.shown for verdict in verdicts)
     assert gate.counts == Counter({Severity.ERROR: 2, Severity.WARNING: 1})
     assert gate.failing.total() == sum(counting)
 
@@ -227,52 +232,52 @@ def test_suppressed_findings_do_not_count() -> None:
 
 
 def test_the_baseline_silences_and_a_new_one_takes_what_is_found() -> None:
-    known = Baseline()
+    known = FindingBaseline()
     known.add(ERROR)
     gate = Gate(Policy(), known, updating=True)
     other = replace(ERROR, fingerprint="0" * 32)
 
     assert gate.judge(ERROR).suppression is IN_BASELINE
     assert gate.judge(other).counts
-    assert gate.made.entries.keys() == {ERROR.fingerprint, other.fingerprint}
+    assert gate.new_baseline.entries.keys() == {ERROR.fingerprint, other.fingerprint}
 
 
 def test_an_update_keeps_what_is_known_and_not_sure_enough() -> None:
-    known = Baseline()
+    known = FindingBaseline()
     known.add(LIKELY)
     gate = Gate(Policy(min_confidence=Confidence.CERTAIN), known, updating=True)
     gate.judge(LIKELY)
     gate.judge(replace(LIKELY, fingerprint="0" * 32))
 
-    assert gate.made.entries.keys() == {LIKELY.fingerprint}
+    assert gate.new_baseline.entries.keys() == {LIKELY.fingerprint}
 
 
 def test_notes_of_many_clients_are_one_finding_of_the_run() -> None:
     gate, verdicts = noted(*(f"pump-{number}" for number in (1, 2, 3, 4, 5, 2, 1)))
 
-    assert not any(one.shown for one in verdicts)
-    assert [one.repeated for one in verdicts] == [False] + [True] * 6
+    assert not any(gate_verdict.shown for gate_verdict in verdicts)
+    assert [gate_verdict.repeated for gate_verdict in verdicts] == [False] + [True] * 6
     assert gate.counts == {Severity.INFO: 1}
-    ((found, verdict),) = gate.summed_up()
-    assert (found.rule, found.clients, verdict.shown, verdict.counts) == ("CON108", 5, True, False)
-    assert "5 clients have Client Identifiers" in found.message
-    assert found.message.endswith(": 'pump-1', 'pump-2', 'pump-3' and 2 more")
-    assert found.frame == note("pump-1").frame
+    ((finding, verdict),) = gate.summed_up()
+    assert (finding.rule, finding.clients, verdict.shown, verdict.counts) == ("CON108", 5, True, False)
+    assert "5 clients have Client Identifiers" in finding.message
+    assert finding.message.endswith(": 'pump-1', 'pump-2', 'pump-3' and 2 more")
+    assert finding.frame == note("pump-1").frame
     assert gate.summed_up() == []
 
 
 def test_the_note_of_one_client_stays_as_it_is() -> None:
     gate, _ = noted("pump-1", "pump-1")
 
-    assert [one for one, _ in gate.summed_up()] == [note("pump-1")]
+    assert [finding for finding, _ in gate.summed_up()] == [note("pump-1")]
 
 
 def test_two_clients_are_both_named_and_the_order_changes_no_fingerprint() -> None:
-    found = [noted(*names)[0].summed_up()[0][0] for names in (("a-1", "b-2"), ("b-2", "a-1"))]
+    findings = [noted(*names)[0].summed_up()[0][0] for names in (("a-1", "b-2"), ("b-2", "a-1"))]
 
-    assert found[0].message.endswith(": 'a-1' and 'b-2'")
-    assert found[1].message.endswith(": 'b-2' and 'a-1'")
-    assert found[0].fingerprint == found[1].fingerprint != note("a-1").fingerprint
+    assert findings[0].message.endswith(": 'a-1' and 'b-2'")
+    assert findings[1].message.endswith(": 'b-2' and 'a-1'")
+    assert findings[0].fingerprint == findings[1].fingerprint != note("a-1").fingerprint
 
 
 def test_errors_of_the_same_rule_are_not_folded() -> None:
@@ -289,12 +294,12 @@ def test_a_suppressed_note_is_no_part_of_the_sum() -> None:
     gate, verdicts = noted("pump-1", "pump-2", policy=Policy(suppressions=Suppressions([pattern])))
 
     assert verdicts[0].suppression is not None
-    assert [one.client_identifier for one, _ in gate.summed_up()] == ["pump-2"]
+    assert [finding.client_identifier for finding, _ in gate.summed_up()] == ["pump-2"]
 
 
 def test_the_first_note_counts_for_all_and_hidden_notes_are_no_finding_of_the_end() -> None:
     gate, verdicts = noted("a-1", "b-1", policy=Policy(fail_on=Severity.INFO))
-    assert all(one.counts for one in verdicts)
+    assert all(verdict.counts for verdict in verdicts)
     assert gate.failing == {Severity.INFO: 1}
 
     gate, _ = noted("a-1", policy=Policy(min_severity=Severity.WARNING))
@@ -302,20 +307,20 @@ def test_the_first_note_counts_for_all_and_hidden_notes_are_no_finding_of_the_en
     assert gate.hidden == {Severity.INFO: 1}
 
 
-def taken(selection: Selection[str]) -> list[list[str]]:
+def taken(selection: FindingSelection[str]) -> list[list[str]]:
     """What is given out at each event, where each has one finding named by what happens."""
-    said = Talk().handshake()
-    said.client(Connect(client_identifier="pump-1"))
-    said.client(Publish(topic_name="a", payload=b"b"))
-    made = []
-    for event in dissect_segments(said.tape.segments):
+    talk = Talk().handshake()
+    talk.client(Connect(client_identifier="pump-1"))
+    talk.client(Publish(topic_name="a", payload=b"b"))
+    text_lists = []
+    for event in dissect_segments(talk.tape.segments):
         name = getattr(getattr(event, "packet", None), "packet_type", type(event).__name__)
-        made.append(selection.take(event, [str(name)]))
-    return made
+        text_lists.append(selection.take(event, [str(name)]))
+    return text_lists
 
 
 def test_what_waits_for_the_client_comes_where_it_is_known() -> None:
-    selection = Selection[str](clients=("pump-*",))
+    selection = FindingSelection[str](clients=("pump-*",))
 
     assert taken(selection) == [[], ["ConnectionOpened", "1"], ["3"], ["ConnectionClosed"]]
     assert (selection.events, selection.packets, selection.left_out) == (4, 2, 0)
@@ -324,7 +329,7 @@ def test_what_waits_for_the_client_comes_where_it_is_known() -> None:
 
 def test_room_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.gate.MAX_WAITING", 0)
-    cut, roomy = Selection[str](clients=("*",)), Selection[str](clients=("*",), most=5)
+    cut, roomy = FindingSelection[str](clients=("*",)), FindingSelection[str](clients=("*",), most=5)
 
     assert taken(cut)[1] == ["1"]
     assert cut.left_out == 1
@@ -333,10 +338,10 @@ def test_room_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_filter_and_connections_and_other_clients() -> None:
-    assert taken(Selection(wanted=filters.compile("publish"))) == [[], [], ["3"], []]
-    assert not any(taken(Selection(connections=(1,))))
-    assert Selection[str](connections=(3,)).missing(1) == "there is no connection 3: the only one is number 0"
-    others = Selection[str](clients=("valve",))
+    assert taken(FindingSelection(wanted=filters.compile("publish"))) == [[], [], ["3"], []]
+    assert not any(taken(FindingSelection(connections=(1,))))
+    assert FindingSelection[str](connections=(3,)).missing(1) == "there is no connection 3: the only one is number 0"
+    others = FindingSelection[str](clients=("valve",))
     assert not any(taken(others))
     assert others.missing(1) == "no packet of a client 'valve'"
 

@@ -22,13 +22,13 @@ def test_without_names_the_usual_rules_run() -> None:
 
 
 def test_a_rule_of_the_catalogue_may_be_given_with_other_settings() -> None:
-    given = TOLERANCE({"tolerance": 7})
+    input_rule = TOLERANCE({"tolerance": 7})
     (usual,) = chosen_rules((TOLERANCE.code,), (), ())
     assert usual.set["tolerance"] == 2
     for selected in ((TOLERANCE.code,), (), ("PUB101",)):
-        (found,) = [rule for rule in chosen_rules(selected, (), (), [given]) if isinstance(rule, TOLERANCE)]
-        assert found is given, selected
-    assert chosen_rules(("PUB101",), (), ("PUB101", TOLERANCE.code), [given]) == []
+        (actual_rule,) = [rule for rule in chosen_rules(selected, (), (), [input_rule]) if isinstance(rule, TOLERANCE)]
+        assert actual_rule is input_rule, selected
+    assert chosen_rules(("PUB101",), (), ("PUB101", TOLERANCE.code), [input_rule]) == []
 
 
 def test_a_rule_is_given_once_and_has_a_code_of_its_own() -> None:
@@ -53,9 +53,9 @@ class Timed(Rule):
 
 
 @each(
-    "settings, said",
+    "settings, expected",
     [
-        ({"typo": 1}, "Timed: 'typo' is no setting of it; it has timeout, words, lowest"),
+        ({"typo": 1}, "Timed: 'typo' is not one of its settings; it has timeout, words, lowest"),
         ({"timeout": "x"}, "Timed: the setting timeout must be like its default 30, not 'x'"),
         ({"timeout": -5}, "Timed: the setting timeout must be like its default 30, not -5"),
         ({"timeout": True}, "the setting timeout must be like its default 30"),
@@ -63,8 +63,8 @@ class Timed(Rule):
         ({"words": [1]}, "the setting words must be like its default"),
     ],
 )
-def test_settings_are_checked_as_those_of_the_configuration(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(ArgumentError, match=said):
+def test_settings_are_checked_as_those_of_the_configuration(settings: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ArgumentError, match=expected):
         given_rules([Timed(settings)])
 
 
@@ -78,5 +78,5 @@ def test_settings_that_exist_are_taken() -> None:
         def __init__(self) -> None:
             pass
 
-    with pytest.raises(ArgumentError, match="its __init__ has to call that of Rule"):
+    with pytest.raises(ArgumentError, match=r"its __init__ has to call Rule\.__init__"):
         given_rules([Bare()])

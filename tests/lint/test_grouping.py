@@ -47,10 +47,10 @@ def test_a_client_without_a_name_is_known_by_its_host() -> None:
 
 
 def test_the_fault_of_a_server_is_that_of_no_client() -> None:
-    one = replace(FOUND, direction="server_to_client")
+    finding = replace(FOUND, direction="server_to_client")
 
-    assert cause(one) == cause(replace(one, client_identifier="dev2", client="10.0.0.9:5"))
-    assert cause(one) != cause(replace(one, server="10.0.0.3:1883"))
+    assert cause(finding) == cause(replace(finding, client_identifier="dev2", client="10.0.0.9:5"))
+    assert cause(finding) != cause(replace(finding, server="10.0.0.3:1883"))
 
 
 def test_a_cause_is_known_again_whichever_finding_comes_first() -> None:
@@ -71,7 +71,7 @@ def of(*names: str) -> Group:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
+    ("names", "expected"),
     [
         ("a", "'a'"),
         ("aba", "'a' and 'b'"),
@@ -79,8 +79,8 @@ def of(*names: str) -> Group:
         ("abcdeabc", "'a', 'b', 'c' and 2 more"),
     ],
 )
-def test_some_clients_are_named(names: str, told: str) -> None:
-    assert of(*names).named() == told
+def test_some_clients_are_named(names: str, expected: str) -> None:
+    assert of(*names).named() == expected
 
 
 def groups() -> Groups:
@@ -88,31 +88,31 @@ def groups() -> Groups:
 
 
 def test_a_group_has_the_first_finding_and_sums() -> None:
-    found, second = groups(), 1_000_000_000
+    actual_groups, second = groups(), 1_000_000_000
     for frame, now in ((5, 3), (6, 9), (7, 1)):
-        group = found.add(("x",), replace(FOUND, frame=frame, timestamp_ns=now * second))
+        group = actual_groups.add(("x",), replace(FOUND, frame=frame, timestamp_ns=now * second))
 
     assert (group.first.frame, group.occurrences, group.last_frame) == (5, 3, 6)
     assert (group.first_ns, group.last_ns) == (second, 9 * second)
-    assert list(found.ended()) == []
-    assert list(found.ended(everything=True)) == [group]
-    assert ("x",) not in found
+    assert list(actual_groups.ended()) == []
+    assert list(actual_groups.ended(everything=True)) == [group]
+    assert ("x",) not in actual_groups
 
 
 def test_the_last_group_stays_and_clients_are_those_of_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    def taken(count: int, found: Finding = FOUND) -> list[int]:
+    def result(count: int, finding: Finding = FOUND) -> list[int]:
         all_of_them, ended = groups(), []
         for number in range(count):
-            all_of_them.add((number,), replace(found, frame=number))
-            ended += [one.first.frame for one in all_of_them.ended()]
+            all_of_them.add((number,), replace(finding, frame=number))
+            ended += [group.first.frame for group in all_of_them.ended()]
         return ended
 
     monkeypatch.setattr(grouping, "MAX_BYTES", 2 * len(FOUND.raw))
-    assert taken(3, replace(FOUND, raw=bytes(1 << 20))) == [0, 1], "the last one stays, however large it is"
+    assert result(3, replace(FOUND, raw=bytes(1 << 20))) == [0, 1], "the last one stays, however large it is"
     monkeypatch.setattr(grouping, "MAX_CLIENTS", 3)
-    found = groups()
+    actual_groups = groups()
     for number in range(4):
-        found.add(("a",), replace(FOUND, client_identifier=f"dev{number}"))
-    assert found.add(("b",), FOUND).more, "the clients of all groups are limited together"
-    assert len(list(found.ended(everything=True))) == 2
-    assert not found.add(("b",), FOUND).more, "room again"
+        actual_groups.add(("a",), replace(FOUND, client_identifier=f"dev{number}"))
+    assert actual_groups.add(("b",), FOUND).more, "the clients of all groups are limited together"
+    assert len(list(actual_groups.ended(everything=True))) == 2
+    assert not actual_groups.add(("b",), FOUND).more, "room again"

@@ -16,7 +16,11 @@ IGNORED = {"CON108"}
 
 def codes(text: str) -> list[str]:
     """Rules of the standard that find something, once for each finding."""
-    return [one.rule for one in linted(*steps_of(text)) if one.rule not in IGNORED and one.rule[:3] not in PRACTICE]
+    return [
+        finding.rule
+        for finding in linted(*steps_of(text))
+        if finding.rule not in IGNORED and finding.rule[:3] not in PRACTICE
+    ]
 
 
 Q1, Q2 = "> publish a 1 qos=1 id=7", "> publish b qos=2 id=7"
@@ -84,21 +88,21 @@ def test_one_mistake_is_reported_once(code: str, text: str) -> None:
 
 
 def test_a_finding_about_many_filters_says_how_many() -> None:
-    (found,) = linted(*steps_of(WILDCARDS), codes=("SUB213",))
+    (finding,) = linted(*steps_of(WILDCARDS), codes=("SUB213",))
 
-    assert found.field == "subscriptions[0].topic_filter"
-    assert "'0/#' and 49 more" in found.message
+    assert finding.field == "subscriptions[0].topic_filter"
+    assert "'0/#' and 49 more" in finding.message
 
 
 @each(
-    "more, told",
+    "more, expected",
     [
         ("", "'c1' pings every 5 s with a Keep Alive of 60 s (4 PINGREQ and no other packet)"),
-        ("> publish a", "4 of 4 PINGREQ of 'c1' came while the connection was busy (Keep Alive 60 s)"),
+        ("> publish a", "4 of 4 PINGREQ of 'c1' were sent while the connection was busy (Keep Alive 60 s)"),
     ],
 )
-def test_what_is_said_of_a_client_that_pings_every_five_seconds(more: str, told: str) -> None:
+def test_what_is_said_of_a_client_that_pings_every_five_seconds(more: str, expected: str) -> None:
     steps = steps_of("opened", more, "for 1..4: +4.99 > pingreq; < pingresp", "> disconnect; > fin")
-    (found,) = linted(*steps, codes=["OPS212"])
+    (finding,) = linted(*steps, codes=["OPS212"])
 
-    assert found.message == told
+    assert finding.message == expected

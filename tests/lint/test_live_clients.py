@@ -20,23 +20,23 @@ def known(*lines: str) -> LiveClients:
     for event in dissect_segments(segments(conversation("x", *steps_of(*lines))), more=True):
         linter.feed(event)
     ((_, memories),) = [row for row in linter.remembered().items() if "live_clients" in row[1]]
-    found: Any = memories["live_clients"]
-    assert isinstance(found, LiveClients)
-    return found
+    result: Any = memories["live_clients"]
+    assert isinstance(result, LiveClients)
+    return result
 
 
 def test_an_open_connection_has_its_identifier() -> None:
-    (one,) = known("opened").names.items()
-    assert (one[0], one[1].until_ns) == ("c1", NEVER_NS)
+    (pair,) = known("opened").names.items()
+    assert (pair[0], pair[1].until_ns) == ("c1", NEVER_NS)
     assert known("> connect; < connack code=0x87; @1 opened client=c2").names.keys() == {"c2"}
 
 
 def test_a_session_has_it_for_as_long_as_it_is_kept() -> None:
-    kept, over, before_5 = (
+    use, over, before_5 = (
         known(f"opened {options}; > fin").names["c1"]
         for options in ("session_expiry_interval=3600; > disconnect", "; > disconnect", "3.1.1 resume")
     )
-    assert round((kept.until_ns - over.until_ns) / SECOND_NS) == 3_600
+    assert round((use.until_ns - over.until_ns) / SECOND_NS) == 3_600
     assert before_5.until_ns <= over.until_ns
 
 

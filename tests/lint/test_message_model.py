@@ -11,7 +11,7 @@ from mqttscope.lint import message_model
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.message_model import Messages, told
+from mqttscope.lint.message_model import Messages, forwarded_properties
 from mqttscope.lint.rule import Findings, Rule
 from mqttscope.lint.rules.delivery.message_not_delivered import MessageNotDelivered
 from mqttscope.mqtt import packets
@@ -32,11 +32,11 @@ class Reads(Rule):
     models = (Messages,)
 
     def check(self, packet: packets.Publish, at: RuleContext) -> Findings:
-        found = at.model(Messages).pairing(packet, at)
-        if found is None:
+        pairing = at.model(Messages).pairing(packet, at)
+        if pairing is None:
             return self.report("", "nothing")
-        numbers = [one.number for one in found.candidates]
-        words = [str(numbers), "sole" if found.sole else "", "retained" if found.retained else ""]
+        numbers = [candidate.number for candidate in pairing.candidates]
+        words = [str(numbers), "sole" if pairing.sole else "", "retained" if pairing.retained else ""]
         return self.report("", " ".join(word for word in words if word))
 
 
@@ -44,11 +44,11 @@ def run(*lines: str, rule: type[Rule] = Reads) -> tuple[list[str], Messages]:
     """What the rule tells, and the model at the end."""
     linter = Linter([rule()], strict=True)
     source = dissect_segments(talked(*steps_of(*lines)), more=True)
-    found = [one.message for event in source for one in linter.feed(event)]
-    (memories,) = linter.memories.kept.values()
+    texts = [finding.message for event in source for finding in linter.feed(event)]
+    (memories,) = linter.memories.states.values()
     model = memories["messages"]
     assert isinstance(model, Messages)
-    return found, model
+    return texts, model
 
 
 READER = "@1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1"
@@ -59,9 +59,9 @@ GETS = "@1 < publish a 21.5 qos=1 id=1; @1 > puback 1"
 
 
 def test_a_delivery_is_paired_by_topic_and_payload() -> None:
-    found, model = run(BOTH, SENDS, SENDS_OTHER, GETS, GETS.replace("21.5", "third"))
+    texts, model = run(BOTH, SENDS, SENDS_OTHER, GETS, GETS.replace("21.5", "third"))
 
-    assert found == ["[1] sole", "nothing"]
+    assert texts == ["[1] sole", "nothing"]
     first = model.topics["a"].recent[0]
     assert [len(copies) for copies in first.copies.values()] == [1]
     assert list(first.copies) == ["c2"]
@@ -74,9 +74,9 @@ CONNECTS, ASKS, GRANTED = "@1 > connect client=c2", "@1 > subscribe 1 a:1", "@1 
 
 @each("clean_start", ["", " resume"])
 def test_a_client_may_subscribe_before_it_is_accepted(clean_start: str) -> None:
-    found, model = run(f"{CONNECTS}{clean_start}; {ASKS}; @1 < connack; {GRANTED}; opened", SENDS, GETS)
+    texts, model = run(f"{CONNECTS}{clean_start}; {ASKS}; @1 < connack; {GRANTED}; opened", SENDS, GETS)
 
-    assert found == ["[1] sole"]
+    assert texts == ["[1] sole"]
     assert (model.table.number, model.table.strangers) == (1, {})
 
 
@@ -88,10 +88,10 @@ def test_what_a_client_asks_for_before_it_is_refused_does_not_count() -> None:
 
 def test_a_message_is_missed_by_a_client_that_subscribed_before_it_was_accepted() -> None:
     waits = "; +20 @1 > pingreq; @1 < pingresp" * 4
-    found, _ = run(f"{CONNECTS}; {ASKS}; @1 < connack; {GRANTED}; opened; {SENDS}{waits}", rule=MessageNotDelivered)
+    texts, _ = run(f"{CONNECTS}; {ASKS}; @1 < connack; {GRANTED}; opened; {SENDS}{waits}", rule=MessageNotDelivered)
 
-    assert len(found) == 1
-    assert "'c2'" in found[0]
+    assert len(texts) == 1
+    assert "'c2'" in texts[0]
 
 
 @each(
@@ -106,31 +106,31 @@ def test_what_a_delivery_is_paired_with(steps: tuple[str, ...], expected: list[s
 
 
 def test_a_message_that_its_publisher_sends_again_is_one_message() -> None:
-    found, model = run(BOTH, SENDS.partition(";")[0], "> publish a 21.5 qos=1 id=1 dup; < puback 1", GETS)
+    texts, model = run(BOTH, SENDS.partition(";")[0], "> publish a 21.5 qos=1 id=1 dup; < puback 1", GETS)
 
-    assert found == ["[1] sole"]
+    assert texts == ["[1] sole"]
     assert model.topics["a"].recent[0].resent
 
 
 def test_retained_messages_are_apart() -> None:
     retained, gets = (text.replace("id=1", "id=1 retain") for text in (SENDS, GETS))
-    found, _ = run("opened", retained, READER, gets, retained.replace("21.5", '""'), gets)
+    texts, _ = run("opened", retained, READER, gets, retained.replace("21.5", '""'), gets)
 
-    assert found == ["[1] sole retained", "nothing"]
+    assert texts == ["[1] sole retained", "nothing"]
 
 
 def test_a_topic_that_nobody_has_subscribed_to_is_not_remembered() -> None:
-    found, model = run("opened", SENDS_OTHER, READER, SENDS, GETS)
+    texts, model = run("opened", SENDS_OTHER, READER, SENDS, GETS)
 
-    assert found == ["[2] sole"]
+    assert texts == ["[2] sole"]
     assert model.topics["a"].skipped
 
 
 def test_clients_whose_subscriptions_are_unknown_pair_nothing_where_something_was_not_remembered() -> None:
     stranger = "@2 opened client=c3 resume < present; opened"
-    found, model = run(stranger, SENDS, READER, SENDS, GETS, GETS.replace("@1", "@2"))
+    texts, model = run(stranger, SENDS, READER, SENDS, GETS, GETS.replace("@1", "@2"))
 
-    assert found == ["[2] sole", "nothing"]
+    assert texts == ["[2] sole", "nothing"]
     assert len(model.table.strangers) == 1
 
 
@@ -144,7 +144,7 @@ def test_topics_of_wills_and_of_the_server_are_left_alone() -> None:
 def test_lost_bytes_of_a_client_let_all_be_forgotten_but_subscriptions() -> None:
     _, model = run(BOTH, SENDS, f"lost {SENDS_OTHER[3:].partition(';')[0]}; > pingreq; +3 @1 > pingreq; +3 > pingreq")
 
-    assert (model.topics, model.expected, model.kept) == ({}, {}, 0)
+    assert (model.topics, model.expected, model.size) == ({}, {}, 0)
     assert model.table.number == 1
 
 
@@ -183,7 +183,7 @@ def test_nothing_is_expected_of(steps: tuple[str, ...]) -> None:
 
 
 def test_a_message_that_is_too_long_is_noted() -> None:
-    assert [one.length for one in run(*LONG)[1].oversized.values()] == [99]
+    assert [message.length for message in run(*LONG)[1].oversized.values()] == [99]
 
 
 def test_a_sleeping_session_is_owed_its_messages_until_it_returns() -> None:
@@ -194,7 +194,7 @@ def test_a_sleeping_session_is_owed_its_messages_until_it_returns() -> None:
 
     _, model = run(away, SENDS, f"@2 opened {lasting} resume < present")
     assert model.owed == {}
-    assert [list(one) for one in model.owed_to.values()] == [[("a", model.topics["a"].recent[0].checksum)]]
+    assert [list(messages) for messages in model.owed_to.values()] == [[("a", model.topics["a"].recent[0].checksum)]]
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,17 +202,17 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_model, "MAX_CONTENTS", 6)
     monkeypatch.setattr(message_model, "MAX_TOPICS", 3)
     reader, sent = f"{READER.replace('a:1', '#:1')}; opened", "for 0..39: > publish a {n}"
-    found, model = run(reader, sent, "@1 < publish a 0", "for 0..5: > publish t/{n} 21.5")
+    texts, model = run(reader, sent, "@1 < publish a 0", "for 0..5: > publish t/{n} 21.5")
 
-    assert found == ["nothing"]
+    assert texts == ["nothing"]
     assert list(model.topics) == ["t/3", "t/4", "t/5"]
-    assert model.kept == 6
+    assert model.size == 6
 
     _, model = run(reader, sent)
     known = model.topics["a"]
     assert len(known.recent) < 8
     assert len(known.contents) < 16
-    assert model.kept == len(known.recent) + len(known.contents)
+    assert model.size == len(known.recent) + len(known.contents)
 
 
 def test_a_payload_that_was_forgotten_has_come_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,8 +244,8 @@ def test_the_topic_with_a_mark_is_found_from_the_one_without() -> None:
         code = "TST471"
 
         def check(self, packet: packets.Publish, at: RuleContext) -> Findings:
-            found = at.model(Messages).topic_with_mark(packet, at.topic or "", at)
-            return self.report("", "nothing" if found is None else str(found.number))
+            message = at.model(Messages).topic_with_mark(packet, at.topic or "", at)
+            return self.report("", "nothing" if message is None else str(message.number))
 
     told_of, _ = run(
         READER.replace("a:1", "#:1"),
@@ -263,8 +263,11 @@ def test_the_topic_with_a_mark_is_found_from_the_one_without() -> None:
 def test_subscriptions_are_those_that_the_server_grants() -> None:
     _, model = run("opened 3.1.1; > subscribe 1 a:2 b:2 c:1; < suback 1 1 0x80 0; > unsubscribe 2 c; < unsuback 2")
 
-    assert {name: one.qos for name, one in model.table.sessions["c1"].held.items()} == {"a": 1, "b": -1}
+    assert {name: subscription.qos for name, subscription in model.table.sessions["c1"].held.items()} == {
+        "a": 1,
+        "b": -1,
+    }
 
 
 def test_the_properties_that_a_server_has_to_pass_on() -> None:
-    assert told(Properties(content_type="t", message_expiry_interval=1)) == ((0x03, "t"),)
+    assert forwarded_properties(Properties(content_type="t", message_expiry_interval=1)) == ((0x03, "t"),)

@@ -75,7 +75,7 @@ class OtherReader(Reader):
 
 
 def told(text: str, rules: Any = (Reader,)) -> list[str]:
-    return [one.message for one in lint(map(usual_rule, rules), talked(*steps_of(text)))]
+    return [finding.message for finding in lint(map(usual_rule, rules), talked(*steps_of(text)))]
 
 
 PING = "> pingreq; < pingresp"
@@ -132,8 +132,8 @@ class AboutTopics(Rule):
 def test_a_model_may_follow_some_packets_alone_and_a_rule_be_about_its_topics() -> None:
     says = "> publish a & publish b"
 
-    found = told(f"opened; {says}; > publish a retain; {says}; {PING}", rules=(AboutTopics,))
-    assert found == ["PUBLISH a 3", "PINGREQ None 3"]
+    texts = told(f"opened; {says}; > publish a retain; {says}; {PING}", rules=(AboutTopics,))
+    assert texts == ["PUBLISH a 3", "PINGREQ None 3"]
 
 
 def test_what_a_model_remembers_is_written_down_by_its_word() -> None:
@@ -151,7 +151,7 @@ def test_what_a_model_is_to_the_engine_is_no_part_of_its_state() -> None:
     assert len(models) > 5
     for model in models:
         assert model.Memory is model
-        assert not {"code", "scope", "looks_at", "when", "Memory"} & {one.name for one in fields(model)}  # type: ignore[arg-type]
+        assert not {"code", "scope", "looks_at", "when", "Memory"} & {field.name for field in fields(model)}  # type: ignore[arg-type]
     assert Chosen.when == {Publish: "retain"} != Diary.when == Model.when
 
 

@@ -14,7 +14,7 @@ import pytest
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Conversation, Step, segments, step_bytes
+from mqttscope.lint.examples import ExampleConversation, ExampleStep, segments, step_bytes
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import wire
@@ -53,8 +53,12 @@ def mutants(raw: bytes, version: ProtocolVersion) -> Iterator[tuple[str, bytes]]
             changed = bytearray(body)
             changed[at] = value
             yield f"byte {start + at} is {value:#04x}", framed(raw, bytes(changed))
-    spans = [one for one in trace(raw, version) if one.start >= start and one.end > one.start]
-    lengths = [one for one in spans if one.field.endswith("property_length")]
+    spans = [
+        field_span
+        for field_span in trace(raw, version)
+        if field_span.start >= start and field_span.end > field_span.start
+    ]
+    lengths = [field_span for field_span in spans if field_span.field.endswith("property_length")]
     for span in spans:
         head, field, rest = body[: span.start - start], body[span.start - start : span.end - start], raw[span.end :]
         for name, instead in _fields(field):
@@ -72,9 +76,9 @@ def mutants(raw: bytes, version: ProtocolVersion) -> Iterator[tuple[str, bytes]]
             if body[at - 1] + len(added) < 0x80:
                 longer = bytes((body[at - 1] + len(added),))
                 yield f"{length.field} with {name}", framed(raw, body[: at - 1] + longer + added + body[at:])
-    elements = sorted({one.field.partition("]")[0] + "]" for one in spans if "]" in one.field})
+    elements = sorted({field_span.field.partition("]")[0] + "]" for field_span in spans if "]" in field_span.field})
     for element in elements:
-        parts = [one for one in spans if one.field.startswith(element)]
+        parts = [field_span for field_span in spans if field_span.field.startswith(element)]
         yield f"without {element}", framed(raw, raw[start : parts[0].start] + raw[parts[-1].end :])
 
 
@@ -113,11 +117,11 @@ RULES = [
     if rule.scope is Scope.PACKET and rule.severity is Severity.ERROR and not rule.code.startswith("PRF")
 ]
 
-UNREACHED: dict[str, str] = {}
+UNREACHED = {"SPB113": "other message types differ from NDEATH and STATE in more than one bit"}
 """Rules that no mutation of their good examples triggers, with the reason."""
 
 
-def mutated(talk: Conversation) -> Iterator[tuple[str, Conversation]]:
+def mutated(talk: ExampleConversation) -> Iterator[tuple[str, ExampleConversation]]:
     """The conversation with one packet mutated, in every way."""
     version: ProtocolVersion = talk.version
     for number, step in enumerate(talk.steps):
@@ -126,7 +130,7 @@ def mutated(talk: Conversation) -> Iterator[tuple[str, Conversation]]:
             if step.silent or packet_end(raw, 0, len(raw))[1] != len(raw):
                 continue
             for name, mutant in mutants(raw, version):
-                changed: Step = dataclasses.replace(
+                changed: ExampleStep = dataclasses.replace(
                     step, packets=(*parts[:index], mutant, *parts[index + 1 :]), marks=()
                 )
                 steps = (*talk.steps[:number], changed, *talk.steps[number + 1 :])
@@ -140,7 +144,7 @@ def trigger(rule: type[Rule]) -> str | None:
         for name, changed in mutated(talk):
             linter = Linter(running, strict=True)
             for event in dissect_segments(segments(changed)):
-                if any(one.severity is Severity.ERROR for one in linter.feed(event)):
+                if any(finding.severity is Severity.ERROR for finding in linter.feed(event)):
                     return name
     return None
 

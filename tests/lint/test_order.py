@@ -37,7 +37,7 @@ def test_the_keep_alive_runs_until_a_packet_begins() -> None:
     talk.tape.wait(12)
     talk.client(raw[:5])
     talk.client(raw[5:])
-    assert [found.message for found in findings(talk, "KAL201")] == [
+    assert [finding.message for finding in findings(talk, "KAL201")] == [
         "client was silent for 12.0 s before PUBLISH, its Keep Alive is 10 s"
     ]
 
@@ -50,7 +50,7 @@ def test_who_began_a_packet_before_the_limits_came_is_not_to_blame() -> None:
     talk.server(Connack(properties=Properties(maximum_qos=1)), version=V5)
     talk.client(raw[4:])
 
-    assert [found.severity for found in findings(talk, "PUB209")] == ["info"]
+    assert [finding.severity for finding in findings(talk, "PUB209")] == ["info"]
 
 
 def test_who_is_heard_alone_is_not_blamed_for_what_the_other_may_have_said() -> None:
@@ -68,7 +68,7 @@ def test_who_is_heard_alone_is_not_blamed_for_what_the_other_may_have_said() -> 
     talk.lose("client", 4)
     talk.ack("server")
 
-    assert [found.rule for found in findings(talk) if found.severity == "error"] == []
+    assert [finding.rule for finding in findings(talk) if finding.severity == "error"] == []
 
 
 def test_answers_that_are_read_before_what_waits_behind_a_hole_are_not_wrong() -> None:
@@ -84,7 +84,7 @@ def test_answers_that_are_read_before_what_waits_behind_a_hole_are_not_wrong() -
         talk.client(Pubcomp(number))
     talk.ack("server")
 
-    assert [found.rule for found in findings(talk) if found.severity == "error"] == []
+    assert [finding.rule for finding in findings(talk) if finding.severity == "error"] == []
 
 
 def silent(version: ProtocolVersion) -> Talk:
@@ -149,4 +149,4 @@ def test_what_happens_to_a_silent_client_shows_whether_it_was_there(steps: tuple
         for step in steps:
             STEPS[step](talk, version)
 
-        assert [one.confidence for one in findings(talk, "KAL201")] == sure, version
+        assert [finding.confidence for finding in findings(talk, "KAL201")] == sure, version

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.lint.profile import ProfileError, limit_rules, load, names, parse, rules_of
+from tests.lint.lint_help import lint, steps_of, talked
 
 HERE = Path()
 
@@ -26,12 +27,20 @@ def test_a_profile_of_ours_is_dated_sourced_and_complete(name: str) -> None:
 def test_every_limit_has_one_rule_and_only_those_of_named_limits_run() -> None:
     rules = limit_rules()
     assert rules["maximum_qos"].code == "PRF101"
-    assert all(rule.code.startswith("PRF") for rule in rules.values())
+    assert {rule.code[:3] for rule in rules.values()} == {"PRF", "SPB"}
 
     text = 'title = "Ours"\ndated = 2026-11-21\n[limits]\nmaximum_qos = 1\n'
     (rule,) = rules_of(parse(text, "ours", "ours.toml"))
     assert (rule.code, rule.set) == ("PRF101", {"maximum_qos": 1, "profile": "Ours (2026-11-21)"})
     assert "aws-iot-core" in names()
+
+
+def test_a_role_of_sparkplug_enables_the_rules_that_assume_it() -> None:
+    conversation = talked(*steps_of("opened; > subscribe 1 spBv1.0/#:0; < suback 1 0; > disconnect; > fin"))
+    for name, codes in (("sparkplug-edge", ["SPB218"]), ("sparkplug-host", ["SPB219", "SPB228"])):
+        findings = lint(rules_of(load(name, HERE)), conversation)
+        assert [finding.rule for finding in findings] == codes
+        assert all("has a" in finding.message for finding in findings)
 
 
 def test_a_file_is_found_beside_the_configuration(tmp_path: Path) -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.message_model import Sent, Told
-from mqttscope.lint.properties_passed_on import Altered, doubt_of, is_unmarked
+from mqttscope.lint.message_model import ForwardedProperties, PublishedMessage
+from mqttscope.lint.properties_passed_on import PropertyDifference, doubt_of, is_unmarked
 from mqttscope.lint.rule import V5
 
-SENT = Sent(1, "a", 0, 0, 1, 0, "c1", ("x", 0, 0), 0, 0, "x", V5, 10, ())
+SENT = PublishedMessage(1, "a", 0, 0, 1, 0, "c1", ("x", 0, 0), 0, 0, "x", V5, 10, ())
 
 
-def difference(before: Told, after: Told, *, is_sure: bool = True) -> Altered:
-    return Altered(SENT, before, after, is_sure)
+def difference(before: ForwardedProperties, after: ForwardedProperties, *, is_sure: bool = True) -> PropertyDifference:
+    return PropertyDifference(SENT, before, after, is_sure)
 
 
 @pytest.mark.parametrize(
@@ -28,13 +28,15 @@ def difference(before: Told, after: Told, *, is_sure: bool = True) -> Altered:
         (((3, "\ufefft"),), ((3, "t"),), []),
     ],
 )
-def test_changes_are_told_by_property(before: Told, after: Told, wanted: list[tuple[str, str]]) -> None:
+def test_changes_are_told_by_property(
+    before: ForwardedProperties, after: ForwardedProperties, wanted: list[tuple[str, str]]
+) -> None:
     assert list(difference(before, after).changes()) == wanted
 
 
 def test_what_differs_by_the_mark_alone_is_told_apart() -> None:
-    before: Told = ((3, "\ufefft"), (8, "r\ufeff"), (0x26, ("k\ufeff", "v")))
-    after: Told = ((3, "t"), (8, "r"), (0x26, ("k", "v")))
+    before: ForwardedProperties = ((3, "\ufefft"), (8, "r\ufeff"), (0x26, ("k\ufeff", "v")))
+    after: ForwardedProperties = ((3, "t"), (8, "r"), (0x26, ("k", "v")))
 
     assert list(difference(before, after).unmarked()) == ["content_type", "response_topic", "user_property"]
     assert list(difference(before, before).unmarked()) == []

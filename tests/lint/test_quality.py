@@ -11,7 +11,7 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import (
-    Step,
+    ExampleStep,
     client,
     closes,
     conversation,
@@ -41,55 +41,58 @@ def quality(*lines: str, handshake: bool = True) -> Quality:
 
 
 def test_a_joined_connection_with_an_assumed_version() -> None:
-    found = quality("for 1..2: > pingreq; < pingresp", handshake=False)
+    actual_quality = quality("for 1..2: > pingreq; < pingresp", handshake=False)
 
-    assert found.sentences() == ["1 connection joined after the CONNECT", "1 connection with an assumed version"]
+    assert actual_quality.sentences() == [
+        "1 connection joined after the CONNECT",
+        "1 connection with an assumed version",
+    ]
 
 
 def test_lost_bytes_are_counted() -> None:
-    found = quality("opened; lost > pingreq; > pingreq; < pingresp")
+    actual_quality = quality("opened; lost > pingreq; > pingreq; < pingresp")
 
-    assert "2 bytes lost" in found.sentences()
-    assert found.as_json()["gapped"] == 1
+    assert "2 bytes lost" in actual_quality.sentences()
+    assert actual_quality.as_json()["gapped"] == 1
 
 
 def test_one_direction_alone() -> None:
     """What one side sent was captured, down to its bare acknowledgments, and nothing of the other."""
     both = talked(*opened(), closes("client"))
-    found = heard(one for one in both if one.key == both[0].key).quality
+    actual_quality = heard(segment for segment in both if segment.key == both[0].key).quality
 
-    assert (found.one_sided, found.unanswered, found.unheard) == (1, 0, "")
-    assert "1 connection with one direction only" in found.sentences()
-    assert not found.clean
+    assert (actual_quality.one_sided, actual_quality.unanswered, actual_quality.unheard) == (1, 0, "")
+    assert "1 connection with one direction only" in actual_quality.sentences()
+    assert not actual_quality.clean
 
 
 def test_a_server_that_answers_in_tcp_alone_is_heard_and_says_nothing() -> None:
-    found = quality("> connect; +5 < fin")
+    actual_quality = quality("> connect; +5 < fin")
 
-    assert (found.one_sided, found.unanswered) == (0, 1)
-    assert found.sentences() == ["1 connection without CONNACK"]
-    assert found.unheard == (
+    assert (actual_quality.one_sided, actual_quality.unanswered) == (0, 1)
+    assert actual_quality.sentences() == ["1 connection without CONNACK"]
+    assert actual_quality.unheard == (
         "no broker answered: 1 connection has a CONNECT and no CONNACK, so that only what clients sent was judged"
     )
-    assert not found.clean
+    assert not actual_quality.clean
 
 
 def test_one_broker_that_answers_is_enough_and_who_joins_late_is_not_unanswered() -> None:
-    found = quality("opened")
-    found.add(quality("> connect; < fin"))
+    actual_quality = quality("opened")
+    actual_quality.add(quality("> connect; < fin"))
 
-    assert (found.unanswered, found.unheard) == (1, "")
+    assert (actual_quality.unanswered, actual_quality.unheard) == (1, "")
     assert quality("for 1..6: > pingreq", handshake=False).unanswered == 0
 
 
-def packets(*steps: Step) -> list[bool]:
+def packets(*steps: ExampleStep) -> list[bool]:
     """Of each packet of a conversation, good or malformed, whether it is one that came to its end."""
-    linter, found = Linter([]), []
+    linter, result = Linter([]), []
     for event in dissect_segments(talked(*steps)):
         linter.feed(event)
         if isinstance(event, PacketEvent | MalformedEvent):
-            found.append(is_whole_packet(event))
-    return found
+            result.append(is_whole_packet(event))
+    return result
 
 
 def test_half_a_packet_is_none() -> None:
@@ -105,11 +108,11 @@ def test_half_a_packet_is_none() -> None:
 
 
 def test_drops_and_errors_of_the_capture() -> None:
-    found = Quality()
-    found.feed(CaptureDrops("a.pcapng", 0, 10, 3))
-    found.feed(CaptureError("a.pcapng", "cut"))
+    actual_quality = Quality()
+    actual_quality.feed(CaptureDrops("a.pcapng", 0, 10, 3))
+    actual_quality.feed(CaptureError("a.pcapng", "cut"))
 
-    assert found.sentences() == ["3 frames dropped by the capture", "1 capture not read to the end"]
+    assert actual_quality.sentences() == ["3 frames dropped by the capture", "1 capture not read to the end"]
 
 
 def test_the_ledger_keeps_captures_apart() -> None:
@@ -117,20 +120,20 @@ def test_the_ledger_keeps_captures_apart() -> None:
     second = segments(conversation("b", opened()[0], closes("client"), server="10.0.0.3:1883"), capture="b.pcapng")
     notices: list[CaptureDrops | CaptureError] = [CaptureDrops("b.pcapng", 0, 10, 3), CaptureError("c.pcapng", "cut")]
 
-    made = heard([*first, *second]).ledger
+    quality_ledger = heard([*first, *second]).ledger
     for notice in notices:
-        made.feed(notice)
-    assert [(name, one.connections) for name, one in made.by_capture.items()] == [
+        quality_ledger.feed(notice)
+    assert [(name, quality.connections) for name, quality in quality_ledger.by_capture.items()] == [
         ("a.pcapng", 1), ("b.pcapng", 1), ("c.pcapng", 0),
     ]  # fmt: skip
-    assert made.total().connections == 2
-    assert made.shortfalls(QualityLevel.USABLE, ["d.pcapng"]) == [
+    assert quality_ledger.total().connections == 2
+    assert quality_ledger.shortfalls(QualityLevel.USABLE, ["d.pcapng"]) == [
         Shortfall("b.pcapng", ("1 connection without CONNACK", "3 frames dropped by the capture")),
         Shortfall("c.pcapng", ("1 capture not read to the end",)),
         Shortfall("d.pcapng", ("no MQTT packet to judge",)),
     ]
     other = heard(second).ledger
-    other.add(made)
+    other.add(quality_ledger)
     assert other.of("b.pcapng").unanswered == 2
     assert other.total().connections == 3
 
@@ -138,26 +141,28 @@ def test_the_ledger_keeps_captures_apart() -> None:
 def test_what_is_missing_belongs_to_the_file_in_which_it_is_missing() -> None:
     """A connection begins in one file of a rotated set and ends in the next."""
     talk = talked(*steps_of("opened; > pingreq; < pingresp; lost > pingreq; > pingreq"))
-    made = heard(replace(one, capture="1.pcapng" if one.frame <= 7 else "2.pcapng") for one in talk).ledger
+    quality_ledger = heard(
+        replace(segment, capture="1.pcapng" if segment.frame <= 7 else "2.pcapng") for segment in talk
+    ).ledger
 
-    assert made.of("1.pcapng").connections == 1
-    assert made.shortfalls(QualityLevel.USABLE, []) == [
+    assert quality_ledger.of("1.pcapng").connections == 1
+    assert quality_ledger.shortfalls(QualityLevel.USABLE, []) == [
         Shortfall("2.pcapng", ("1 connection with lost bytes", "2 bytes lost"))
     ]
-    (shortfall,) = made.shortfalls(QualityLevel.COMPLETE, [])
+    (shortfall,) = quality_ledger.shortfalls(QualityLevel.COMPLETE, [])
     assert shortfall.causes[1] == "1 connection without an end in the capture"
 
 
 @pytest.mark.parametrize("reason", ["incomplete_fragments", "malformed", "truncated"])
 def test_damaged_frames_are_counted_by_capture(reason: str) -> None:
-    made = QualityLedger()
-    made.note_skipped("a.pcapng", "not_tcp", 9)
-    assert made.total().clean
-    made.note_skipped("a.pcapng", reason, 2)
-    made.note_skipped("a.pcapng", reason, 1)
+    ledger = QualityLedger()
+    ledger.note_skipped("a.pcapng", "not_tcp", 9)
+    assert ledger.total().clean
+    ledger.note_skipped("a.pcapng", reason, 2)
+    ledger.note_skipped("a.pcapng", reason, 1)
 
-    assert made.of("a.pcapng").causes(QualityLevel.USABLE) == (f"3 frames {UNREAD[reason].words}",)
-    assert not made.total().is_usable
+    assert ledger.of("a.pcapng").causes(QualityLevel.USABLE) == (f"3 frames {UNREAD[reason].words}",)
+    assert not ledger.total().is_usable
 
 
 def test_every_count_that_lacks_something_has_its_place() -> None:
@@ -176,16 +181,16 @@ def test_every_count_that_lacks_something_has_its_place() -> None:
 
 
 def test_a_connection_that_continues_is_named_only_for_complete_captures() -> None:
-    found = quality("opened")
-    assert (found.clean, found.connections, found.sentences()) == (True, 1, [])
-    assert found.sentences(QualityLevel.USABLE) == []
-    assert found.sentences(QualityLevel.COMPLETE) == ["1 connection without an end in the capture"]
-    assert found.causes(QualityLevel.COMPLETE) == ("1 connection without an end in the capture",)
+    actual_quality = quality("opened")
+    assert (actual_quality.clean, actual_quality.connections, actual_quality.sentences()) == (True, 1, [])
+    assert actual_quality.sentences(QualityLevel.USABLE) == []
+    assert actual_quality.sentences(QualityLevel.COMPLETE) == ["1 connection without an end in the capture"]
+    assert actual_quality.causes(QualityLevel.COMPLETE) == ("1 connection without an end in the capture",)
     assert quality("opened; > disconnect").causes(QualityLevel.COMPLETE) == ()
 
 
 def test_a_server_that_answers_with_auth_or_a_damaged_connack_has_answered() -> None:
     by_auth = "> connect authentication_method=m; < auth code=0x18 authentication_method=m; > fin"
     assert quality(by_auth).unanswered == quality("> connect; < raw 20 03 02 00 00; > fin").unanswered == 0
-    found = quality(r'> connect; < raw "HTTP/1.1 400 Bad Request\r\n\r\n"')
-    assert (found.unanswered, found.unawaited, found.unparsed_bytes) == (1, 0, 0)
+    actual_quality = quality(r'> connect; < raw "HTTP/1.1 400 Bad Request\r\n\r\n"')
+    assert (actual_quality.unanswered, actual_quality.unawaited, actual_quality.unparsed_bytes) == (1, 0, 0)

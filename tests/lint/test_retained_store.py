@@ -33,7 +33,7 @@ IN_VAIN = f"opened; {SETS}; {READS}; {ASKS}; {GETS}; {ASKS}"
 def found(*lines: str, captures: Any = None, code: str = "RET406") -> list[Finding]:
     captured = segments(conversation("x", *steps_of(*lines)))
     if captures is not None:
-        captured = [replace(one, capture=captures(one)) for one in captured]
+        captured = [replace(segment, capture=captures(segment)) for segment in captured]
     return lint([all_rules()[code]()], captured)
 
 
@@ -41,16 +41,16 @@ def found(*lines: str, captures: Any = None, code: str = "RET406") -> list[Findi
     ("version", "severity"), [("5.0", Severity.ERROR), ("3.1.1", Severity.ERROR), ("3.1", Severity.INFO)]
 )
 def test_an_error_where_the_client_got_it_before(version: str, severity: Severity) -> None:
-    (one,) = found(IN_VAIN.replace("opened", f"opened {version}"), LATE)
+    (finding,) = found(IN_VAIN.replace("opened", f"opened {version}"), LATE)
 
-    assert (one.severity, one.confidence, one.topic) == (severity, Confidence.LIKELY, "a")
-    assert (one.packet, one.direction) == (None, "server_to_client")
+    assert (finding.severity, finding.confidence, finding.topic) == (severity, Confidence.LIKELY, "a")
+    assert (finding.packet, finding.direction) == (None, "server_to_client")
 
 
 def test_a_warning_where_it_may_not_be_allowed_to_read_it() -> None:
-    (one,) = found(f"opened; {SETS}; {READS}; {ASKS}; {LATE}")
+    (finding,) = found(f"opened; {SETS}; {READS}; {ASKS}; {LATE}")
 
-    assert (one.severity, one.confidence) == (Severity.WARNING, Confidence.HEURISTIC)
+    assert (finding.severity, finding.confidence) == (Severity.WARNING, Confidence.HEURISTIC)
 
 
 def test_dropped_frames_leave_a_guess() -> None:
@@ -58,7 +58,7 @@ def test_dropped_frames_leave_a_guess() -> None:
     linter.feed(CaptureDrops("example", 0, 10, 3))
     events = dissect_segments(segments(conversation("x", *steps_of(IN_VAIN, LATE))))
 
-    assert [one.confidence for event in events for one in linter.feed(event)] == [Confidence.HEURISTIC]
+    assert [finding.confidence for event in events for finding in linter.feed(event)] == [Confidence.HEURISTIC]
 
 
 def test_another_capture_may_be_of_another_server() -> None:
@@ -69,8 +69,8 @@ def test_another_capture_may_be_of_another_server() -> None:
 def test_every_filter_of_a_subscribe_counts_once_for_each_topic() -> None:
     asks = "@1 > subscribe 1 a:0 b:0 +:0; @1 < suback 1 0 0 0"
 
-    told = found(f"opened; {SETS}; {SETS_B}; {READS}; {asks}; {GETS_BOTH}; {asks}; {LATE}")
-    assert [one.topic for one in told] == ["a", "b"]
+    findings = found(f"opened; {SETS}; {SETS_B}; {READS}; {asks}; {GETS_BOTH}; {asks}; {LATE}")
+    assert [finding.topic for finding in findings] == ["a", "b"]
 
 
 @each("meanwhile", [SETS.replace("21", "22"), "@1 < publish a 21"], ids=["another message", "it without RETAIN"])
@@ -85,7 +85,7 @@ def test_a_message_of_another_connection_is_another_one_whatever_its_number() ->
         linter = Linter([all_rules()["RET406"]()], strict=True)
         captured = segments(conversation("x", *steps_of(IN_VAIN, meanwhile, LATE)))
         events = dissect_segments(captured, Options(count_by_connection=True))
-        assert len([one for event in events for one in linter.feed(event)]) == expected
+        assert len([finding for event in events for finding in linter.feed(event)]) == expected
 
 
 LIVE = "@1 < publish a 21"

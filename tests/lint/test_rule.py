@@ -13,6 +13,7 @@ from mqttscope.lint.finding import Report, Scope, Severity
 from mqttscope.lint.rule import (
     PRACTICE,
     RULES,
+    SPARKPLUG,
     V3_1_1,
     V5,
     Findings,
@@ -20,9 +21,9 @@ from mqttscope.lint.rule import (
     Rule,
     Timing,
     WrongReturnError,
+    failure_text,
     packet_name,
     reports_of,
-    told_failure,
 )
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Pingreq, Publish
@@ -47,6 +48,41 @@ def test_statements_follow_version_side_packet_and_field() -> None:
     (finding,) = lint([Cites()], talked(*opened(), client(Publish(topic_name="a"))))
 
     assert finding.statements == ("5.0 A", "5.0 C", "5.0 E")
+
+
+class CitesTwoStandards(Cites):
+    code = "TST118"
+    statements: ClassVar[dict[Any, dict[str, str]]] = {
+        V5: {"A": ""},
+        SPARKPLUG: {"tck-id-b": "publish", "tck-id-c": "connect"},
+    }
+
+
+class CitesInPart(Cites):
+    code = "TST119"
+    statements: ClassVar[dict[Any, dict[str, str]]] = {}
+    also: ClassVar[dict[Any, tuple[str, ...]]] = {SPARKPLUG: ("tck-id-d",)}
+
+
+class CitesInReport(Cites):
+    code = "TST120"
+
+    def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
+        return self.report("topic_name", "", statements=("tck-id-e", "F"))
+
+
+@each(
+    "rule, cited",
+    [
+        (CitesTwoStandards, ("5.0 A", "sparkplug 3.0 tck-id-b")),
+        (CitesInPart, ("sparkplug 3.0 tck-id-d",)),
+        (CitesInReport, ("sparkplug 3.0 tck-id-e", "5.0 F")),
+    ],
+)
+def test_a_statement_of_another_standard_has_its_name(rule: type[Rule], cited: tuple[str, ...]) -> None:
+    (finding,) = lint([rule()], talked(*opened(), client(Publish(topic_name="a"))))
+
+    assert finding.statements == cited
 
 
 class Plain(Rule):
@@ -179,6 +215,16 @@ def test_what_is_told_of_a_rule() -> None:
     assert made(severities=(Severity.ERROR, Severity.INFO)).worst() is Severity.ERROR
 
 
+def test_code_is_marked_for_markdown_only() -> None:
+    rules = [rule for rule in all_rules().values() if "``" in (rule.__doc__ or "")]
+
+    assert rules
+    for rule in rules:
+        marked = rule.paragraphs(marked=True)
+        assert any("``" in paragraph for paragraph in marked)
+        assert rule.paragraphs() == [paragraph.replace("``", "") for paragraph in marked]
+
+
 @pytest.mark.parametrize("family", [*PRACTICE, "TST"])
 def test_rules_of_practice_are_those_of_their_families(family: str) -> None:
     assert made(code=f"{family}100").is_practice() is (family in PRACTICE)
@@ -192,37 +238,37 @@ def test_what_a_check_may_return() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("expected", "text"),
     [
         (True, "returned a value of the type bool; it has to return a report"),
         ("wrong", "returned a value of the type str;"),
         ({"field": "wrong"}, "returned a value of the type dict;"),
         (("topic_name", "wrong"), "returned a tuple with a str in it;"),
         ([None], "returned a list with a NoneType in it;"),
-        (Report("", 5), "returned a report whose message cannot be 5"),  # type: ignore[arg-type]
-        (Report("", "", statements=(5,)), r"returned a report whose statements cannot be \(5,\)"),  # type: ignore[arg-type]
+        (Report("", 5), "returned a report with invalid message: 5"),  # type: ignore[arg-type]
+        (Report("", "", statements=(5,)), r"returned a report with invalid statements: \(5,\)"),  # type: ignore[arg-type]
     ],
 )
-def test_what_no_check_may_return(found: object, told: str) -> None:
-    with pytest.raises(WrongReturnError, match=f"a check of TST101 {told}"):
-        list(reports_of(Plain(), found))
+def test_what_no_check_may_return(expected: object, text: str) -> None:
+    with pytest.raises(WrongReturnError, match=f"a check of TST101 {text}"):
+        list(reports_of(Plain(), expected))
 
 
 def test_what_a_rule_has_raised_is_told_with_its_file_where_it_is_made_elsewhere() -> None:
-    def told(rule: type) -> str:
+    def result(rule: type) -> str:
         try:
             made(code="nothing")
         except TypeError as error:
-            return told_failure(rule, error)
+            return failure_text(rule, error)
         return ""
 
-    assert told(Plain).startswith("TypeError: 'nothing' is no code")
-    assert "test_rule.py, line " in told(Plain)
+    assert result(Plain).startswith("TypeError: 'nothing' is not a rule code")
+    assert "test_rule.py, line " in result(Plain)
 
     line = Cites.check.__code__.co_firstlineno
-    assert told_failure(Cites, ValueError("odd")) == f"ValueError: odd ({__file__}, line {line})"
-    assert told_failure(Plain, ValueError("odd")) == f"ValueError: odd ({__name__})"
-    assert "test_rule.py" not in told(Rule)
+    assert failure_text(Cites, ValueError("odd")) == f"ValueError: odd ({__file__}, line {line})"
+    assert failure_text(Plain, ValueError("odd")) == f"ValueError: odd ({__name__})"
+    assert "test_rule.py" not in result(Rule)
 
 
 @each(

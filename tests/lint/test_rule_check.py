@@ -43,9 +43,9 @@ def like(**changes: Any) -> type[Rule]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
-        ({"confidence": "certain"}, "its confidence is no member"),
+        ({"confidence": "certain"}, "its confidence is not a member"),
         ({"statements": {V5: {"MQTT-0.0.0-0": ""}}}, "there is no statement 5.0 MQTT-0.0.0-0"),
         ({"good": []}, "it has no good examples"),
         ({"bad": ["x"]}, "it has no bad examples"),
@@ -68,7 +68,10 @@ def like(**changes: Any) -> type[Rule]:
             "when has to name an attribute of the packets that it looks at, and Publish has no 'quali",
         ),
         ({"when": ["qos"]}, "when has to be a str, a dict of str by packet class, or None, and is ['qos']"),
-        ({"about": (RetainedStore, "topics")}, "about has to begin with one of its models, and RetainedStore is none"),
+        (
+            {"about": (RetainedStore, "topics")},
+            "about has to begin with one of its models, and RetainedStore is not one",
+        ),
         (
             {"about": (RetainedStore,)},
             "about has to be a tuple of one of the models and the names of one or two tables of it, or None",
@@ -78,9 +81,9 @@ def like(**changes: Any) -> type[Rule]:
         ({"Memory": Bare}, "Memory is made without values, and its field count has no default"),
     ],
 )
-def test_what_a_rule_lacks(changes: dict[str, Any], told: str) -> None:
+def test_what_a_rule_lacks(changes: dict[str, Any], expected: str) -> None:
     (fault,) = faults_of_form(like(**changes))
-    assert fault.startswith(told)
+    assert fault.startswith(expected)
 
 
 def test_marks_of_the_connection_and_of_whole_packets_are_told_as_such() -> None:

@@ -83,9 +83,9 @@ class Looks(Rule):
     seen: ClassVar[list[SessionModel]] = []
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
-        found = at.model(SessionModel)
-        self.seen.append(load(dump(found)))
-        assert self.seen[-1] == found, "it is written and read as it is"
+        session_model = at.model(SessionModel)
+        self.seen.append(load(dump(session_model)))
+        assert self.seen[-1] == session_model, "it is written and read as it is"
         return None
 
 
@@ -96,36 +96,41 @@ def models(*lines: str) -> list[SessionModel]:
 
 
 def model(*lines: str) -> SessionModel:
-    (found,) = models(*lines)
-    return found
+    (session_model,) = models(*lines)
+    return session_model
 
 
 def test_what_has_no_answer_is_carried_in_the_order_of_its_sending() -> None:
     sends = "> publish a qos=1 id=9 & publish a qos=2 id=2 & publish a qos=2 id=4 & publish a qos=1 id=5"
-    found = model(BEGINS, sends, "< pubrec 4 & puback 5; > pubrel 4", BREAKS, f"@1 {RESUMES}; {PING_1}")
+    session_model = model(BEGINS, sends, "< pubrec 4 & puback 5; > pubrel 4", BREAKS, f"@1 {RESUMES}; {PING_1}")
 
-    rows = found.client_sent.values()
-    assert [(one.packet_identifier, one.qos, str(one.phase), one.step, one.sure) for one in rows] == [
+    rows = session_model.client_sent.values()
+    assert [(row.packet_identifier, row.qos, str(row.phase), row.step, row.sure) for row in rows] == [
         (9, 1, "sent", "PUBLISH", True),
         (2, 2, "sent", "PUBLISH", True),
         (4, 2, "released", "PUBREL", True),
     ]
-    assert (found.born, found.whole, found.resumed, found.server_sent) == (True, True, True, {})
+    assert (session_model.born, session_model.whole, session_model.resumed, session_model.server_sent) == (
+        True,
+        True,
+        True,
+        {},
+    )
 
 
 def test_what_is_not_sent_again_is_carried_on_and_what_is_answered_is_not() -> None:
     again = f"@1 {RESUMES}; @1 > publish a qos=1 id=2 & publish a qos=1 id=7; @1 < puback 2 & puback 3; @1 > puback 1"
-    found = model(
+    session_model = model(
         BEGINS, "> for 1..3: publish a qos=1 id={n}", "< publish a qos=1 id=1", BREAKS, again, "@1 > reset",
         f"@2 {RESUMES}; {PING_2}",
     )  # fmt: skip
 
-    assert list(found.client_sent) == [1, 7]
-    assert found.server_sent == {}
+    assert list(session_model.client_sent) == [1, 7]
+    assert session_model.server_sent == {}
 
 
 @each(
-    "again, kept, discarded",
+    "again, expected, discarded",
     [
         ("opened", 0, 1),  # Clean Start
         (BEGINS, 0, 0),  # Session Present 0
@@ -133,36 +138,38 @@ def test_what_is_not_sent_again_is_carried_on_and_what_is_answered_is_not() -> N
         (RESUMES, 1, 0),
     ],
 )
-def test_a_session_continues_where_connack_says_so(again: str, kept: int, discarded: int) -> None:
-    found = model(BEGINS, SENDS, BREAKS, f"@1 {again}; {PING_1}")
+def test_a_session_continues_where_connack_says_so(again: str, expected: int, discarded: int) -> None:
+    session_model = model(BEGINS, SENDS, BREAKS, f"@1 {again}; {PING_1}")
 
-    assert (len(found.client_sent), len(found.discarded_client_sent)) == (kept, discarded)
+    assert (len(session_model.client_sent), len(session_model.discarded_client_sent)) == (expected, discarded)
 
 
 def test_in_3_1_nobody_knows_whether_a_session_continues() -> None:
-    found = model("opened 3.1 resume", SENDS, BREAKS, f"@1 opened 3.1 resume; {PING_1}")
+    session_model = model("opened 3.1 resume", SENDS, BREAKS, f"@1 opened 3.1 resume; {PING_1}")
 
-    assert (found.resumed, found.born, list(found.client_sent)) == (None, False, [1])
+    assert (session_model.resumed, session_model.born, list(session_model.client_sent)) == (None, False, [1])
 
 
 @each("ends", ["lost < puback 1; > reset", "lost < puback 1; > pingreq; > fin", "< raw 40 02 00; < fin"])
 def test_what_was_lost_may_have_been_the_answer(ends: str) -> None:
     """At the end, before it, and in the middle of a packet."""
-    found = models(BEGINS, SENDS, ends, f"@1 {RESUMES}; +60 @1 > pingreq")[-1]
+    session_model = models(BEGINS, SENDS, ends, f"@1 {RESUMES}; +60 @1 > pingreq")[-1]
 
-    (one,) = found.client_sent.values()
-    assert not one.sure or found.waits_for is not None
-    assert not found.carried(C2S, None) if found.waits_for else not found.whole  # type: ignore[arg-type]
+    (unanswered_message,) = session_model.client_sent.values()
+    assert not unanswered_message.sure or session_model.waits_for is not None
+    assert not session_model.carried(C2S, None) if session_model.waits_for else not session_model.whole  # type: ignore[arg-type]
 
 
 def test_a_connection_that_is_taken_over_may_still_bring_answers() -> None:
-    taken = f"@1 {RESUMES}; {PING_1}"
-    during, after = models(BEGINS, "> for 1..2: publish a qos=1 id={n}", taken, "< puback 1; < fin", taken)
+    text = f"@1 {RESUMES}; {PING_1}"
+    during, after = models(BEGINS, "> for 1..2: publish a qos=1 id={n}", text, "< puback 1; < fin", text)
 
     assert during.waits_for is not None
-    assert [one.answered for one in during.client_sent.values()] == [False, False]
+    assert [unanswered_message.answered for unanswered_message in during.client_sent.values()] == [False, False]
     assert after.waits_for is None
-    assert [(one.answered, one.sure) for one in after.client_sent.values()] == [(True, True), (False, True)]
+    assert [
+        (unanswered_message.answered, unanswered_message.sure) for unanswered_message in after.client_sent.values()
+    ] == [(True, True), (False, True)]
 
 
 @each(
@@ -199,18 +206,18 @@ def test_how_long_a_session_is_kept(text: str, seconds: int | None) -> None:
 def test_subscriptions_are_carried_until_they_are_ended() -> None:
     first = "> subscribe 1 a:1 b:1 c:1 d:1; < suback 1 1 1 0x80 0; > unsubscribe 2 b; < unsuback 2 0"
     second = f"@1 {RESUMES}; {PING_1}; @1 > unsubscribe 3 a; @1 > reset"
-    found = models(BEGINS, first, BREAKS, second, f"@2 {RESUMES}; {PING_2}")
+    session_models = models(BEGINS, first, BREAKS, second, f"@2 {RESUMES}; {PING_2}")
 
-    granted = [{name: one.granted for name, one in each.filters.items()} for each in found]
+    granted = [{name: subscription.granted for name, subscription in each.filters.items()} for each in session_models]
     assert granted == [{"a": 1, "d": 0}, {"d": 0}]
-    assert [list(each.ended_filters) for each in found] == [["b"], ["b", "a"]]
+    assert [list(each.ended_filters) for each in session_models] == [["b"], ["b", "a"]]
 
 
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
-    found = model(RESUMES, SENDS, BREAKS, f"@1 {RESUMES}; {PING_1}")
+    session_model = model(RESUMES, SENDS, BREAKS, f"@1 {RESUMES}; {PING_1}")
 
-    assert (found.born, found.filters_known) == (False, False)
-    assert list(found.client_sent) == [1]
+    assert (session_model.born, session_model.filters_known) == (False, False)
+    assert list(session_model.client_sent) == [1]
 
 
 def test_a_client_without_messages_under_way_costs_no_look_at_its_acknowledgments() -> None:
@@ -242,14 +249,14 @@ def test_two_devices_with_one_identifier_are_told_from_one_that_comes_back() -> 
         ports = {int.from_bytes(key[place : place + 2], "big") for place in (8, 10)}
         return key.replace(even, bytes((10, 0, 0, 5))) if max(ports & set(range(51_234, 51_240))) % 2 else key
 
-    def told(one: Finding) -> tuple[str, str]:
-        return str(one.severity), one.message
+    def result(finding: Finding) -> tuple[str, str]:
+        return str(finding.severity), finding.message
 
     def noted(rows: list[Any]) -> list[tuple[str, str]]:
-        return [told(one) for one in lint([all_rules()["OPS324"]()], rows)]
+        return [result(finding) for finding in lint([all_rules()["OPS324"]()], rows)]
 
     ((same, _),) = noted(captured)
-    ((two, words),) = noted([replace(one, key=apart(one.key)) for one in captured])
+    ((two, words),) = noted([replace(segment, key=apart(segment.key)) for segment in captured])
     assert (same, two) == ("info", "warning")
     assert "between 10.0.0.5 and 10.0.0.4" in words or "between 10.0.0.4 and 10.0.0.5" in words
 
@@ -271,18 +278,18 @@ class Speaker:
         self.connack = self.hear(Connack)
 
     def say(self, *packets: ControlPacket) -> None:
-        self.socket.sendall(b"".join(encode(one, self.version) for one in packets))
+        self.socket.sendall(b"".join(encode(packet, self.version) for packet in packets))
 
     def hear(self, kind: type[ControlPacket]) -> Any:
         """The next packet of a type; others before it are passed over."""
         while True:
             while self._got:
-                one = self._got.pop(0)
-                if isinstance(one, kind):
-                    return one
+                packet = self._got.pop(0)
+                if isinstance(packet, kind):
+                    return packet
             data = self.socket.recv(4_096)
             assert data, "the server has closed the connection"
-            self._got += [one for one in self._stream.feed(data) if isinstance(one, ControlPacket)]
+            self._got += [packet for packet in self._stream.feed(data) if isinstance(packet, ControlPacket)]
 
     def ping(self) -> None:
         self.say(Pingreq())
@@ -304,16 +311,16 @@ class Speaker:
 @contextmanager
 def recorded(folder: Path, listener: str = "") -> Iterator[tuple[int, list[tuple[str, str]]]]:
     """A mosquitto, and what the rules find of it when all is over: code and severity."""
-    found: list[tuple[str, str]] = []
+    pairs: list[tuple[str, str]] = []
     target = folder / "session.pcapng"
     with mosquitto(folder, listener) as broker, capturing(broker.port, target):
-        yield broker.port, found
+        yield broker.port, pairs
         while Speaker.all:
             Speaker.all.pop().close()
     rules = [all_rules()[code]({"timeout": 2} if code in ("ACK311", "ACK314") else None) for code in RULES]
     linter = Linter(rules, strict=True)
     for event in dissect(open_capture([target])):
-        found += [(one.rule, str(one.severity)) for one in linter.feed(event)]
+        pairs += [(finding.rule, str(finding.severity)) for finding in linter.feed(event)]
 
 
 def subscribed(speaker: Speaker, qos: int) -> Speaker:
@@ -325,36 +332,36 @@ def subscribed(speaker: Speaker, qos: int) -> Speaker:
 @pytest.mark.broker
 @pytest.mark.parametrize("version", some([V5, V3_1_1]), ids=["5.0", "3.1.1"])
 def test_nothing_is_found_of_a_mosquitto_and_a_client_that_conform(tmp_path: Path, version: ProtocolVersion) -> None:
-    with recorded(tmp_path) as (port, found):
-        one = subscribed(Speaker(port, resumes=False, version=version), 2)
-        one.leaves()
-        one = subscribed(Speaker(port, resumes=True, version=version), 2)
+    with recorded(tmp_path) as (port, pairs):
+        speaker = subscribed(Speaker(port, resumes=False, version=version), 2)
+        speaker.leaves()
+        speaker = subscribed(Speaker(port, resumes=True, version=version), 2)
         # Both sides have messages under way in each phase.
-        one.say(message(7, 2, "b"))
-        one.hear(Pubrec)
-        one.say(message(8, 1), message(9, 2))
-        first, second = one.hear(Publish), one.hear(Pubrec)
+        speaker.say(message(7, 2, "b"))
+        speaker.hear(Pubrec)
+        speaker.say(message(8, 1), message(9, 2))
+        first, second = speaker.hear(Publish), speaker.hear(Pubrec)
         assert (first.qos, second.packet_identifier) == (1, 9)
-        one.breaks()
-        one = Speaker(port, resumes=True, version=version)
-        assert one.connack.session_present
-        one.say(Pubrel(7), Publish(dup=True, qos=2, topic_name="a", packet_identifier=9))
-        again = one.hear(Publish)
+        speaker.breaks()
+        speaker = Speaker(port, resumes=True, version=version)
+        assert speaker.connack.session_present
+        speaker.say(Pubrel(7), Publish(dup=True, qos=2, topic_name="a", packet_identifier=9))
+        again = speaker.hear(Publish)
         assert (again.dup, again.packet_identifier) == (True, first.packet_identifier)
-        one.say(Puback(again.packet_identifier), Pubrel(9))
-        delivered = one.hear(Publish)
-        one.say(Pubrec(delivered.packet_identifier))
-        one.hear(Pubrel)
-        one.breaks()
-        one = Speaker(port, resumes=True, version=version)
-        one.hear(Pubrel)
-        one.say(Pubcomp(delivered.packet_identifier))
+        speaker.say(Puback(again.packet_identifier), Pubrel(9))
+        delivered = speaker.hear(Publish)
+        speaker.say(Pubrec(delivered.packet_identifier))
+        speaker.hear(Pubrel)
+        speaker.breaks()
+        speaker = Speaker(port, resumes=True, version=version)
+        speaker.hear(Pubrel)
+        speaker.say(Pubcomp(delivered.packet_identifier))
         time.sleep(2.2)
-        one.ping()
-        one.ping()
+        speaker.ping()
+        speaker.ping()
         # The session is taken over with a message under way.
-        one.say(message(3, 1))
-        stuck = one.hear(Publish)
+        speaker.say(message(3, 1))
+        stuck = speaker.hear(Publish)
         other = Speaker(port, resumes=True, version=version)
         other.say(Puback(other.hear(Publish).packet_identifier))
         assert stuck.topic_name == "a"
@@ -362,61 +369,63 @@ def test_nothing_is_found_of_a_mosquitto_and_a_client_that_conform(tmp_path: Pat
         other.ping()
         other.ping()
         other.leaves()
-    assert [row for row in found if row[1] != "info"] == []
+    assert [row for row in pairs if row[1] != "info"] == []
 
 
 @pytest.mark.broker
 def test_a_client_that_breaks_its_session_is_found(tmp_path: Path) -> None:
-    with recorded(tmp_path) as (port, found):
+    with recorded(tmp_path) as (port, pairs):
         # mosquitto answers at once: a QoS 2 message waits for the client's next step, and stays there.
-        one = Speaker(port, resumes=False)
-        one.say(message(7, 2), message(8, 2))
-        one.hear(Pubrec)
-        one.hear(Pubrec)
-        one.breaks()
-        one = Speaker(port, resumes=True)
+        speaker = Speaker(port, resumes=False)
+        speaker.say(message(7, 2), message(8, 2))
+        speaker.hear(Pubrec)
+        speaker.hear(Pubrec)
+        speaker.breaks()
+        speaker = Speaker(port, resumes=True)
         time.sleep(2.2)
-        one.ping()
-        one.ping()
-        one.leaves()
-    assert found == [("ACK311", "error")]
+        speaker.ping()
+        speaker.ping()
+        speaker.leaves()
+    assert pairs == [("ACK311", "error")]
 
 
 @pytest.mark.broker
 def test_what_a_client_takes_along_is_found(tmp_path: Path) -> None:
     """An exchange into a new session, and the meaning of a Topic Alias into a new connection."""
     alias = Properties(topic_alias=1)
-    with recorded(tmp_path) as (port, found):
-        one = Speaker(port, resumes=False)
-        one.say(Publish(topic_name="a", properties=alias), message(7, 2))
-        one.hear(Pubrec)
-        one.breaks()
-        one = Speaker(port, resumes=False)
-        one.say(Pubrel(7))
-        one.hear(Pubcomp)
-        one.say(Publish(properties=alias))
-        one.hear(Disconnect)
-    assert found == [("SES306", "error"), ("ALS305", "error")]
+    with recorded(tmp_path) as (port, pairs):
+        speaker = Speaker(port, resumes=False)
+        speaker.say(Publish(topic_name="a", properties=alias), message(7, 2))
+        speaker.hear(Pubrec)
+        speaker.breaks()
+        speaker = Speaker(port, resumes=False)
+        speaker.say(Pubrel(7))
+        speaker.hear(Pubcomp)
+        speaker.say(Publish(properties=alias))
+        speaker.hear(Disconnect)
+    assert pairs == [("SES306", "error"), ("ALS305", "error")]
 
 
 @pytest.mark.broker
 def test_many_connections_with_one_identifier_are_found(tmp_path: Path) -> None:
-    with recorded(tmp_path) as (port, found):
+    with recorded(tmp_path) as (port, pairs):
         speakers = [Speaker(port, resumes=False) for _ in range(12)]
         speakers[-1].leaves()
-    assert found == [("OPS324", "info"), ("OPS325", "warning")]
+    assert pairs == [("OPS324", "info"), ("OPS325", "warning")]
 
 
 @pytest.mark.broker
 def test_guessing_is_found(tmp_path: Path) -> None:
     passwords = tmp_path / "passwords"
     passwords.write_text("")
-    with recorded(tmp_path, f"password_file {passwords}") as (port, found):
+    with recorded(tmp_path, f"password_file {passwords}") as (port, pairs):
         for number in range(12):
-            one = Speaker(port, resumes=False, client_identifier=f"c{number}", user_name="u", password=b"%d" % number)
-            assert one.connack.reason_code
-            one.socket.close()
-    assert found == [("SEC305", "warning")]
+            speaker = Speaker(
+                port, resumes=False, client_identifier=f"c{number}", user_name="u", password=b"%d" % number
+            )
+            assert speaker.connack.reason_code
+            speaker.socket.close()
+    assert pairs == [("SEC305", "warning")]
 
 
 def test_who_answers_a_pubrec_of_the_old_session_is_not_to_blame() -> None:
@@ -427,9 +436,11 @@ def test_who_answers_a_pubrec_of_the_old_session_is_not_to_blame() -> None:
 
 def test_a_connect_brings_no_model_before_it_is_accepted() -> None:
     """Only what was accepted is a session."""
-    found = model("opened", SENDS, BREAKS, "@1 > connect; @1 < connack code=0x87; @1 < fin", f"@2 opened; {PING_2}")
+    session_model = model(
+        "opened", SENDS, BREAKS, "@1 > connect; @1 < connack code=0x87; @1 < fin", f"@2 opened; {PING_2}"
+    )
 
-    assert list(found.discarded_client_sent) == [1]
+    assert list(session_model.discarded_client_sent) == [1]
 
 
 @pytest.mark.parametrize(("version", "confidence"), [("3.1", "likely"), ("3.1.1", "certain"), ("5.0", "certain")])
@@ -449,7 +460,8 @@ def test_a_client_at_another_address_may_have_a_session_of_its_own(moves: bool, 
     host, other = b"\x0a\x00\x00\x04", b"\x0a\x00\x00\x05"
     if moves:
         captured = [
-            replace(one, key=one.key.replace(host, other)) if b"\xc8\x23" in one.key[8:12] else one for one in captured
+            replace(segment, key=segment.key.replace(host, other)) if b"\xc8\x23" in segment.key[8:12] else segment
+            for segment in captured
         ]
     (finding,) = lint([all_rules()["SES510"]()], captured)
 
@@ -459,12 +471,12 @@ def test_a_client_at_another_address_may_have_a_session_of_its_own(moves: bool, 
 def test_subscriptions_of_another_capture_are_not_those_of_a_session() -> None:
     steps = f"{BEGINS}; > subscribe 1 b:1; < suback 1 1; > disconnect; > fin; @1 {RESUMES}; @1 < publish a"
     captured = talked(*steps_of(steps))
-    later = [replace(one, capture="later") if b"\xc8\x23" in one.key[8:12] else one for one in captured]
+    later = [replace(segment, capture="later") if b"\xc8\x23" in segment.key[8:12] else segment for segment in captured]
     linters = Linter([all_rules()["DLV201"]()], strict=True), Linter([all_rules()["DLV201"]()], strict=True)
-    found = [
+    text_lists = [
         [finding.rule for event in dissect_segments(rows) for finding in linter.feed(event)]
         for linter, rows in zip(linters, (captured, later), strict=True)
     ]
 
-    assert found == [["DLV201"], []]
+    assert text_lists == [["DLV201"], []]
     assert [dict(linter.withheld) for linter in linters] == [{}, {"DLV201": 1}]

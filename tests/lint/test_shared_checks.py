@@ -68,9 +68,9 @@ OTHER_FAULTS = {
 def test_a_packet_of_another_version_is_seen(
     text: str, version: ProtocolVersion, other: ProtocolVersion | None
 ) -> None:
-    found = decode(bytes.fromhex(text), version)
-    assert isinstance(found, Malformed)
-    assert shared_checks.other_layout(found, version) is other
+    packet = decode(bytes.fromhex(text), version)
+    assert isinstance(packet, Malformed)
+    assert shared_checks.other_layout(packet, version) is other
 
 
 @each(
@@ -133,7 +133,7 @@ def test_a_problem_names_its_frame() -> None:
 
 @given(st.lists(st.integers(0, 10**13), min_size=1, max_size=200))
 def test_percentiles_are_near_the_true_ones(values: list[int]) -> None:
-    spread = shared_checks.Spread()
+    spread = shared_checks.DurationHistogram()
     for index, value in enumerate(values):
         spread.add(value, index)
 
@@ -145,7 +145,7 @@ def test_percentiles_are_near_the_true_ones(values: list[int]) -> None:
 
 
 def test_nothing_has_no_percentiles_and_negative_counts_as_none() -> None:
-    spread = shared_checks.Spread()
+    spread = shared_checks.DurationHistogram()
 
     assert spread.percentile(0.5) == 0
     spread.add(-5)
@@ -182,13 +182,13 @@ def test_json_that_python_does_not_read_is_no_mismatch() -> None:
 @pytest.mark.parametrize(("status", "codes"), [("101 Switching", {"WSK203"}), ("404 Not Found", set())])
 def test_an_upgrade_that_is_refused_selects_no_subprotocol(status: str, codes: set[str]) -> None:
     answer = f"HTTP/1.1 {status}\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nContent-Length: 0\\r\\n\\r\\n"
-    found = linted(*steps_of(f'{UPGRADE}; silent < raw "{answer}"; > fin'), codes=("WSK203",))
+    findings = linted(*steps_of(f'{UPGRADE}; silent < raw "{answer}"; > fin'), codes=("WSK203",))
 
-    assert {one.rule for one in found} == codes
+    assert {finding.rule for finding in findings} == codes
 
 
 @each("raw, is_named", [('40 05 6d22 "abc"', False), ("40 04 6d220000", True), ("40 02 6d22", True)])
 def test_what_was_read_out_of_other_bytes_acknowledges_nothing(raw: str, is_named: bool) -> None:
-    found = linted(*steps_of(f"opened 3.1.1; > raw {raw}"), codes=("ACK203",))
+    findings = linted(*steps_of(f"opened 3.1.1; > raw {raw}"), codes=("ACK203",))
 
-    assert bool(found) is is_named
+    assert bool(findings) is is_named

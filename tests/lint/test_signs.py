@@ -21,16 +21,16 @@ Q1, Q2 = (f"> publish a qos={qos} id=1" for qos in (1, 2))
 
 def signs(monkeypatch: pytest.MonkeyPatch, *lines: str) -> list[set[str]]:
     """Names of the signs of each packet."""
-    found: list[set[str]] = []
+    text_lists: list[set[str]] = []
 
     def noted(packet: ControlPacket, at: RuleContext) -> int:
         bits = signs_of(packet, at)
-        found.append({name for bit, name in NAMES.items() if bits & bit})
+        text_lists.append({name for bit, name in NAMES.items() if bits & bit})
         return bits
 
     monkeypatch.setattr(engine, "signs_of", noted)
     lint([], talked(*steps_of(*lines)))
-    return found
+    return text_lists
 
 
 @each(
@@ -40,6 +40,9 @@ def signs(monkeypatch: pytest.MonkeyPatch, *lines: str) -> list[set[str]]:
         ("> publish a dup retain", {"dup", "retain", "expires_or_retained"}),
         (r'> publish "a\u0007"', {"odd_strings", "unprintable"}),
         ("> publish a/#", {"odd_strings", "wildcard"}),
+        ("> publish spBv1.0/g/NDATA/n", {"sparkplug"}),
+        ("< publish spBv1.0/g/NDATA/n", {"sparkplug", "unmatched"}),
+        ("> subscribe 9 a:1 spBv1.0/#:0", {"sparkplug"}),
         ("> publish", {"odd_strings", "nameless", "unresolved"}),
         ("> publish a topic_alias=1", {"properties", "odd_alias"}),
         (r'> publish a user_property=k:"\u0007"', {"properties", "odd_strings", "unprintable"}),
@@ -84,6 +87,7 @@ def test_a_packet_bears_the_signs_of_what_is_odd_about_it(text: str, wanted: set
         ("> pingreq", {"early"}),
         ("> connect; < pingresp", {"early", "from_server"}),
         ("> connect client=- resume", {"odd_connect"}),
+        ("> connect 3.1.1 will=spBv1.0/g/NDEATH/n will_payload=x", {"sparkplug"}),
         ("> connect client=c protocol_name=MQIsdp", {"odd_connect"}),
         ("> connect client=c password=x", {"odd_connect"}),
         (r'> connect client="c\u0007"', {"odd_strings", "unprintable"}),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mqttscope.lint import subscriber_table
-from mqttscope.lint.subscriber_table import Held, KnownSession, SubscriberTable, plain_filter
+from mqttscope.lint.subscriber_table import HeldSubscription, KnownSession, SubscriberTable, plain_filter
 
 SECOND_NS = 1_000_000_000
 
@@ -16,15 +16,17 @@ def key(number: int) -> Any:
     return (b"flow", number, 0)
 
 
-def subscribe(table: SubscriberTable, session: KnownSession, name: str, number: int = 1) -> Held:
+def subscribe(table: SubscriberTable, session: KnownSession, name: str, number: int = 1) -> HeldSubscription:
     plain, is_shared = plain_filter(name)
-    held = Held(session.owner, name, plain, is_shared, False, number, number, number)
+    held = HeldSubscription(session.owner, name, plain, is_shared, False, number, number, number)
     table.subscribe(session, held)
     return held
 
 
 def owners(table: SubscriberTable, topic: str) -> list[str]:
-    return [one.owner for some in table.holding(topic, table.matching(topic)) for one in some.values()]
+    return [
+        subscription.owner for some in table.holding(topic, table.matching(topic)) for subscription in some.values()
+    ]
 
 
 def connected(table: SubscriberTable, owner: str, *filters: str, number: int = 1) -> KnownSession:
@@ -165,8 +167,8 @@ def test_a_topic_costs_nothing_for_the_subscriptions_that_do_not_match(table: Su
     assert table.index is not None
     before = table.index.visited
     for number in range(50):
-        found = owners(table, f"site/{number}/3/state")
-        assert sorted(found) == sorted(["all", f"c{number}", f"c{number}", *(["all"] if number == 7 else [])])
+        texts = owners(table, f"site/{number}/3/state")
+        assert sorted(texts) == sorted(["all", f"c{number}", f"c{number}", *(["all"] if number == 7 else [])])
 
     assert (table.index.visited - before) / 50 < 8
 
@@ -192,7 +194,7 @@ def test_what_matched_is_remembered_until_other_filters_may(
     session = table.connect("dev1", ("c", 0, 0), 0, resumes=False)
 
     def subscribe(name: str) -> None:
-        table.subscribe(session, Held("dev1", name, name, False, False, 1, 1, 0))
+        table.subscribe(session, HeldSubscription("dev1", name, name, False, False, 1, 1, 0))
 
     subscribe("a/#")
     assert table.matching("a/b") == table.matching("a/b") == ("a/#",)

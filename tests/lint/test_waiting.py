@@ -23,7 +23,7 @@ def found(*lines: str, codes: tuple[str, ...] = ("ACK515",), without_fin: bool =
     """What rules find, where the first segment with a FIN may be missing."""
     captured: list[Segment] = segments(conversation("waiting", *steps_of(*lines)))
     if without_fin:
-        del captured[next(at for at, one in enumerate(captured) if one.flags & 1)]
+        del captured[next(at for at, segment in enumerate(captured) if segment.flags & 1)]
     return lint([all_rules()[code]() for code in codes], captured)
 
 
@@ -33,24 +33,24 @@ def test_what_is_owed_is_told_once_though_the_connection_lives_on() -> None:
 
 def test_each_packet_has_its_own_time() -> None:
     second, third = (f"+20 > publish a qos=1 id={number}; < ack" for number in (2, 3))
-    told = found(f"{SENDS.replace('opened', 'opened keep_alive=0')}; < ack; {second}; {third}; {LATER}")
+    findings = found(f"{SENDS.replace('opened', 'opened keep_alive=0')}; < ack; {second}; {third}; {LATER}")
 
-    assert [one.related[0].packet for one in told] == [2, 3, 4]
-    waited = [one.timestamp_ns - one.related[0].timestamp_ns for one in told]
-    assert all(30e9 <= one <= 30e9 + 30e9 / 4 + 1e8 for one in waited), waited
+    assert [finding.related[0].packet for finding in findings] == [2, 3, 4]
+    waited = [finding.timestamp_ns - finding.related[0].timestamp_ns for finding in findings]
+    assert all(30e9 <= number <= 30e9 + 30e9 / 4 + 1e8 for number in waited), waited
 
 
 def test_what_is_overdue_at_the_same_time_is_one_finding() -> None:
-    told = found(f"{SENDS}; > publish a qos=1 id=2; > publish a qos=1 id=3; < ack; {LATER}")
+    findings = found(f"{SENDS}; > publish a qos=1 id=2; > publish a qos=1 id=3; < ack; {LATER}")
 
-    assert [one.related[0].packet for one in told] == [2, 3], "the first one has a time of its own"
-    assert told[1].message.endswith(", and 1 more")
+    assert [finding.related[0].packet for finding in findings] == [2, 3], "the first one has a time of its own"
+    assert findings[1].message.endswith(", and 1 more")
 
 
 def test_an_answer_in_time_leaves_the_others() -> None:
-    told = found(f"{SENDS}; > publish a qos=1 id=2; < puback 2; {LATER}")
+    findings = found(f"{SENDS}; > publish a qos=1 id=2; < puback 2; {LATER}")
 
-    assert [one.related[0].packet for one in told] == [2]
+    assert [finding.related[0].packet for finding in findings] == [2]
 
 
 def test_nobody_is_woken_once_nothing_is_owed() -> None:
@@ -78,7 +78,7 @@ def test_a_packet_that_never_arrived_is_not_held_against_anybody() -> None:
 
 def test_several_rules_are_woken_each_in_its_time() -> None:
     """Whoever dissects remembers one time for each flow; the later ones must not be lost with it."""
-    told = found(f"opened; > disconnect; < ack; {LATER}", codes=("DIS503", "DIS504"))
+    findings = found(f"opened; > disconnect; < ack; {LATER}", codes=("DIS503", "DIS504"))
 
-    assert [one.rule for one in told] == ["DIS503", "DIS504"]
-    assert told[1].timestamp_ns - told[0].timestamp_ns == 25_000_000_000
+    assert [finding.rule for finding in findings] == ["DIS503", "DIS504"]
+    assert findings[1].timestamp_ns - findings[0].timestamp_ns == 25_000_000_000

@@ -27,9 +27,9 @@ def known(*lines: str) -> Wills:
     linter = Linter([all_rules()["WIL405"]()], strict=True)
     for event in dissect_segments(segments(conversation("x", *steps_of(*lines))), more=True):
         linter.feed(event)
-    found: Any = next(row["wills"] for row in linter.remembered().values() if "wills" in row)
-    assert isinstance(found, Wills)
-    return found
+    result: Any = next(row["wills"] for row in linter.remembered().values() if "wills" in row)
+    assert isinstance(result, Wills)
+    return result
 
 
 @each(
@@ -55,16 +55,16 @@ def known(*lines: str) -> Wills:
 )
 def test_what_becomes_of_a_will_at_the_end(text: str, phase: str, delay: int | None) -> None:
     """``delay``: seconds from the end of the connection until the will is due."""
-    (one,) = known(text).ended.values()
+    (will,) = known(text).ended.values()
 
-    assert one.phase == phase
-    assert delay is None or round((one.due_ns - one.ended_ns) / SECOND_NS) == delay
+    assert will.phase == phase
+    assert delay is None or round((will.due_ns - will.ended_ns) / SECOND_NS) == delay
 
 
 def test_a_connection_that_is_open_has_its_will() -> None:
-    found = known(WILL, f"{OTHER} will=$x")
-    assert [one.topic for one in found.armed.values()] == ["w"]
-    assert list(found.topics) == ["w"]
+    wills = known(WILL, f"{OTHER} will=$x")
+    assert [will.topic for will in wills.armed.values()] == ["w"]
+    assert list(wills.topics) == ["w"]
 
 
 @each(
@@ -77,13 +77,13 @@ def test_a_connection_that_is_open_has_its_will() -> None:
     ],
 )
 def test_who_says_the_same_is_noted(text: str, is_said: bool) -> None:
-    assert [one.twin for one in known(WILL, text).armed.values()] == [is_said]
+    assert [will.twin for will in known(WILL, text).armed.values()] == [is_said]
 
 
 def test_who_gets_messages_of_its_topic_is_noted() -> None:
-    found = known(WILL, "> publish w here", OTHER, "@1 < publish w here")
-    assert [one.proven for one in found.armed.values()] == [True]
-    assert found.readers == {"w": ("c2",)}
+    wills = known(WILL, "> publish w here", OTHER, "@1 < publish w here")
+    assert [will.proven for will in wills.armed.values()] == [True]
+    assert wills.readers == {"w": ("c2",)}
 
 
 def test_the_will_of_a_connection_from_before_the_capture_is_not_known() -> None:
@@ -94,14 +94,14 @@ def test_the_will_of_a_connection_from_before_the_capture_is_not_known() -> None
 
 def test_what_is_forgotten_of_a_will_is_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mqttscope.lint.wills.MAX_ENDED", 1)
-    found = known(WILL, f"> reset; {OTHER} will=v; @1 > reset")
-    assert [one.topic for one in found.ended.values()] == list(found.topics) == ["v"]
-    assert list(found.by_client) == ["c2"]
+    wills = known(WILL, f"> reset; {OTHER} will=v; @1 > reset")
+    assert [will.topic for will in wills.ended.values()] == list(wills.topics) == ["v"]
+    assert list(wills.by_client) == ["c2"]
 
 
 def test_properties_are_compared_by_what_they_say_and_in_their_order() -> None:
-    one, two = [("k", "1")], [("k", "2")]
-    first = summaries(Properties(user_property=[*one, *two], content_type="x"))
+    pairs, two = [("k", "1")], [("k", "2")]
+    first = summaries(Properties(user_property=[*pairs, *two], content_type="x"))
     assert first.keys() == {"user_property", "content_type"}
-    assert first["user_property"] != summaries(Properties(user_property=[*two, *one]))["user_property"]
+    assert first["user_property"] != summaries(Properties(user_property=[*two, *pairs]))["user_property"]
     assert summaries(None) == summaries(Properties(topic_alias=3)) == {}

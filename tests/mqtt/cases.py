@@ -70,41 +70,44 @@ SAMPLES: dict[int, tuple[Any, bytes]] = {
 IDENTIFIER = b"\x12\x34"
 
 
-def carrier(owner: int, made: Properties, written: bytes) -> tuple[Any, bytes]:
+def carrier(owner: int, new_properties: Properties, written: bytes) -> tuple[Any, bytes]:
     """A packet of a type (or a CONNECT with a will) with this property block, and its bytes."""
     connect = string("MQTT") + b"\x05"
     plain: dict[int, tuple[Any, bytes]] = {
         PacketType.CONNECT: (
-            Connect(protocol_level=5, properties=made),
+            Connect(protocol_level=5, properties=new_properties),
             framed(0x10, connect, b"\x02\0\0", written, string("")),
         ),
         WILL: (
-            Connect(protocol_level=5, properties=Properties(), will=Will("w", b"x", 0, False, made)),
+            Connect(protocol_level=5, properties=Properties(), will=Will("w", b"x", 0, False, new_properties)),
             framed(0x10, connect, b"\x06\0\0\0", string(""), written, string("w"), string("x")),
         ),
-        PacketType.CONNACK: (Connack(None, False, 0, made), framed(0x20, b"\0\0", written)),
+        PacketType.CONNACK: (Connack(None, False, 0, new_properties), framed(0x20, b"\0\0", written)),
         PacketType.PUBLISH: (
-            Publish(False, 1, False, "t", 0x1234, made, b"p"),
+            Publish(False, 1, False, "t", 0x1234, new_properties, b"p"),
             framed(0x32, string("t"), IDENTIFIER, written, b"p"),
         ),
-        PacketType.PUBACK: (Puback(0x1234, 0, made), framed(0x40, IDENTIFIER, b"\0", written)),
-        PacketType.PUBREC: (Pubrec(0x1234, 0, made), framed(0x50, IDENTIFIER, b"\0", written)),
-        PacketType.PUBREL: (Pubrel(0x1234, 0, made), framed(0x62, IDENTIFIER, b"\0", written)),
-        PacketType.PUBCOMP: (Pubcomp(0x1234, 0, made), framed(0x70, IDENTIFIER, b"\0", written)),
+        PacketType.PUBACK: (Puback(0x1234, 0, new_properties), framed(0x40, IDENTIFIER, b"\0", written)),
+        PacketType.PUBREC: (Pubrec(0x1234, 0, new_properties), framed(0x50, IDENTIFIER, b"\0", written)),
+        PacketType.PUBREL: (Pubrel(0x1234, 0, new_properties), framed(0x62, IDENTIFIER, b"\0", written)),
+        PacketType.PUBCOMP: (Pubcomp(0x1234, 0, new_properties), framed(0x70, IDENTIFIER, b"\0", written)),
         PacketType.SUBSCRIBE: (
-            Subscribe(0x1234, made, [Subscription("f", 1)]),
+            Subscribe(0x1234, new_properties, [Subscription("f", 1)]),
             framed(0x82, IDENTIFIER, written, string("f"), b"\x01"),
         ),
-        PacketType.SUBACK: (Suback(0x1234, made, [1]), framed(0x90, IDENTIFIER, written, b"\x01")),
-        PacketType.UNSUBSCRIBE: (Unsubscribe(0x1234, made, ["f"]), framed(0xA2, IDENTIFIER, written, string("f"))),
-        PacketType.UNSUBACK: (Unsuback(0x1234, made, [0]), framed(0xB0, IDENTIFIER, written, b"\0")),
-        PacketType.DISCONNECT: (Disconnect(0, made), framed(0xE0, b"\0", written)),
-        PacketType.AUTH: (Auth(0, made), framed(0xF0, b"\0", written)),
+        PacketType.SUBACK: (Suback(0x1234, new_properties, [1]), framed(0x90, IDENTIFIER, written, b"\x01")),
+        PacketType.UNSUBSCRIBE: (
+            Unsubscribe(0x1234, new_properties, ["f"]),
+            framed(0xA2, IDENTIFIER, written, string("f")),
+        ),
+        PacketType.UNSUBACK: (Unsuback(0x1234, new_properties, [0]), framed(0xB0, IDENTIFIER, written, b"\0")),
+        PacketType.DISCONNECT: (Disconnect(0, new_properties), framed(0xE0, b"\0", written)),
+        PacketType.AUTH: (Auth(0, new_properties), framed(0xF0, b"\0", written)),
     }
     return plain[owner]
 
 
-CARRIERS = (WILL, *(one for one in PacketType if one not in (PacketType.PINGREQ, PacketType.PINGRESP)))
+CARRIERS = (WILL, *(each for each in PacketType if each not in (PacketType.PINGREQ, PacketType.PINGRESP)))
 
 
 def carrier_name(owner: int) -> str:
@@ -130,20 +133,20 @@ def _reason_rows() -> Iterator[Case]:
                 octet = bytes([code])
                 if kind == PacketType.CONNACK:
                     present = None if version == 3 else False
-                    made: Any = Connack(None, present, code, Properties() if five else None)
+                    result: Any = Connack(None, present, code, Properties() if five else None)
                     raw = framed(0x20, b"\0", octet, b"\0" if five else b"")
                 elif kind in acks:
-                    made = acks[kind](7, code)
+                    result = acks[kind](7, code)
                     raw = framed(kind << 4 | (2 if kind == PacketType.PUBREL else 0), b"\0\x07", octet)
                 elif kind == PacketType.SUBACK:
-                    made = Suback(7, Properties() if five else None, [code])
+                    result = Suback(7, Properties() if five else None, [code])
                     raw = framed(0x90, b"\0\x07", b"\0" if five else b"", octet)
                 elif kind == PacketType.UNSUBACK:
-                    made, raw = Unsuback(7, Properties(), [code]), framed(0xB0, b"\0\x07\0", octet)
+                    result, raw = Unsuback(7, Properties(), [code]), framed(0xB0, b"\0\x07\0", octet)
                 else:
-                    made = Disconnect(code) if kind == PacketType.DISCONNECT else Auth(code)
+                    result = Disconnect(code) if kind == PacketType.DISCONNECT else Auth(code)
                     raw = framed(kind << 4, octet)
-                yield Case(f"{version.text}: {kind.name} with code 0x{code:02x}", version, raw, made)
+                yield Case(f"{version.text}: {kind.name} with code 0x{code:02x}", version, raw, result)
 
 
 BORDERS = (127, 128, 16_383, 16_384, 2_097_151, 2_097_152)

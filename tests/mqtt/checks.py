@@ -9,7 +9,7 @@ from mqttscope.mqtt import ControlPacket, Malformed, ProtocolVersion, Publish, d
 from mqttscope.mqtt.codec import DECODERS, connect_version, examine, packet_end
 from mqttscope.mqtt.constants import type_name
 from mqttscope.mqtt.stream import MAX_PACKET_BYTES, PacketStream, StreamItem, Unparsed
-from mqttscope.mqtt.wire import Fault
+from mqttscope.mqtt.wire import LayoutFault
 from tests.mqtt.case import V3_1_1, VERSIONS, parse
 from tests.mqtt.conversation import CLEAN, following
 from tests.packets import octets
@@ -28,34 +28,35 @@ def assert_partition(raw: bytes, version: ProtocolVersion) -> None:
 
 
 def broken(text: str, version: ProtocolVersion = V3_1_1) -> Malformed:
-    """What the bytes of a malformed packet, in hexadecimal, are decoded to."""
-    found = decode(parse(text), version)
-    assert isinstance(found, Malformed)
-    return found
+    """The decoded value of a malformed packet in hexadecimal."""
+    packet = decode(parse(text), version)
+    assert isinstance(packet, Malformed)
+    return packet
 
 
-def assert_malformed(found: Malformed, raw: bytes) -> None:
-    """What every `Malformed` value promises."""
-    assert found.raw == raw
-    assert found.reason_code == 0x81
-    assert found.detail
-    assert 0 <= found.offset <= len(raw)
-    assert found.packet_type == (raw[0] >> 4 if raw else None)
-    assert [one.offset for one in found.faults] == sorted(one.offset for one in found.faults)
-    assert len({(one.reason, one.offset, one.field) for one in found.faults}) == len(found.faults)
+def assert_malformed(malformed: Malformed, raw: bytes) -> None:
+    """Properties of every `Malformed` value."""
+    assert malformed.raw == raw
+    assert malformed.reason_code == 0x81
+    assert malformed.detail
+    assert 0 <= malformed.offset <= len(raw)
+    assert malformed.packet_type == (raw[0] >> 4 if raw else None)
+    assert [fault.offset for fault in malformed.faults] == sorted(fault.offset for fault in malformed.faults)
+    assert len({(fault.reason, fault.offset, fault.field) for fault in malformed.faults}) == len(malformed.faults)
     assert any(
-        (one.reason, one.offset, one.field, one.detail) == (found.reason, found.offset, found.field, found.detail)
-        for one in found.faults
+        (fault.reason, fault.offset, fault.field, fault.detail)
+        == (malformed.reason, malformed.offset, malformed.field, malformed.detail)
+        for fault in malformed.faults
     )
-    if found.packet is None:
-        assert found.fields_read == ()
-        assert not found.complete
+    if malformed.packet is None:
+        assert malformed.fields_read == ()
+        assert not malformed.complete
     else:
-        assert found.packet.raw == raw
-        names = {row.name for row in found.packet.declaration}
-        assert names.issuperset(found.fields_read)
-        for name in names.difference(found.fields_read):
-            assert getattr(found.packet, name) in (None, []) or name in ("will", "subscriptions", "topic_filters")
+        assert malformed.packet.raw == raw
+        names = {row.name for row in malformed.packet.declaration}
+        assert names.issuperset(malformed.fields_read)
+        for name in names.difference(malformed.fields_read):
+            assert getattr(malformed.packet, name) in (None, []) or name in ("will", "subscriptions", "topic_filters")
 
 
 def assert_decoders_agree(raw: bytes, version: ProtocolVersion) -> None:
@@ -72,7 +73,7 @@ def assert_decoders_agree(raw: bytes, version: ProtocolVersion) -> None:
         return
     try:
         fast = decoder(raw, body)
-    except Fault:
+    except LayoutFault:
         assert isinstance(slow, Malformed)
         return
     assert not isinstance(slow, Malformed)
@@ -82,14 +83,14 @@ def assert_decoders_agree(raw: bytes, version: ProtocolVersion) -> None:
 
 def assert_sound(raw: bytes, version: ProtocolVersion) -> ControlPacket | Malformed:
     """Everything that holds for one packet, whatever it is; returns what it was decoded to."""
-    found = decode(raw, version)
-    if isinstance(found, Malformed):
-        assert_malformed(found, raw)
+    packet = decode(raw, version)
+    if isinstance(packet, Malformed):
+        assert_malformed(packet, raw)
     else:
-        assert found.raw == raw
+        assert packet.raw == raw
     assert_partition(raw, version)
     assert_decoders_agree(raw, version)
-    return found
+    return packet
 
 
 def length_of(item: StreamItem) -> int:
@@ -115,7 +116,7 @@ def run(chunks: Iterable[bytes | int], stream: PacketStream) -> list[StreamItem]
     if stream.skipped is None:
         total += stream.skip  # a PUBLISH that lost bytes was given with all that should have come
     items += stream.close()
-    assert sum(length_of(one) for one in items) == total
+    assert sum(length_of(packet) for packet in items) == total
     assert stream.close() == []
     return items
 
@@ -124,13 +125,13 @@ def facts(items: Iterable[StreamItem]) -> list[tuple[object, ...]]:
     """Items with everything in them, to be compared."""
     return [
         (
-            type(one).__name__,
-            repr(one),
-            getattr(one, "raw", b""),
-            getattr(one, "missing", 0),
-            getattr(one, "header_flags", 0),
+            type(packet).__name__,
+            repr(packet),
+            getattr(packet, "raw", b""),
+            getattr(packet, "missing", 0),
+            getattr(packet, "header_flags", 0),
         )
-        for one in items
+        for packet in items
     ]
 
 
@@ -141,7 +142,7 @@ def hexadecimal(raw: bytes) -> str:
 
 
 def render(item: StreamItem) -> str:
-    """An item of a stream in words: what it is, its bytes, and how many of them are missing."""
+    """An item of a stream in words: its kind, its bytes, and the number of missing bytes."""
     missing = f" and {item.missing} missing" if item.missing else ""
     if isinstance(item, Unparsed):
         kind = "" if item.packet_type is None else f" in {type_name(item.packet_type)}"
@@ -157,7 +158,7 @@ def render(item: StreamItem) -> str:
 
 
 def items_of(setting: str, chunks: list[str]) -> list[str]:
-    """What a stream gives, in words, of chunks: ``gap NUMBER``, or bytes.
+    """Items of a stream, in words, for chunks: ``gap NUMBER``, or bytes.
 
     ``following`` and ``clean`` are packets of `tests.mqtt.conversation`.  The setting is a version, ``lost`` where
     framing was lost before, and ``limit NUMBER``.

@@ -29,7 +29,7 @@ def conversation(version: ProtocolVersion) -> list[bytes]:
     five = version == V5
     name = "MQIsdp" if version == V3_1 else "MQTT"
     block = Properties() if five else None
-    made: list[ControlPacket] = [
+    packets: list[ControlPacket] = [
         Connect(
             protocol_name=name,
             protocol_level=version,
@@ -57,10 +57,10 @@ def conversation(version: ProtocolVersion) -> list[bytes]:
         extra = Properties(
             topic_alias=3, content_type="application/json", user_property=[("trace", "0af7651916cd43dd")]
         )
-        made[2] = Publish(topic_name="plant/1/line/4/temperature", properties=extra, payload=JSON)
-        made[9] = Publish(topic_name="", properties=Properties(topic_alias=3), payload=JSON)
-        made[-1] = Disconnect(0x04, Properties(reason_string="maintenance"))
-    return [encode(one, version) for one in made]
+        packets[2] = Publish(topic_name="plant/1/line/4/temperature", properties=extra, payload=JSON)
+        packets[9] = Publish(topic_name="", properties=Properties(topic_alias=3), payload=JSON)
+        packets[-1] = Disconnect(0x04, Properties(reason_string="maintenance"))
+    return [encode(packet, version) for packet in packets]
 
 
 CLEAN = [encode(Publish(topic_name=f"a/{n}", properties=Properties(), payload=b"text"), V5) for n in range(3)]
@@ -68,5 +68,5 @@ CLEAN = [encode(Publish(topic_name=f"a/{n}", properties=Properties(), payload=b"
 
 def following(version: ProtocolVersion) -> list[bytes]:
     """Some clean packets of this version."""
-    made = [Publish(topic_name=f"a/{n}", payload=b"some text %d" % n) for n in range(4)]
-    return [encode(one, version) for one in made]
+    publishes = [Publish(topic_name=f"a/{n}", payload=b"some text %d" % n) for n in range(4)]
+    return [encode(publish, version) for publish in publishes]

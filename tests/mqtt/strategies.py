@@ -53,8 +53,8 @@ BY_TYPE: dict[str, st.SearchStrategy[Any]] = {
 def blocks(owner: int) -> st.SearchStrategy[Properties]:
     """Any property block that this packet may carry: any order, any repetition."""
     rows = [row for row in PROPERTIES if owner in row.packets]
-    one = st.one_of([st.tuples(st.just(row.identifier), BY_TYPE[row.wire.name]) for row in rows])
-    return st.lists(one, max_size=5).map(Properties.of)
+    strategy = st.one_of([st.tuples(st.just(row.identifier), BY_TYPE[row.wire.name]) for row in rows])
+    return st.lists(strategy, max_size=5).map(Properties.of)
 
 
 def codes(kind: PacketType, version: ProtocolVersion) -> st.SearchStrategy[int]:
@@ -84,7 +84,7 @@ def _connect(draw: st.DrawFn, version: ProtocolVersion) -> Connect:
 @st.composite
 def packets(draw: st.DrawFn, version: ProtocolVersion) -> ControlPacket:
     """Any well-formed packet of this version."""
-    kind = draw(st.sampled_from([one for one in PacketType if one != PacketType.AUTH or version == V5]))
+    kind = draw(st.sampled_from([each for each in PacketType if each != PacketType.AUTH or version == V5]))
     block = draw(blocks(kind)) if version == V5 and kind not in (PacketType.PINGREQ, PacketType.PINGRESP) else None
     identifier = draw(U16)
     if kind == PacketType.CONNECT:
@@ -115,9 +115,9 @@ def packets(draw: st.DrawFn, version: ProtocolVersion) -> ControlPacket:
         fields["reason_code"] = draw(st.none() | codes(kind, version))
         # Properties can follow only a reason code that is there.
         fields["properties"] = block if fields["reason_code"] is not None and draw(st.booleans()) else None
-    made: ControlPacket = PACKETS[kind](**fields)
-    assert not isinstance(made, Auth) or version == V5
-    return made
+    packet: ControlPacket = PACKETS[kind](**fields)
+    assert not isinstance(packet, Auth) or version == V5
+    return packet
 
 
 @st.composite
@@ -141,7 +141,7 @@ def mutated(draw: st.DrawFn, version: ProtocolVersion) -> bytes:
 def almost(version: ProtocolVersion) -> st.SearchStrategy[bytes]:
     """Bytes of all kinds: well-formed packets, rows of the table, damaged packets, noise."""
     return st.one_of(
-        packets(version).map(lambda one: encode(one, version)),
+        packets(version).map(lambda packet: encode(packet, version)),
         st.sampled_from([row.raw for row in SHORT]),
         mutated(version),
         st.binary(max_size=20),

@@ -389,7 +389,7 @@ PUBACK may spell its Remaining Length in four bytes
 PINGREQ may spell its Remaining Length in two bytes
     3.1 3.1.1 | pingreq | c0 80 00
 """
-"""Packets whose Remaining Length takes more bytes than the encoder spends."""
+"""Packets with a Remaining Length of more bytes than the encoder uses."""
 
 ROWS = [
     *good(CONNECT_3 + CONNECT_5 + CONNACK + PUBLISH + ACKNOWLEDGEMENTS + SUBSCRIPTIONS + OTHERS),

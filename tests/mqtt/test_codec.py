@@ -27,9 +27,9 @@ from mqttscope.mqtt import (
     decode,
     encode,
 )
-from mqttscope.mqtt.codec import decoder, packet_end, unbelieved
+from mqttscope.mqtt.codec import decoder, implausible_length, packet_end
 from mqttscope.mqtt.declare import PACKETS, plan
-from mqttscope.mqtt.wire import Fault
+from mqttscope.mqtt.wire import LayoutFault
 from tests.conftest import THOROUGH
 from tests.each import each
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, Case, parse
@@ -48,11 +48,11 @@ WRITTEN = (3, 4, 5, 6, 7)
 def outcome(decode: Callable[[bytes, int], ControlPacket], raw: bytes, body: int) -> object:
     """The packet with all its attributes, or where and why it was refused."""
     try:
-        made = decode(raw, body)
-    except Fault as fault:
+        packet = decode(raw, body)
+    except LayoutFault as fault:
         return fault.reason, fault.offset, fault.detail, fault.field
-    names = [*(row.name for row in made.declaration), "raw", "header_flags", "missing"]
-    return type(made), [(name, type(getattr(made, name)), getattr(made, name)) for name in names]
+    names = [*(row.name for row in packet.declaration), "raw", "header_flags", "missing"]
+    return type(packet), [(name, type(getattr(packet, name)), getattr(packet, name)) for name in names]
 
 
 def check(raw: bytes, version: ProtocolVersion) -> None:
@@ -98,22 +98,22 @@ def test_the_table_is_not_empty_and_has_every_packet_version_and_reason() -> Non
 
 @each("row", GOOD, ids=ids(GOOD))
 def test_well_formed_bytes_decode_to_the_packet_and_back(row: Case) -> None:
-    found = assert_sound(row.raw, row.version)
+    packet = assert_sound(row.raw, row.version)
 
-    assert found == row.packet
+    assert packet == row.packet
     if row.canonical:
         assert row.packet is not None
-        assert encode(found, row.version) == row.raw
+        assert encode(packet, row.version) == row.raw
         again = decode(encode(row.packet, row.version), row.version)
         assert again == row.packet
 
 
 @each("row", MALFORMED, ids=ids(MALFORMED))
 def test_malformed_bytes_become_a_value_that_names_the_first_fault(row: Case) -> None:
-    found = assert_sound(row.raw, row.version)
+    packet = assert_sound(row.raw, row.version)
 
-    assert isinstance(found, Malformed)
-    assert (found.reason, found.field, found.offset) == (row.reason, row.field, row.offset)
+    assert isinstance(packet, Malformed)
+    assert (packet.reason, packet.field, packet.offset) == (row.reason, row.field, row.offset)
 
 
 @pytest.mark.parametrize("length", [*BORDERS, 0, 268_435_455])
@@ -124,13 +124,13 @@ def test_the_remaining_length_takes_as_many_bytes_as_its_value_needs(length: int
 
 
 def test_the_longest_packet_is_announced_and_not_believed_to_be_there() -> None:
-    found = decode(b"\x30" + varint(268_435_455) + string("t") + b"x")
+    packet = decode(b"\x30" + varint(268_435_455) + string("t") + b"x")
 
-    assert isinstance(found, Malformed)
-    assert found.reason is R.TRUNCATED
-    assert found.missing == 268_435_455 - 4
-    assert isinstance(found.packet, Publish)
-    assert found.packet.payload == b"x"
+    assert isinstance(packet, Malformed)
+    assert packet.reason is R.TRUNCATED
+    assert packet.missing == 268_435_455 - 4
+    assert isinstance(packet.packet, Publish)
+    assert packet.packet.payload == b"x"
 
 
 class TestAbsentEmptyAndZero:
@@ -144,10 +144,10 @@ class TestAbsentEmptyAndZero:
         ids=["both absent", "an empty user name", "both empty"],
     )
     def test_credentials(self, text: str, user_name: str | None, password: bytes | None) -> None:
-        found = decode(bytes.fromhex(text))
+        packet = decode(bytes.fromhex(text))
 
-        assert isinstance(found, Connect)
-        assert (found.user_name, found.password) == (user_name, password)
+        assert isinstance(packet, Connect)
+        assert (packet.user_name, packet.password) == (user_name, password)
 
     def test_an_empty_property_block_is_not_an_absent_one(self) -> None:
         absent, empty = decode(bytes.fromhex("40030001 10"), V5), decode(bytes.fromhex("40040001 1000"), V5)
@@ -199,12 +199,12 @@ class TestTheEncoderObeys:
         raw = encode(Publish(topic_name="t", properties=block), V5)
 
         assert raw == parse("30 10 00 01 74 0c 23 00 01 23 00 02 13 00 1e 7e 01 02")
-        found = decode(raw, V5)
-        assert isinstance(found, Malformed)
-        assert [one.reason for one in found.faults] == [R.PROPERTY_NOT_ALLOWED, R.PROPERTY_UNKNOWN]
-        assert isinstance(found.packet, Publish)
-        assert found.packet.properties == block
-        assert encode(found.packet, V5) == raw
+        packet = decode(raw, V5)
+        assert isinstance(packet, Malformed)
+        assert [fault.reason for fault in packet.faults] == [R.PROPERTY_NOT_ALLOWED, R.PROPERTY_UNKNOWN]
+        assert isinstance(packet.packet, Publish)
+        assert packet.packet.properties == block
+        assert encode(packet.packet, V5) == raw
 
     def test_flags_of_the_fixed_header(self) -> None:
         assert encode(Puback(1, header_flags=0xF)) == parse("4f 02 00 01")
@@ -216,12 +216,12 @@ class TestTheEncoderObeys:
 
     def test_ill_formed_text_is_written_as_the_bytes_it_came_from(self) -> None:
         raw = framed(0x30, string(b"a\xc3\x28"))
-        found = decode(raw)
+        packet = decode(raw)
 
-        assert isinstance(found, Malformed)
-        assert isinstance(found.packet, Publish)
-        assert found.packet.topic_name == "a\udcc3("
-        assert encode(found.packet) == raw
+        assert isinstance(packet, Malformed)
+        assert isinstance(packet.packet, Publish)
+        assert packet.packet.topic_name == "a\udcc3("
+        assert encode(packet.packet) == raw
 
     def test_a_connect_is_written_in_the_layout_of_its_own_level(self) -> None:
         five = Connect(protocol_level=5, properties=Properties(receive_maximum=1))
@@ -237,11 +237,11 @@ class TestTheEncoderObeys:
 
     def test_an_unmutated_packet_is_replayed_from_its_raw_bytes_not_from_the_encoder(self) -> None:
         raw = parse("c0 80 00")
-        found = decode(raw, V3_1_1)
+        packet = decode(raw, V3_1_1)
 
-        assert not isinstance(found, Malformed)
-        assert found.raw == raw
-        assert encode(found, V3_1_1) == parse("c0 00")
+        assert not isinstance(packet, Malformed)
+        assert packet.raw == raw
+        assert encode(packet, V3_1_1) == parse("c0 00")
 
 
 FAULTS = f"""
@@ -266,19 +266,19 @@ unknown levels are read in the layout of 3.1.1
 
 @pytest.mark.parametrize(("raw", "version", "facts"), cases_of(FAULTS, parse, VERSION_NAMES.__getitem__, str))
 def test_what_is_known_of_a_malformed_packet(raw: bytes, version: ProtocolVersion, facts: str) -> None:
-    found = decode(raw, version)
+    packet = decode(raw, version)
 
-    assert isinstance(found, Malformed)
-    assert_malformed(found, raw)
-    assert differing(found, facts) == {}
+    assert isinstance(packet, Malformed)
+    assert_malformed(packet, raw)
+    assert differing(packet, facts) == {}
 
 
 class TestMalformedValues:
     def test_a_connect_cut_inside_its_protocol_name_is_read_as_far_as_it_goes(self) -> None:
         for size in range(2, 9):
-            found = decode(parse("10 20 00 04 4d 51 54 54 05 02")[:size])
-            assert isinstance(found, Malformed)
-            assert found.reason is R.TRUNCATED
+            packet = decode(parse("10 20 00 04 4d 51 54 54 05 02")[:size])
+            assert isinstance(packet, Malformed)
+            assert packet.reason is R.TRUNCATED
 
     @pytest.mark.parametrize(
         ("raw", "version", "reason"),
@@ -295,11 +295,11 @@ class TestMalformedValues:
     def test_a_header_that_is_not_believed_says_what_is_wrong_with_it(
         self, raw: str, version: ProtocolVersion, reason: MalformedReason
     ) -> None:
-        found = unbelieved(parse(raw), version)
+        malformed = implausible_length(parse(raw), version)
 
-        assert_malformed(found, parse(raw))
-        assert found.reason is reason
-        assert found.missing == 0
+        assert_malformed(malformed, parse(raw))
+        assert malformed.reason is reason
+        assert malformed.missing == 0
 
 
 def test_any_bytes_like_input_is_taken() -> None:
@@ -308,9 +308,9 @@ def test_any_bytes_like_input_is_taken() -> None:
 
 def test_topics_that_come_again_are_one_text(monkeypatch: pytest.MonkeyPatch) -> None:
     def published(body: bytes) -> Publish | Malformed:
-        found = decode(framed(0x30, body), V3_1_1)
-        assert isinstance(found, Publish | Malformed)
-        return found
+        packet = decode(framed(0x30, body), V3_1_1)
+        assert isinstance(packet, Publish | Malformed)
+        return packet
 
     topic = b"a/topic/that/comes/again"
     first, second = published(string(topic) + b"1"), published(string(topic) + b"22")
@@ -322,5 +322,5 @@ def test_topics_that_come_again_are_one_text(monkeypatch: pytest.MonkeyPatch) ->
     assert isinstance(published(bytes([0, len(topic) + 1]) + topic), Malformed)
     assert isinstance(published(string(b"a\0b")), Malformed)
     assert isinstance(published(string(b"a\0b")), Malformed)
-    long = b"x" * (codec.LONGEST_NAME + 1)
+    long = b"x" * (codec.MAX_NAME_BYTES + 1)
     assert published(string(long)).topic_name == published(string(long)).topic_name == long.decode()  # type: ignore[union-attr]

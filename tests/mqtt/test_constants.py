@@ -16,7 +16,7 @@ TABLES_5 = {
     PacketType.PUBCOMP: "00 92",
     PacketType.SUBACK: "00 01 02 80 83 87 8f 91 97 9e a1 a2",
     PacketType.UNSUBACK: "00 11 80 83 87 8f 91",
-    # 8c stands in table 2-6 for DISCONNECT and not in table 3-10: it is tolerated.
+    # 8c is in table 2-6 for DISCONNECT and not in table 3-10: it is tolerated.
     PacketType.DISCONNECT: "00 04 80 81 82 83 87 89 8b 8c 8d 8e 8f 90 93 94 95 96 97 98 99 9a 9b 9c 9d 9e 9f a0 a1 a2",
     PacketType.AUTH: "00 18 19",
 }

@@ -20,7 +20,7 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mqtt.codec import SpanIndex
 from mqttscope.mqtt.declare import PACKETS, ControlPacket, frame_packet, plan
-from mqttscope.mqtt.wire import Fault
+from mqttscope.mqtt.wire import LayoutFault
 from tests.mqtt.case import ALL, V3_1, V3_1_1, V5, VERSIONS, parse
 from tests.mqtt.cases import GOOD, LONG
 from tests.mqtt.checks import assert_partition, broken
@@ -70,7 +70,7 @@ def test_a_plan_raises_at_the_first_fault_and_keeps_the_bytes_otherwise() -> Non
     assert read(parse("40 02 00 07"), 2) == Puback(7)
     assert read(parse("40 02 00 07"), 2).raw == parse("40 02 00 07")
     for text in ("40 01 00", "40 03 00 07 00", "41 02 00 07"):
-        with pytest.raises(Fault):
+        with pytest.raises(LayoutFault):
             read(parse(text), 2)
 
 
@@ -82,19 +82,19 @@ def test_flags_of_the_fixed_header_are_kept_only_where_they_say_something() -> N
 
 def test_a_publish_that_is_decoded_again_shares_no_state_with_the_first() -> None:
     raw = parse("32 05 00 01 74 00 01")
-    one, other = decode(raw), decode(raw)
+    packet, other = decode(raw), decode(raw)
 
-    assert one == other
-    assert isinstance(one, Publish)
-    one.topic_name = "changed"
-    assert decode(raw) == other != one
+    assert packet == other
+    assert isinstance(packet, Publish)
+    packet.topic_name = "changed"
+    assert decode(raw) == other != packet
 
 
 def test_what_is_only_partly_there_is_written_as_far_as_it_goes() -> None:
-    found = broken("32 04 00 01 74 00")
+    malformed = broken("32 04 00 01 74 00")
 
-    assert isinstance(found.packet, Publish)
-    assert encode(found.packet) == parse("32 03 00 01 74")
+    assert isinstance(malformed.packet, Publish)
+    assert encode(malformed.packet) == parse("32 03 00 01 74")
     cut = broken("10 09 00 04 4d 51 54 54 04 02 00")
 
     assert cut.packet is not None
@@ -147,9 +147,9 @@ nothing at all
 
 @pytest.mark.parametrize(("raw", "version", "spans"), cases_of(TRACES, parse, VERSIONS.__getitem__, str))
 def test_each_byte_has_its_field(raw: bytes, version: ProtocolVersion, spans: str) -> None:
-    found = [f"{one.field}:{one.start}-{one.end}" for one in trace(raw, version)]
+    texts = [f"{span.field}:{span.start}-{span.end}" for span in trace(raw, version)]
 
-    assert found == spans.replace("nothing", "").split()
+    assert texts == spans.replace("nothing", "").split()
 
 
 class TestTrace:
@@ -170,7 +170,10 @@ class TestTrace:
         raw = parse("30 04 00 01 74 70 c0 00")
 
         assert_partition(raw, V3_1_1)
-        assert [(one.field, one.start, one.end) for one in trace(raw)][3:] == [("payload", 5, 6), ("unparsed", 6, 8)]
+        assert [(span.field, span.start, span.end) for span in trace(raw)][3:] == [
+            ("payload", 5, 6),
+            ("unparsed", 6, 8),
+        ]
 
 
 PUBLISHED = "32 0d 00 01 74 00 01 06 26 00 01 61 00 00 70"
@@ -211,7 +214,7 @@ class TestFieldSpan:
         ],
     )
     def test_of_others(self, raw: str, version: ProtocolVersion, path: str, place: tuple[int, int] | None) -> None:
-        """A list is covered whole, and what is absent has none."""
+        """A list has one span for all of it, and an absent field has no span."""
         packet = decode(parse(raw), version)
 
         assert isinstance(packet, ControlPacket)
@@ -238,11 +241,13 @@ class TestFieldSpan:
         self, octets: str, version: ProtocolVersion
     ) -> None:
         raw = parse(octets)
-        found = decode(raw, version)
-        packet = found.packet if isinstance(found, Malformed) else found
+        actual_packet = decode(raw, version)
+        packet = actual_packet.packet if isinstance(actual_packet, Malformed) else actual_packet
         if not isinstance(packet, Publish):
             packet = Publish(raw=raw)
-        traced = [(one.start, one.end) for one in trace(raw, version) if one.field == "topic_name"]
+        traced = [
+            (field_span.start, field_span.end) for field_span in trace(raw, version) if field_span.field == "topic_name"
+        ]
         span = SpanIndex(raw, version).of(packet, "topic_name")
 
         assert ([] if span is None else [(span.start, span.end)]) == traced
@@ -253,10 +258,14 @@ class TestFieldSpan:
             if isinstance(row.packet, Connect):
                 for length in range(len(row.raw), max(len(row.raw) - 40, 1), -1):  # and what is left of cut ones
                     raw = row.raw[:length]
-                    found = decode(raw, row.version)
-                    packet = found.packet if isinstance(found, Malformed) else found
+                    actual_packet = decode(raw, row.version)
+                    packet = actual_packet.packet if isinstance(actual_packet, Malformed) else actual_packet
                     if isinstance(packet, Connect):
-                        traced = [(one.start, one.end) for one in trace(raw) if one.field == "client_identifier"]
+                        traced = [
+                            (field_span.start, field_span.end)
+                            for field_span in trace(raw)
+                            if field_span.field == "client_identifier"
+                        ]
                         span = SpanIndex(raw, row.version).of(packet, "client_identifier")
                         looked_at += 1
 
@@ -267,10 +276,13 @@ class TestFieldSpan:
         for row in GOOD:
             packet = row.packet
             assert packet is not None
-            made = replace(packet, raw=row.raw)
+            control_packet = replace(packet, raw=row.raw)
             for declared in packet.declaration:
                 if getattr(packet, declared.name) not in (None, [], b"") and row not in LONG:
-                    assert SpanIndex(made.raw, row.version).of(made, declared.name) is not None, (row.id, declared.name)
+                    assert SpanIndex(control_packet.raw, row.version).of(control_packet, declared.name) is not None, (
+                        row.id,
+                        declared.name,
+                    )
 
 
 def test_any_bytes_like_input_is_taken() -> None:

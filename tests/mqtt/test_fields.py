@@ -9,36 +9,36 @@ import pytest
 
 from mqttscope.mqtt import ControlPacket, PacketType, Properties, Subscription, Will, decode, trace
 from mqttscope.mqtt.declare import PACKETS
-from mqttscope.mqtt.fields import BITS, Field, all_fields, fields_of, members_of
+from mqttscope.mqtt.fields import BITS, PacketField, all_fields, fields_of, members_of
 from mqttscope.mqtt.properties import PROPERTIES, WILL
 from tests.mqtt.case import V3_1, V3_1_1, V5
 from tests.mqtt.cases import CASES
 
 FIXED_HEADER = {"packet_type", "flags", "header_flags", "remaining_length", "dup", "qos", "retain"}
 """Spans and fields of the first bytes of a packet."""
-BY_KEY = {one.key: one for one in all_fields()}
-EVERY_PACKET_HAS = {one.name for one in dataclasses.fields(ControlPacket)}
+BY_KEY = {field.key: field for field in all_fields()}
+EVERY_PACKET_HAS = {field.name for field in dataclasses.fields(ControlPacket)}
 
 
 def attributes(cls: type) -> list[str]:
     """Attributes of a class that stand for something on the wire."""
-    return [one.name for one in dataclasses.fields(cls) if one.name not in EVERY_PACKET_HAS]
+    return [field.name for field in dataclasses.fields(cls) if field.name not in EVERY_PACKET_HAS]
 
 
 @pytest.mark.parametrize("kind", PacketType)
 def test_the_members_of_a_packet_are_its_attributes_in_their_order(kind: PacketType) -> None:
-    assert [one.name for one in members_of(kind)] == attributes(PACKETS[kind])
-    assert all(one.packet is PACKETS[kind] for one in fields_of(kind))
+    assert [member.name for member in members_of(kind)] == attributes(PACKETS[kind])
+    assert all(field.packet is PACKETS[kind] for field in fields_of(kind))
 
 
 def test_the_members_of_parts_are_the_attributes_of_their_classes() -> None:
-    assert [one.name for one in members_of(PacketType.CONNECT, "will")] == attributes(Will)
-    assert [one.name for one in members_of(PacketType.SUBSCRIBE, "subscriptions[]")] == attributes(Subscription)
+    assert [member.name for member in members_of(PacketType.CONNECT, "will")] == attributes(Will)
+    assert [member.name for member in members_of(PacketType.SUBSCRIBE, "subscriptions[]")] == attributes(Subscription)
 
 
 def test_a_part_comes_before_its_fields_and_no_path_comes_twice() -> None:
     for kind in PacketType:
-        paths = [one.path for one in fields_of(kind)]
+        paths = [field.path for field in fields_of(kind)]
         assert len(set(paths)) == len(paths)
         for path in paths:
             part = path.rpartition(".")[0]
@@ -46,16 +46,16 @@ def test_a_part_comes_before_its_fields_and_no_path_comes_twice() -> None:
 
 
 def test_properties_are_where_table_2_4_allows_them() -> None:
-    found = {(one.owner, one.name) for one in all_fields() if one.row is not None}
-    blocks = [one.owner for one in all_fields() if one.value_type is Properties]
+    pairs = {(field.owner, field.name) for field in all_fields() if field.row is not None}
+    blocks = [field.owner for field in all_fields() if field.value_type is Properties]
 
-    assert found == {(owner, row.name) for row in PROPERTIES for owner in row.packets}
+    assert pairs == {(owner, row.name) for row in PROPERTIES for owner in row.packets}
     assert sorted(blocks) == sorted({owner for row in PROPERTIES for owner in row.packets})
     assert WILL in blocks
 
 
 def test_what_is_secret() -> None:
-    assert {one.key for one in all_fields() if one.secret} == {
+    assert {field.key for field in all_fields() if field.secret} == {
         "connect.password",
         "connect.properties.authentication_data",
         "connack.properties.authentication_data",
@@ -81,11 +81,11 @@ def test_what_is_secret() -> None:
     ],
 )
 def test_paths_and_types(key: str, path: str, value_type: type, wire: str) -> None:
-    found = BY_KEY[key]
+    field = BY_KEY[key]
 
-    assert (found.path, found.value_type, found.wire) == (path, value_type, wire)
-    assert found.is_part is (value_type in (Will, Properties, Subscription))
-    assert found.is_reason_code is ("reason_code" in key)
+    assert (field.path, field.value_type, field.wire) == (path, value_type, wire)
+    assert field.is_part is (value_type in (Will, Properties, Subscription))
+    assert field.is_reason_code is ("reason_code" in key)
 
 
 @pytest.mark.parametrize(
@@ -105,14 +105,14 @@ def test_versions(key: str, versions: tuple[int, ...]) -> None:
 
 
 def test_packets_may_end_before_some_fields() -> None:
-    assert {one.key: one.tail for one in fields_of(PacketType.CONNECT) if one.tail} == {
+    assert {field.key: field.tail for field in fields_of(PacketType.CONNECT) if field.tail} == {
         "connect.user_name": V3_1,
         "connect.password": V3_1,
     }
-    assert {one.tail for one in fields_of(PacketType.PUBACK) if one.row is None} == {0, V5}
+    assert {field.tail for field in fields_of(PacketType.PUBACK) if field.row is None} == {0, V5}
 
 
-def place(field: Field) -> str:
+def place(field: PacketField) -> str:
     """The span that holds a field."""
     return field.byte or field.path
 
@@ -123,7 +123,7 @@ def test_spans_of_well_formed_packets_are_those_of_the_catalogue() -> None:
         packet = decode(row.raw, row.version)
         if not isinstance(packet, ControlPacket):
             continue
-        known = {place(one): one for one in fields_of(packet.packet_type)}
+        known = {place(packet_field): packet_field for packet_field in fields_of(packet.packet_type)}
         for span in trace(row.raw, row.version):
             path = re.sub(r"\[[0-9]+\]", "[]", span.field)
             if path in known:
@@ -132,8 +132,8 @@ def test_spans_of_well_formed_packets_are_those_of_the_catalogue() -> None:
             else:
                 assert path.endswith("property_length") or path in FIXED_HEADER, path
     with_bytes = {
-        f"{one.packet_type.name} {place(one)}"
-        for one in all_fields()
-        if not one.is_part and place(one) not in FIXED_HEADER and one.row is None
+        f"{packet_field.packet_type.name} {place(packet_field)}"
+        for packet_field in all_fields()
+        if not packet_field.is_part and place(packet_field) not in FIXED_HEADER and packet_field.row is None
     }
     assert seen >= with_bytes

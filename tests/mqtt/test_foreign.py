@@ -7,7 +7,7 @@ import pytest
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
 from mqttscope.events import PacketEvent
-from mqttscope.lint.examples import Step, client, closes, crossing, opened, server
+from mqttscope.lint.examples import ExampleStep, client, closes, crossing, opened, server
 from mqttscope.lint.rule import V3_1_1, V5
 from mqttscope.mqtt import encode
 from mqttscope.mqtt.constants import Direction
@@ -15,7 +15,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.foreign import MAX_SIGNATURE, PREFACES, foreign_protocol
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Publish, Suback
 from mqttscope.mqtt.properties import Properties
-from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.secrets.findings import HidingOptions, conceal
 from tests.conftest import ROOT
 from tests.each import each
 from tests.lint.lint_help import linted
@@ -91,7 +91,7 @@ ANSWERS = [
     (b"\x15\x03\x03\x00\x02\x02\x28", "TLS"),
     (b"\x16\x03\x03\x00\x7a\x02\x00\x00\x76", "TLS"),
 ]
-"""What servers of other protocols say to a CONNECT."""
+"""Answers of servers of other protocols to a CONNECT."""
 
 NO_PROOF = [
     b"",
@@ -120,7 +120,7 @@ NO_PROOF = [
     b"\xef\xbb\xbe<",
     b"some text that is no protocol",
 ]
-"""Bytes from which nothing follows, among them those next to what proves a protocol."""
+"""Bytes that prove nothing, among them bytes similar to a proof."""
 
 
 @pytest.mark.parametrize(("head", "name"), ANSWERS)
@@ -140,7 +140,7 @@ def test_what_devices_send_in_place_of_mqtt_is_for_other_rules() -> None:
 
 
 def of_server(version: object) -> list[ControlPacket]:
-    """What a server may send first, and what it sends where it makes mistakes."""
+    """First packets of a server, right and wrong."""
     block = Properties(reason_string="x" * 40) if version is V5 else None
     packets: list[ControlPacket] = [
         Connack(),
@@ -178,15 +178,15 @@ def test_no_packet_of_a_server_in_the_captures_is_another_protocol() -> None:
     assert count > 1_000
 
 
-def findings_of(*steps: Step) -> list[tuple[str, str, str, str]]:
-    """What all rules find in a conversation."""
-    return [(one.rule, one.severity, one.confidence, one.message) for one in linted(*steps)]
+def findings_of(*steps: ExampleStep) -> list[tuple[str, str, str, str]]:
+    """Findings of all rules in a conversation."""
+    return [(finding.rule, finding.severity, finding.confidence, finding.message) for finding in linted(*steps)]
 
 
 @pytest.mark.parametrize("end", [(), (closes("server"),), (closes("server", "reset"),)], ids=["open", "fin", "reset"])
 @pytest.mark.parametrize(("answer", "protocol"), ANSWERS)
 def test_a_server_that_answers_in_another_protocol_is_one_finding(
-    answer: bytes, protocol: str, end: tuple[Step, ...]
+    answer: bytes, protocol: str, end: tuple[ExampleStep, ...]
 ) -> None:
     bytes_alone = [bytes((byte,)) for byte in answer]
     for version in (V3_1_1, V5):
@@ -202,7 +202,7 @@ def test_the_message_shows_what_came() -> None:
         (shown,) = [row[3] for row in findings_of(opened()[0], server(answer), closes("server")) if row[1] == "error"]
         return shown
 
-    end = ", not in MQTT: port 1883 is no port for plain MQTT"
+    end = ", not in MQTT: port 1883 is not a plain MQTT port"
     assert message(b"\n<!DOCTYPE HTML>\n<html>\n") == f"the server answers in HTML ('<!DOC...'){end}"
     assert message(b'{"error":"a"}' + b" " * 30) == f"""the server answers in JSON ('{{"err...'){end}"""
     assert message(b"220 mail.example" + b" " * 40) == f"the server answers in FTP or SMTP ('220 m...'){end}"
@@ -213,7 +213,7 @@ def test_the_message_shows_what_came() -> None:
 def test_reports_show_what_the_message_shows() -> None:
     """The rest of an answer may be a secret, and is hidden in every report; its beginning is not."""
     steps = opened()[0], server(b"<!DOCTYPE HTML>\n<html>" + b"x" * 40), closes("server")
-    (finding,) = (conceal(row, Hiding()) for row in linted(*steps, codes=("ENC109",)))
+    (finding,) = (conceal(row, HidingOptions()) for row in linted(*steps, codes=("ENC109",)))
 
     assert "('<!DOC...')" in finding.message
     assert b"DOCTYPE" not in finding.raw
@@ -246,7 +246,7 @@ def test_two_sides_that_both_speak_something_else_are_a_note() -> None:
         client(b"GET / HTTP/1.1\r\n\r\n"),
     ],
 )
-def test_after_an_answer_in_mqtt_all_is_judged_as_mqtt(step: Step) -> None:
+def test_after_an_answer_in_mqtt_all_is_judged_as_mqtt(step: ExampleStep) -> None:
     shown = findings_of(*opened(V3_1_1), step, closes("server"))
 
     assert "ENC109" not in [rule for rule, *_ in shown]

@@ -1,4 +1,4 @@
-"""What holds for any bytes and any packet, tried on generated ones."""
+"""Laws for any bytes and any packet, on generated examples."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ LAWS = settings(max_examples=200, derandomize=True, deadline=None)
 def test_encode_inverts_decode_and_decode_inverts_encode(version: ProtocolVersion, data: st.DataObject) -> None:
     packet = data.draw(packets(version))
     raw = encode(packet, version)
-    found = assert_sound(raw, version)
+    actual_packet = assert_sound(raw, version)
 
-    assert found == packet
-    assert isinstance(found, ControlPacket)
-    assert encode(found, version) == raw
-    assert set(view(found, version)) <= {
-        *(one.name for one in fields(packet)),
+    assert actual_packet == packet
+    assert isinstance(actual_packet, ControlPacket)
+    assert encode(actual_packet, version) == raw
+    assert set(view(actual_packet, version)) <= {
+        *(field.name for field in fields(packet)),
         *(row.name for row in packet.declaration),
         "reason",
         "reasons",
@@ -49,17 +49,17 @@ def test_damaged_packets_are_decoded_to_something_in_any_version(
     data: st.DataObject, version: ProtocolVersion, spoken: ProtocolVersion
 ) -> None:
     raw = data.draw(mutated(spoken))
-    found = assert_sound(raw, version)
+    packet = assert_sound(raw, version)
 
-    if isinstance(found, Malformed):
-        assert found.raw == raw
-        shown = malformed_view(found)
-        assert shown["reason"] == found.reason
-        if found.packet is not None:
-            assert view(found.packet, version, only=found.fields_read) is not None
-    elif found.packet_type != 1:
-        again = decode(encode(found, version), version)
-        assert again == found
+    if isinstance(packet, Malformed):
+        assert packet.raw == raw
+        shown = malformed_view(packet)
+        assert shown["reason"] == packet.reason
+        if packet.packet is not None:
+            assert view(packet.packet, version, only=packet.fields_read) is not None
+    elif packet.packet_type != 1:
+        again = decode(encode(packet, version), version)
+        assert again == packet
 
 
 @settings(LAWS, max_examples=400 if THOROUGH else 80)
@@ -69,13 +69,13 @@ def test_what_a_stream_gives_depends_on_its_bytes_and_not_on_how_they_are_cut(
 ) -> None:
     version, raw = stream
 
-    def made() -> PacketStream:
+    def result() -> PacketStream:
         new = PacketStream(version) if known else PacketStream(version_source="")
         if joined:
             new.lose_framing()
         return new
 
-    whole, pieces, single = made(), made(), made()
+    whole, pieces, single = result(), result(), result()
     expected = facts(run([raw], whole))
     assert facts(run(data.draw(chunked(raw)), pieces)) == expected
     assert facts(run([raw[at : at + 1] for at in range(len(raw))], single)) == expected
@@ -111,17 +111,17 @@ def test_gaps_anywhere_lose_no_count_of_bytes_and_the_cut_of_the_rest_does_not_m
         coarse += [part, gap]
         fine += [*data.draw(chunked(part)), gap]
 
-    def made() -> PacketStream:
+    def result() -> PacketStream:
         return PacketStream(version) if known else PacketStream(version_source="")
 
-    assert facts(run(coarse, made())) == facts(run(fine, made()))
+    assert facts(run(coarse, result())) == facts(run(fine, result()))
 
 
 @settings(LAWS, max_examples=200)
 @given(data=st.data(), version=VERSIONS)
 def test_well_formed_packets_come_out_as_they_went_in(data: st.DataObject, version: ProtocolVersion) -> None:
-    sent = [one for one in data.draw(st.lists(packets(version), max_size=6)) if one.packet_type != 1]
-    raw = b"".join(encode(one, version) for one in sent)
+    sent = [packet for packet in data.draw(st.lists(packets(version), max_size=6)) if packet.packet_type != 1]
+    raw = b"".join(encode(packet, version) for packet in sent)
 
     assert run(data.draw(chunked(raw)), PacketStream(version)) == sent
 
@@ -132,4 +132,4 @@ def test_well_formed_packets_come_out_as_they_went_in(data: st.DataObject, versi
 def test_bytes_that_were_not_understood_are_still_there(data: st.DataObject, version: ProtocolVersion) -> None:
     raw = b"".join(data.draw(st.lists(almost(version), max_size=5)))
 
-    assert b"".join(one.raw for one in run([raw], PacketStream(version))) == raw
+    assert b"".join(packet.raw for packet in run([raw], PacketStream(version))) == raw

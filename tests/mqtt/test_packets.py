@@ -1,4 +1,4 @@
-"""The declarations: classes, versions, what they work out themselves."""
+"""The declarations: classes, versions, computed attributes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def test_every_packet_class_is_registered_under_its_type() -> None:
 
 
 def test_packets_have_no_dict_and_compare_without_their_bytes() -> None:
-    one, other = decode(parse("40 02 00 01"), V3_1_1), Puback(1)
+    packet, other = decode(parse("40 02 00 01"), V3_1_1), Puback(1)
 
-    assert one == other
+    assert packet == other
     assert not hasattr(other, "__dict__")
     assert decode(parse("4f 02 00 01"), V3_1) != other
 

@@ -23,7 +23,7 @@ from mqttscope.mqtt import (
 from mqttscope.mqtt.constants import allowed_reason_codes
 from mqttscope.mqtt.declare import Examination
 from mqttscope.mqtt.parts import FILTERS, reason_of, reasons_of, subscriptions_in, will_in
-from mqttscope.mqtt.wire import Fault, Wire
+from mqttscope.mqtt.wire import LayoutFault, WireType
 from tests.mqtt.case import V3_1, V3_1_1, V5, VERSIONS
 from tests.mqtt.checks import broken
 from tests.mqtt.octets import block, string
@@ -63,8 +63,8 @@ def test_what_is_kept_of_a_part(raw: str, version: ProtocolVersion, facts: str) 
     assert differing(broken(raw, version), facts) == {}
 
 
-def examined(wire: Wire[Any], raw: bytes, prefix: str = "") -> tuple[Any, Examination]:
-    """What the slow walk makes of the bytes of a part."""
+def examined(wire: WireType[Any], raw: bytes, prefix: str = "") -> tuple[Any, Examination]:
+    """The result of the slow walk for the bytes of a part."""
     examination = Examination(raw, Connect, V5)
     examination.prefix = prefix
     value, end = wire.read(raw, 0, len(raw), examination)
@@ -72,7 +72,7 @@ def examined(wire: Wire[Any], raw: bytes, prefix: str = "") -> tuple[Any, Examin
     return value, examination
 
 
-def both(wire: Wire[Any], raw: bytes, prefix: str = "") -> Any:
+def both(wire: WireType[Any], raw: bytes, prefix: str = "") -> Any:
     """The value of a part without a fault, which both ways of reading give."""
     value, end = wire.read(raw, 0, len(raw))
     assert end == len(raw)
@@ -92,16 +92,16 @@ def test_a_reason_code_is_one_of_the_table_of_its_packet(kind: PacketType, versi
         if code in allowed:
             assert read(raw, 1, 2) == (code, 2)
             continue
-        with pytest.raises(Fault) as caught:
+        with pytest.raises(LayoutFault) as caught:
             read(raw, 1, 2)
         # The next field is known, and so is the number.
         assert (caught.value.reason, caught.value.offset) == (R.REASON_CODE_INVALID, 1)
         assert (caught.value.value, caught.value.resume) == (code, 2)
-        assert f"0x{code:02x} is no {kind.name} code of MQTT {version.text}" in str(caught.value.detail)
+        assert f"0x{code:02x} is not a {kind.name} code of MQTT {version.text}" in str(caught.value.detail)
 
 
 def test_no_reason_code_is_an_overrun() -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         reason_of(PacketType.CONNACK)(V5).read(b"\0", 1, 1)
     assert (caught.value.reason, caught.value.resume) == (R.FIELD_OVERRUN, None)
 
@@ -113,12 +113,12 @@ def test_every_wrong_code_of_a_list_is_a_fault_and_all_are_kept(codes: bytes) ->
     value, examination = examined(wire, codes, "reason_codes.")
 
     assert value == [*codes]
-    assert [one.field for one in examination.faults] == [f"reason_codes[{index}]" for index in wrong]
-    assert [(one.field, one.start, one.end) for one in examination.spans] == [
+    assert [fault.field for fault in examination.faults] == [f"reason_codes[{index}]" for index in wrong]
+    assert [(span.field, span.start, span.end) for span in examination.spans] == [
         (f"reason_codes[{index}]", index, index + 1) for index in range(len(codes))
     ]
     if wrong:
-        with pytest.raises(Fault):
+        with pytest.raises(LayoutFault):
             wire.read(codes, 0, len(codes))
     else:
         assert wire.read(codes, 0, len(codes)) == (value, len(codes))
@@ -145,7 +145,7 @@ def test_a_will_is_written_as_it_is_read(
 
 @pytest.mark.parametrize("version", ProtocolVersion)
 def test_a_will_that_was_announced_and_is_not_there_contradicts_the_flags(version: ProtocolVersion) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         examined(will_in(version), b"", "will.")
     assert caught.value.reason is R.CONNECT_PAYLOAD_MISMATCH
 
@@ -154,7 +154,7 @@ def test_a_will_names_each_of_its_fields() -> None:
     raw = block(b"\x01\x01") + string("w") + string(b"gone")
     _, examination = examined(will_in(V5), raw, "will.")
 
-    assert [(one.field, one.start, one.end) for one in examination.spans] == [
+    assert [(span.field, span.start, span.end) for span in examination.spans] == [
         ("will.properties.property_length", 0, 1),
         ("will.properties.payload_format_indicator", 1, 3),
         ("will.will_topic", 3, 6),
@@ -174,12 +174,12 @@ def test_every_byte_of_options(version: ProtocolVersion) -> None:
             *(["subscriptions[0].maximum_qos"] if options & 3 == 3 else []),
         ]
 
-        assert [one.field for one in examination.faults] == wanted, options
+        assert [fault.field for fault in examination.faults] == wanted, options
         assert rows[0].maximum_qos == options & 3
         # Whatever is wrong with them, they are written as they were.
         assert wire.write(rows) == raw
         if wanted:
-            with pytest.raises(Fault):
+            with pytest.raises(LayoutFault):
                 wire.read(raw, 0, len(raw))
         else:
             assert wire.read(raw, 0, len(raw)) == (rows, len(raw))
@@ -212,12 +212,12 @@ def test_topic_filters_have_an_index_and_those_before_a_fault_are_kept() -> None
     raw = string("a") + string(b"b\xff") + string("c") + b"\0\x09x"
     examination = Examination(raw, Unsubscribe, V5)
     examination.prefix = "topic_filters."
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         FILTERS.read(raw, 0, len(raw), examination)
 
     assert caught.value.value == ["a", "b\udcff", "c"]
     assert (caught.value.reason, caught.value.field) == (R.FIELD_OVERRUN, "topic_filters[3]")
-    assert [(one.reason, one.field) for one in examination.faults] == [(R.UTF8_ILL_FORMED, "topic_filters[1]")]
+    assert [(fault.reason, fault.field) for fault in examination.faults] == [(R.UTF8_ILL_FORMED, "topic_filters[1]")]
 
 
 def test_missing_will_properties_are_written_empty() -> None:

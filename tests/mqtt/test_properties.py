@@ -16,7 +16,7 @@ from mqttscope.mqtt.properties import (
     property_name,
     write_properties,
 )
-from mqttscope.mqtt.wire import Fault
+from mqttscope.mqtt.wire import LayoutFault
 from tests.each import each
 from tests.mqtt.case import V5
 from tests.mqtt.cases import CARRIERS, SAMPLES, carrier, carrier_name
@@ -76,7 +76,7 @@ def test_a_packet_carries_all_its_properties_at_once_in_any_order_and_refuses_th
     allowed = [row.identifier for row in PROPERTIES if owner in row.packets]
     for order in (allowed, allowed[::-1], allowed * 2):
         items = Properties.of([(number, SAMPLES[number][0]) for number in order])
-        packet, raw = carrier(owner, items, block(*(bytes([one]) + SAMPLES[one][1] for one in order)))
+        packet, raw = carrier(owner, items, block(*(bytes([number]) + SAMPLES[number][1] for number in order)))
         assert assert_sound(raw, V5) == packet
         assert encode(packet, V5) == raw
     for row in PROPERTIES:
@@ -85,11 +85,11 @@ def test_a_packet_carries_all_its_properties_at_once_in_any_order_and_refuses_th
             packet, raw = carrier(
                 owner, Properties.of([(row.identifier, value)]), block(bytes([row.identifier]) + written)
             )
-            found = assert_sound(raw, V5)
-            assert isinstance(found, Malformed)
-            assert found.reason is MalformedReason.PROPERTY_NOT_ALLOWED
-            assert found.packet == packet
-            assert found.complete
+            actual_packet = assert_sound(raw, V5)
+            assert isinstance(actual_packet, Malformed)
+            assert actual_packet.reason is MalformedReason.PROPERTY_NOT_ALLOWED
+            assert actual_packet.packet == packet
+            assert actual_packet.complete
 
 
 @each("number", sorted(SAMPLES), ids=property_name)
@@ -98,17 +98,17 @@ def test_a_property_that_is_cut_by_the_end_of_its_block_is_named(number: int) ->
     raw_value = bytes([number]) + SAMPLES[number][1]
     for size in range(1, len(raw_value)):
         _, raw = carrier(owner, Properties(), block(raw_value[:size]))
-        found = assert_sound(raw, V5)
-        assert isinstance(found, Malformed)
-        assert found.reason is MalformedReason.PROPERTY_LENGTH_OVERRUN
-        assert found.field.endswith(property_name(number))
+        packet = assert_sound(raw, V5)
+        assert isinstance(packet, Malformed)
+        assert packet.reason is MalformedReason.PROPERTY_LENGTH_OVERRUN
+        assert packet.field.endswith(property_name(number))
 
 
 def test_blocks_are_kept_up_to_a_limit_and_only_where_nothing_is_wrong_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(properties, "BLOCKS_KEPT", 3)
-    monkeypatch.setattr(properties, "LONGEST_KEPT", 8)
+    monkeypatch.setattr(properties, "MAX_CACHED_BLOCKS", 3)
+    monkeypatch.setattr(properties, "MAX_CACHED_BLOCK_BYTES", 8)
     read = properties.reader(PacketType.PUBLISH)
     short = [bytes((3, 0x23, 0, alias)) for alias in range(5)]
     assert all(read(raw, 0, 4)[0] is read(raw, 0, 4)[0] for raw in short)
@@ -121,18 +121,18 @@ def test_blocks_are_kept_up_to_a_limit_and_only_where_nothing_is_wrong_with_them
     assert read(long, 0, len(long))[0] is not read(long, 0, len(long))[0]
     wrong = bytes((3, 0x24, 0, 1))  # Maximum QoS is none of a PUBLISH
     for _ in range(2):
-        with pytest.raises(Fault):
+        with pytest.raises(LayoutFault):
             read(wrong, 0, 4)
 
 
 def test_duplicates_keep_number_and_order() -> None:
     raw = bytes.fromhex("301a 000174 15 260001610001312600016100013226000162000133 78")
-    found = decode(raw, V5)
+    packet = decode(raw, V5)
 
-    assert isinstance(found, Publish)
-    assert found.properties is not None
-    assert found.properties.user_property == [("a", "1"), ("a", "2"), ("b", "3")]
-    assert encode(found, V5) == raw
+    assert isinstance(packet, Publish)
+    assert packet.properties is not None
+    assert packet.properties.user_property == [("a", "1"), ("a", "2"), ("b", "3")]
+    assert encode(packet, V5) == raw
 
 
 @pytest.mark.parametrize("size", [127, 128, 16_384])
@@ -159,29 +159,29 @@ class TestBlocks:
     def test_every_property_has_an_attribute(self) -> None:
         for row in PROPERTIES:
             value: Any = SAMPLES[row.identifier][0]
-            made = Properties(**{row.name: value})
-            assert getattr(made, row.name) == ([value] if row.name in LISTS else value)
+            new_properties = Properties(**{row.name: value})
+            assert getattr(new_properties, row.name) == ([value] if row.name in LISTS else value)
 
     def test_zero_is_there(self) -> None:
         assert Properties(message_expiry_interval=0).message_expiry_interval == 0
         assert Properties(message_expiry_interval=0) != Properties()
 
     def test_keywords_keep_their_order_and_take_lists(self) -> None:
-        made = Properties(user_property=[["a", "b"], ("c", "d")], topic_alias=1, subscription_identifier=7)
+        new_properties = Properties(user_property=[["a", "b"], ("c", "d")], topic_alias=1, subscription_identifier=7)
 
-        assert made.items == ((0x26, ("a", "b")), (0x26, ("c", "d")), (0x23, 1), (0x0B, 7))
+        assert new_properties.items == ((0x26, ("a", "b")), (0x26, ("c", "d")), (0x23, 1), (0x0B, 7))
 
     def test_an_unknown_name_is_misuse(self) -> None:
         with pytest.raises(TypeError, match="no property 'topik_alias'"):
             Properties(topik_alias=1)
 
     def test_blocks_are_values(self) -> None:
-        one, other = Properties(topic_alias=1), Properties.of([(0x23, 1)])
+        single_properties, other = Properties(topic_alias=1), Properties.of([(0x23, 1)])
 
-        assert one == other
-        assert hash(one) == hash(other)
-        assert one != "topic_alias"
-        assert (len(one), bool(one), bool(Properties())) == (1, True, False)
+        assert single_properties == other
+        assert hash(single_properties) == hash(other)
+        assert single_properties != "topic_alias"
+        assert (len(single_properties), bool(single_properties), bool(Properties())) == (1, True, False)
         assert repr(Properties.of([(0x23, 1), (0x7E, b"x")])) == (
             "Properties.of([('topic_alias', 1), ('unknown_0x7e', b'x')])"
         )

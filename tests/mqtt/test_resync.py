@@ -35,7 +35,7 @@ def test_joining_in_the_middle_finds_the_first_whole_packet_and_all_behind_it(ve
         stream.lose_framing()
         items = run([whole[at:]], stream)
         first = next((n for n, start in enumerate(starts) if start >= at), len(packets))
-        assert [one.raw for one in items if isinstance(one, ControlPacket)] == packets[first:], at
+        assert [packet.raw for packet in items if isinstance(packet, ControlPacket)] == packets[first:], at
         if first < len(packets) and starts[first] > at:
             assert items[0] == Unparsed("resynchronised", starts[first] - at, whole[at : starts[first]])
 
@@ -50,9 +50,9 @@ def test_joining_in_the_middle_without_knowing_the_version_finds_nothing_that_is
     for at in range(0, len(whole), 3):
         stream = PacketStream(version_source="")
         stream.lose_framing()
-        found = [one.raw for one in run([whole[at:]], stream) if isinstance(one, ControlPacket)]
-        assert set(found) <= set(packets), at
-        assert len(found) >= len([start for start in starts if start >= at]) - 1, at
+        chunks = [packet.raw for packet in run([whole[at:]], stream) if isinstance(packet, ControlPacket)]
+        assert set(chunks) <= set(packets), at
+        assert len(chunks) >= len([start for start in starts if start >= at]) - 1, at
 
 
 BROKEN_LENGTHS = """
@@ -95,7 +95,7 @@ class TestBrokenLengths:
         assert stream.feed(b"\x7f") == []
         passed, *rest = stream.feed(b"".join(CLEAN))
         assert passed == Unparsed("resynchronised", 1, b"\x7f")
-        assert [one.raw for one in rest] == CLEAN
+        assert [packet.raw for packet in rest] == CLEAN
 
     @pytest.mark.parametrize("version", [V3_1_1, V5])
     @pytest.mark.parametrize("last", [b"a", b"0", b"1", b"t", b"}", b"\0", b"\xff", b"\x03"])
@@ -105,11 +105,11 @@ class TestBrokenLengths:
         whole[1] -= 1
         items = run([bytes(whole) + b"".join(clean)], PacketStream(version))
 
-        assert [one.raw for one in items[-20:]] == clean[-20:]
+        assert [packet.raw for packet in items[-20:]] == clean[-20:]
 
     def test_losing_framing_over_and_over_in_one_chunk_is_no_recursion(self) -> None:
-        one = CLEAN[0] * 2 + parse("30 ff ff ff ff")
-        items = run([one * 3000], PacketStream(V5))
+        raw = CLEAN[0] * 2 + parse("30 ff ff ff ff")
+        items = run([raw * 3000], PacketStream(V5))
 
         assert len(items) == 9000
 
@@ -171,7 +171,7 @@ class TestSearch:
         assert resync.find_packets(whole, 1, (V5,)) == (len(CLEAN[0]), 0)
 
     @pytest.mark.parametrize(
-        ("data", "alone", "found"),
+        ("data", "alone", "expected"),
         [
             (CLEAN[0], True, True),
             (CLEAN[0], False, False),
@@ -186,10 +186,10 @@ class TestSearch:
             (b"\xc0", True, False),
         ],
     )
-    def test_the_end_of_the_data(self, data: bytes, alone: bool, found: bool) -> None:
+    def test_the_end_of_the_data(self, data: bytes, alone: bool, expected: bool) -> None:
         position, needed = resync.find_packets(data, 0, (V5,), final=True, alone=alone)
 
-        assert (position == 0 and needed == 0) == found
+        assert (position == 0 and needed == 0) == expected
 
     @pytest.mark.parametrize(
         "text",
@@ -268,6 +268,6 @@ def test_the_same_bytes_give_the_same_items_while_searching() -> None:
     for size in (1, 2, 5, 16, 33, 1000):
         stream = PacketStream(V5)
         stream.lose_framing()
-        found = facts(run([whole[at : at + size] for at in range(0, len(whole), size)], stream))
-        expected = expected or found
-        assert found == expected
+        rows = facts(run([whole[at : at + size] for at in range(0, len(whole), size)], stream))
+        expected = expected or rows
+        assert rows == expected

@@ -71,9 +71,9 @@ def test_a_row_gives_its_packet_however_it_is_cut(row: Case) -> None:
 def test_a_row_among_other_packets_gives_them_all(row: Case) -> None:
     raw = b"\xc0\x00" + row.raw + b"\xd0\x00\xe0"
     for chunks in splits(raw):
-        before, found, behind, last = run(chunks, PacketStream(row.version))
+        before, packet, behind, last = run(chunks, PacketStream(row.version))
         assert before == Pingreq()
-        assert facts([found]) == facts([decode(row.raw, row.version)])
+        assert facts([packet]) == facts([decode(row.raw, row.version)])
         assert isinstance(behind, ControlPacket)
         assert behind.raw == b"\xd0\x00"
         assert isinstance(last, Malformed)
@@ -84,11 +84,11 @@ def test_a_row_among_other_packets_gives_them_all(row: Case) -> None:
 def test_a_row_that_is_no_whole_packet_is_told_once_however_it_is_cut(row: Case) -> None:
     expected = facts(run([row.raw], PacketStream(row.version)))
     first = PacketStream(row.version)
-    found = [*first.feed(row.raw), *first.close()][0]
+    packet = [*first.feed(row.raw), *first.close()][0]
 
-    assert isinstance(found, Malformed) or row.reason is R.TRAILING_BYTES
-    if isinstance(found, Malformed):
-        assert found.reason is row.reason
+    assert isinstance(packet, Malformed) or row.reason is R.TRAILING_BYTES
+    if isinstance(packet, Malformed):
+        assert packet.reason is row.reason
     for chunks in splits(row.raw):
         assert facts(run(chunks, PacketStream(row.version))) == expected
 
@@ -106,23 +106,23 @@ def test_long_packets_in_pieces(row: Case) -> None:
 def test_a_gap_at_any_index_costs_no_more_than_the_packets_it_touches(row: Case) -> None:
     behind = following(row.version)
     known, _ = packet_end(row.raw, 0, len(row.raw))
-    expected = [decode(one, row.version) for one in behind]
+    expected = [decode(raw, row.version) for raw in behind]
     if isinstance(row.packet, ControlPacket) and row.packet.packet_type == 1:
         row = Case(row.id, row.packet.version, row.raw, row.packet)  # type: ignore[attr-defined]
         behind = following(row.version)
-        expected = [decode(one, row.version) for one in behind]
+        expected = [decode(raw, row.version) for raw in behind]
     for at in range(len(row.raw) + 1):
         rest = len(row.raw) - at
         for lost in {1, rest // 2, rest, rest + 3} - {0}:
             after = (row.raw + b"".join(behind))[at + lost :]
             items = run([row.raw[:at], lost, after], PacketStream(row.version))
-            packets = [one for one in items if isinstance(one, ControlPacket)]
+            packets = [packet for packet in items if isinstance(packet, ControlPacket)]
             left = expected if lost <= rest else expected[1:]
             assert packets[-len(left) :] == left, (at, lost)
             if known <= at and lost <= rest:
-                # The gap lies inside a packet of known length: framing never was in doubt.
+                # The gap is inside a packet of known length: framing was never in doubt.
                 assert len(items) == 1 + len(expected)
-                assert not any(isinstance(one, Malformed) for one in items)
+                assert not any(isinstance(packet, Malformed) for packet in items)
 
 
 HOLES_AND_ENDS = """
@@ -197,21 +197,21 @@ class TestGaps:
 
 class TestClose:
     def test_an_incomplete_packet_is_truncated_and_tells_what_came(self) -> None:
-        (found,) = run([parse("30 0e 00 05 61 2f 62 2f 63 00 74 65 73 74")], PacketStream(V5))
+        (packet,) = run([parse("30 0e 00 05 61 2f 62 2f 63 00 74 65 73 74")], PacketStream(V5))
 
-        assert isinstance(found, Malformed)
-        assert (found.reason, found.missing) == (R.TRUNCATED, 2)
-        assert found.detail == "announces 14 bytes, 12 of them came"
-        assert isinstance(found.packet, Publish)
-        assert found.packet.payload == b"test"
+        assert isinstance(packet, Malformed)
+        assert (packet.reason, packet.missing) == (R.TRUNCATED, 2)
+        assert packet.detail == "announces 14 bytes, 12 of them arrived"
+        assert isinstance(packet.packet, Publish)
+        assert packet.packet.payload == b"test"
 
     def test_a_publish_that_lost_bytes_was_told_already(self) -> None:
         raw = framed(0x30, string("t"), b"payload")
         stream = PacketStream(V3_1_1)
         stream.feed(raw[:6])
-        (found,) = stream.gap(2)
+        (packet,) = stream.gap(2)
 
-        assert (found.raw, found.missing) == (raw[:6], 6)
+        assert (packet.raw, packet.missing) == (raw[:6], 6)
         assert stream.feed(raw[8:9]) == []
         assert stream.close() == []
 
@@ -282,7 +282,7 @@ def test_a_long_reason_string_is_no_loss_of_framing(length: int) -> None:
     stream = PacketStream(V5)
 
     assert len(long) > length
-    assert [type(one) for one in stream.feed(long + encode(Puback(8), V5))] == [Puback, Puback]
+    assert [type(packet) for packet in stream.feed(long + encode(Puback(8), V5))] == [Puback, Puback]
     assert not stream.searching
 
 

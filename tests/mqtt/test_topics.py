@@ -209,8 +209,8 @@ MATCHES: list[tuple[str, str, bool]] = [
 @each("topic_filter, topic, expected", MATCHES, ids=[f"{f!r} on {t!r}" for f, t, _ in MATCHES])
 @each("how", ["matches", "compile_filter"])
 def test_which_filter_matches_which_name(topic_filter: str, topic: str, expected: bool, how: str) -> None:
-    found = matches(topic_filter, topic) if how == "matches" else compile_filter(topic_filter)(topic)
-    assert found is expected
+    result = matches(topic_filter, topic) if how == "matches" else compile_filter(topic_filter)(topic)
+    assert result is expected
 
 
 def test_share_prefix_is_matched_as_text_where_shares_do_not_exist() -> None:
@@ -273,7 +273,7 @@ def test_matching_agrees_with_the_wording_of_the_specification(topic_filter: str
 def test_matching_agrees_with_the_wording_of_the_specification_on_all_short_ones() -> None:
     names = ["/".join(parts) for size in (1, 2, 3) for parts in product(["", "a", "$"], repeat=size)]
     wanted = ["/".join(parts) for size in (1, 2, 3) for parts in product(["", "a", "$", "+"], repeat=size)]
-    wanted += ["#", *(one + "/#" for one in wanted)]
+    wanted += ["#", *(text + "/#" for text in wanted)]
     for topic_filter, topic in product(filter(None, wanted), filter(None, names)):
         expected = reference(topic_filter, topic)
         assert matches(topic_filter, topic) is expected, (topic_filter, topic)
@@ -286,9 +286,9 @@ def test_matching_agrees_with_the_wording_of_the_specification_on_all_short_ones
     topic=st.text(alphabet=st.sampled_from("a/+#$\0\udcff"), max_size=8),
 )
 def test_any_text_is_judged_and_matched_alike_by_both_forms(topic_filter: str, topic: str) -> None:
-    found = matches(topic_filter, topic)
-    assert compile_filter(topic_filter)(topic) is found
-    if found:
+    result = matches(topic_filter, topic)
+    assert compile_filter(topic_filter)(topic) is result
+    if result:
         assert topic_filter_problem(topic_filter) is None
         assert topic
 
@@ -297,7 +297,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("filter_valid", "/" * 202 + "a"): "the source limits names to 200 levels; the specification has no such limit",
     ("topic_valid", "/" * 202 + "a"): "the source limits names to 200 levels; the specification has no such limit",
 }
-"""Rows whose source decides otherwise than the specification."""
+"""Rows with another result in the source than in the specification."""
 
 
 def test_all_rows_of_the_public_suites_that_the_specification_decides() -> None:

@@ -49,13 +49,13 @@ STANDARD_WINS: dict[tuple[str, str, str], str] = {
 STANDARD_CALLS_MALFORMED = {
     MalformedReason.PROPERTY_NOT_ALLOWED: "5.0 section 2.2.2.2: an identifier not valid for its packet type",
 }
-"""What the source's checker calls a Protocol Error and the standard calls a Malformed Packet."""
+"""Protocol Errors of the source's checker that are Malformed Packets in the standard."""
 
 
 def rows(name: str) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in corpora.path("vectors", f"{name}.jsonl").read_text("utf-8").splitlines()]
-    assert found, f"{name}.jsonl is empty"
-    return found
+    result = [json.loads(line) for line in corpora.path("vectors", f"{name}.jsonl").read_text("utf-8").splitlines()]
+    assert result, f"{name}.jsonl is empty"
+    return result
 
 
 def version_of(row: dict[str, Any]) -> ProtocolVersion:
@@ -83,12 +83,12 @@ def test_valid_packets_decode_with_the_fields_the_source_states(name: str) -> No
 def test_packets_that_are_invalid_as_bytes_are_malformed(name: str) -> None:
     for row in rows(name):
         category = row["ref"].get("category")
-        found = assert_sound(bytes.fromhex(row["hex"]), version_of(row))
+        packet = assert_sound(bytes.fromhex(row["hex"]), version_of(row))
         excused = (name, row["case"], row["hex"]) in STANDARD_WINS
         if row["scope"] == "codec" and category == "malformed":
-            assert isinstance(found, Malformed) != excused, row
-        elif row["scope"] == "codec" and isinstance(found, Malformed):
-            assert found.reason in STANDARD_CALLS_MALFORMED, row
+            assert isinstance(packet, Malformed) != excused, row
+        elif row["scope"] == "codec" and isinstance(packet, Malformed):
+            assert packet.reason in STANDARD_CALLS_MALFORMED, row
 
 
 def test_every_exception_still_exists() -> None:
@@ -100,12 +100,12 @@ def test_every_exception_still_exists() -> None:
 def test_a_stream_says_of_a_single_packet_what_the_decoder_says(name: str) -> None:
     for row in rows(name):
         raw, version = bytes.fromhex(row["hex"]), version_of(row)
-        found = decode(raw, version)
+        packet = decode(raw, version)
         items = run([raw[at : at + 1] for at in range(len(raw))], PacketStream(version))
-        if isinstance(found, ControlPacket):
-            assert items == [found], row
+        if isinstance(packet, ControlPacket):
+            assert items == [packet], row
         else:
-            assert b"".join(one.raw for one in items) == raw
+            assert b"".join(packet.raw for packet in items) == raw
 
 
 @corpora.needs(f"vectors/{SEQUENCES}.jsonl")
@@ -115,16 +115,16 @@ def test_conversations_run_through_streams() -> None:
     for row in conversations:
         version = ProtocolVersion(row["version"])
         sides = {"send": PacketStream(version), "recv": PacketStream(version)}
-        given = {"send": b"", "recv": b""}
+        argument = {"send": b"", "recv": b""}
         for step in row["steps"]:
             if step["op"] in sides and step.get("hex"):
                 raw = bytes.fromhex(step["hex"])
                 sides[step["op"]].feed(raw)
-                given[step["op"]] += raw
-        for side, raw in given.items():
+                argument[step["op"]] += raw
+        for side, raw in argument.items():
             sides[side].close()
             items = run([raw[at : at + 3] for at in range(0, len(raw), 3)], PacketStream(version))
-            assert b"".join(one.raw for one in items) == raw
+            assert b"".join(packet.raw for packet in items) == raw
 
 
 ATTRIBUTES = {
@@ -163,13 +163,13 @@ def stated(packet: ControlPacket, key: str) -> Any:
         assert isinstance(packet, Subscribe)
         return [
             {
-                "filter": one.topic_filter,
-                "qos": one.maximum_qos,
-                "no_local": one.no_local,
-                "retain_as_published": one.retain_as_published,
-                "retain_handling": one.retain_handling,
+                "filter": subscription.topic_filter,
+                "qos": subscription.maximum_qos,
+                "no_local": subscription.no_local,
+                "retain_as_published": subscription.retain_as_published,
+                "retain_handling": subscription.retain_handling,
             }
-            for one in packet.subscriptions
+            for subscription in packet.subscriptions
         ]
     value = getattr(packet, ATTRIBUTES.get(key, key))
     if key == "reason_code" and value is None:
@@ -198,7 +198,9 @@ def normal(key: str, value: Any) -> Any:
         return {**value, "properties": normal_properties(value.get("properties") or {})}
     if key == "subscriptions":
         unsaid = {"qos": 0, "no_local": False, "retain_as_published": False, "retain_handling": 0}
-        return [unsaid | {name: one for name, one in row.items() if name != "subscription_identifier"} for row in value]
+        return [
+            unsaid | {name: each for name, each in row.items() if name != "subscription_identifier"} for row in value
+        ]
     return value
 
 

@@ -87,20 +87,20 @@ an AUTH
 """
 
 
-@pytest.mark.parametrize(("version", "given", "shown"), cases_of(SHOWN, VERSIONS.__getitem__, packet, json.loads))
+@pytest.mark.parametrize(("version", "argument", "shown"), cases_of(SHOWN, VERSIONS.__getitem__, packet, json.loads))
 def test_a_packet_is_shown_by_the_names_of_the_specification(
-    version: ProtocolVersion, given: ControlPacket, shown: dict[str, Any]
+    version: ProtocolVersion, argument: ControlPacket, shown: dict[str, Any]
 ) -> None:
-    found = view(given, version)
+    document = view(argument, version)
 
-    assert found == shown
-    assert list(found) == list(shown)
+    assert document == shown
+    assert list(document) == list(shown)
 
 
 def test_the_reserved_byte_of_a_connack_of_3_1_is_shown() -> None:
-    found = view(Connack(acknowledge_flags=0x5A, session_present=None), V3_1)
+    document = view(Connack(acknowledge_flags=0x5A, session_present=None), V3_1)
 
-    assert list(found.items()) == [
+    assert list(document.items()) == [
         ("acknowledge_flags", 0x5A), ("session_present", None), ("reason_code", 0), ("reason", "Connection Accepted"),
     ]  # fmt: skip
 
@@ -108,15 +108,15 @@ def test_the_reserved_byte_of_a_connack_of_3_1_is_shown() -> None:
 def test_every_row_of_the_table_is_plain_json_with_text_that_can_be_written() -> None:
     for row in CASES:
         if row not in LONG:
-            found = decode(row.raw, row.version)
-            if isinstance(found, Malformed):
-                json.dumps(malformed_view(found), ensure_ascii=False).encode()
-                found_packet, only = found.packet, found.fields_read
+            actual_packet = decode(row.raw, row.version)
+            if isinstance(actual_packet, Malformed):
+                json.dumps(malformed_view(actual_packet), ensure_ascii=False).encode()
+                found_packet, only = actual_packet.packet, actual_packet.fields_read
                 if found_packet is None:
                     continue
                 json.dumps(view(found_packet, row.version, only=only), ensure_ascii=False).encode()
             else:
-                json.dumps(view(found, row.version), ensure_ascii=False).encode()
+                json.dumps(view(actual_packet, row.version), ensure_ascii=False).encode()
 
 
 class TestBinary:
@@ -188,9 +188,9 @@ def test_a_property_that_is_repeated_against_the_rules_becomes_a_list() -> None:
 
 class TestMalformed:
     def test_the_fault_its_place_and_the_bytes(self) -> None:
-        found = broken("30 05 00 ff 61 62 63")
+        malformed = broken("30 05 00 ff 61 62 63")
 
-        assert malformed_view(found) == {
+        assert malformed_view(malformed) == {
             "reason": "field_overrun",
             "offset": 2,
             "field": "topic_name",
@@ -200,18 +200,18 @@ class TestMalformed:
         }
 
     def test_further_faults_missing_bytes_and_the_limit(self) -> None:
-        found = broken("36 20 00 02 61 ff 00 01", V3_1_1)
-        shown = malformed_view(found, limit=3)
+        malformed = broken("36 20 00 02 61 ff 00 01", V3_1_1)
+        shown = malformed_view(malformed, limit=3)
         assert shown["missing"] == 26
         assert (shown["raw"], shown["truncated"], shown["field"]) == ("362000", True, None)
-        assert [one["reason"] for one in shown["faults"]] == ["qos_invalid", "utf8_ill_formed", "truncated"]
-        assert [one["field"] for one in shown["faults"]] == ["qos", "topic_name", None]
+        assert [row["reason"] for row in shown["faults"]] == ["qos_invalid", "utf8_ill_formed", "truncated"]
+        assert [row["field"] for row in shown["faults"]] == ["qos", "topic_name", None]
 
     def test_only_the_fields_that_were_read_are_shown(self) -> None:
-        found = broken("32 04 00 01 ff 00")
+        malformed = broken("32 04 00 01 ff 00")
 
-        assert found.packet is not None
-        assert view(found.packet, V3_1_1, only=found.fields_read) == {
+        assert malformed.packet is not None
+        assert view(malformed.packet, V3_1_1, only=malformed.fields_read) == {
             "dup": False,
             "qos": 1,
             "retain": False,
@@ -219,20 +219,20 @@ class TestMalformed:
         }
 
     def test_a_cut_acknowledgement_does_not_claim_success(self) -> None:
-        found = broken("40 10 00 01", V5)
+        malformed = broken("40 10 00 01", V5)
 
-        assert found.packet is not None
-        assert view(found.packet, V5, only=found.fields_read) == {"packet_identifier": 1}
+        assert malformed.packet is not None
+        assert view(malformed.packet, V5, only=malformed.fields_read) == {"packet_identifier": 1}
 
     def test_a_complete_publish_with_a_fault_in_a_value_is_shown_whole(self) -> None:
-        found = broken("36 06 00 01 74 00 01 70", V3_1_1)
+        malformed = broken("36 06 00 01 74 00 01 70", V3_1_1)
 
-        assert found.packet is not None
-        assert view(found.packet, V3_1_1, only=found.fields_read)["payload"] == {"length": 1, "text": "p"}
+        assert malformed.packet is not None
+        assert view(malformed.packet, V3_1_1, only=malformed.fields_read)["payload"] == {"length": 1, "text": "p"}
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("expected", "shown"),
     [
         ("plain", "plain"),
         ("a\udcffé", "a\\xffé"),
@@ -240,5 +240,5 @@ class TestMalformed:
         ("\ud800\udcff", "\\xed\\xa0\\x80\\xed\\xb3\\xbf"),
     ],
 )
-def test_text_that_can_be_encoded(told: str, shown: str) -> None:
-    assert utf8(told) == shown
+def test_text_that_can_be_encoded(expected: str, shown: str) -> None:
+    assert utf8(expected) == shown

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from mqttscope.mqtt import MalformedReason, wire
-from mqttscope.mqtt.wire import Fault, Wire
+from mqttscope.mqtt.wire import LayoutFault, WireType
 from tests.each import each
 from tests.mqtt.octets import string, varint
 
 R = MalformedReason
 
 BORDERS = (0, 127, 128, 16383, 16384, 2097151, 2097152, 268435455)
-VALUES: list[tuple[Wire[Any], Any, bytes]] = [
+VALUES: list[tuple[WireType[Any], Any, bytes]] = [
     (wire.U8, 0, b"\0"),
     (wire.U8, 255, b"\xff"),
     (wire.U16, 0, b"\0\0"),
@@ -23,8 +23,8 @@ VALUES: list[tuple[Wire[Any], Any, bytes]] = [
     (wire.U32, 1, b"\0\0\0\x01"),
     (wire.U32, 0xFFFFFFFF, b"\xff\xff\xff\xff"),
     *(
-        (wire.VARIABLE_BYTE_INTEGER, one, varint(one))
-        for one in (0, 127, 128, 16383, 16384, 2097151, 2097152, 268435455)
+        (wire.VARIABLE_BYTE_INTEGER, number, varint(number))
+        for number in (0, 127, 128, 16383, 16384, 2097151, 2097152, 268435455)
     ),
     (wire.UTF8, "", b"\0\0"),
     (wire.UTF8, "a/b", b"\0\x03a/b"),
@@ -40,15 +40,15 @@ NAMES = [f"{kind.name} {str(value)[:12]}" for kind, value, _ in VALUES]
 
 
 @each("kind, value, raw", VALUES, ids=NAMES)
-def test_a_value_is_read_between_others_and_written_as_it_was(kind: Wire[Any], value: Any, raw: bytes) -> None:
+def test_a_value_is_read_between_others_and_written_as_it_was(kind: WireType[Any], value: Any, raw: bytes) -> None:
     assert kind.read(b"\xaa" + raw + b"\xbb", 1, len(raw) + 2) == (value, len(raw) + 1)
     assert kind.write(value) == raw
 
 
 @each("kind, value, raw", VALUES, ids=NAMES)
-def test_a_value_that_is_cut_is_an_overrun_and_not_a_wish_for_more(kind: Wire[Any], value: Any, raw: bytes) -> None:
+def test_a_value_that_is_cut_is_an_overrun_and_not_a_wish_for_more(kind: WireType[Any], value: Any, raw: bytes) -> None:
     for size in range(min(len(raw), 20)):
-        with pytest.raises(Fault) as caught:
+        with pytest.raises(LayoutFault) as caught:
             kind.read(raw, 0, size)
         assert caught.value.reason is R.FIELD_OVERRUN
         assert caught.value.resume is None
@@ -69,7 +69,7 @@ def test_a_value_that_is_cut_is_an_overrun_and_not_a_wish_for_more(kind: Wire[An
 )
 def test_ill_formed_text_survives_and_reading_can_go_on(raw: bytes, offset: int, text: str) -> None:
     whole = string(raw)
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         wire.read_utf8(whole + b"x", 0, len(whole) + 1)
 
     assert caught.value.reason is R.UTF8_ILL_FORMED
@@ -78,7 +78,7 @@ def test_ill_formed_text_survives_and_reading_can_go_on(raw: bytes, offset: int,
 
 
 def test_u_0000_is_found_where_it_is() -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         wire.read_utf8(string("ä\0b"), 0, 6)
 
     assert caught.value.reason is R.UTF8_NULL_CHARACTER
@@ -101,7 +101,7 @@ def test_a_surrogate_that_no_decoder_made_is_written_as_three_bytes() -> None:
 def test_a_pair_with_ill_formed_text_tells_the_first_fault_and_keeps_both(
     raw: bytes, value: tuple[str, str], offset: int
 ) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         wire.read_utf8_pair(raw, 0, len(raw))
 
     assert (caught.value.value, caught.value.offset, caught.value.resume) == (value, offset, len(raw))
@@ -109,7 +109,7 @@ def test_a_pair_with_ill_formed_text_tells_the_first_fault_and_keeps_both(
 
 @pytest.mark.parametrize("raw", [b"\x80\x80\x80\x80\x01", b"\xff\xff\xff\xff\x7f", b"\x80\x80\x80\x80"])
 def test_a_variable_byte_integer_never_has_five_bytes(raw: bytes) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         wire.read_variable_byte_integer(raw, 0, len(raw))
 
     assert caught.value.reason is R.VARIABLE_BYTE_INTEGER_TOO_LONG
@@ -118,7 +118,7 @@ def test_a_variable_byte_integer_never_has_five_bytes(raw: bytes) -> None:
 
 @pytest.mark.parametrize(("raw", "value"), [(b"\x80\0", 0), (b"\xff\x80\0", 127), (b"\x80\x80\x80\0", 0)])
 def test_a_variable_byte_integer_in_more_bytes_than_it_needs_keeps_its_value(raw: bytes, value: int) -> None:
-    with pytest.raises(Fault) as caught:
+    with pytest.raises(LayoutFault) as caught:
         wire.read_variable_byte_integer(raw, 0, len(raw))
 
     assert caught.value.reason is R.VARIABLE_BYTE_INTEGER_NOT_MINIMAL

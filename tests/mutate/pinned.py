@@ -9,10 +9,10 @@ import hashlib
 import sys
 from pathlib import Path
 
-from mqttscope.broker_test.fit import Numbering, capture_hash, flow_of
+from mqttscope.broker_test.fit import CaseNumbering, capture_hash, flow_of
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.mutate import Case, RecordedFlow
+from mqttscope.mutate import MutationCase, RecordedFlow
 from mqttscope.mutate.flow import SIDES
 from mqttscope.replay.script import read_scripts
 
@@ -25,9 +25,9 @@ SEEDS = (1, 2)
 def flows_of(name: str) -> list[RecordedFlow]:
     """The connections of a committed capture."""
     captured = open_capture([str(CAPTURES / name / "capture.pcapng")])
-    scripts = [one for one in read_scripts(dissect(captured)) if one.connect is not None]
-    told = capture_hash(scripts)
-    return [flow_of(one, told, one.connection.number) for one in scripts]
+    scripts = [read_script for read_script in read_scripts(dissect(captured)) if read_script.connect is not None]
+    text = capture_hash(scripts)
+    return [flow_of(script, text, script.connection.number) for script in scripts]
 
 
 def digest(name: str, seed: int) -> str:
@@ -35,13 +35,15 @@ def digest(name: str, seed: int) -> str:
     total = hashlib.sha256()
     flows = flows_of(name)
     for side in SIDES:
-        for one in Numbering(flows, seed, side).cases("*", [SEEDS.index(seed) % len(flows)]):
-            total.update(f"{one.number} {one.case.mutation.name} {one.case.connection}\n".encode())
-            total.update(said(one.case))
+        for numbered_case in CaseNumbering(flows, seed, side).cases("*", [SEEDS.index(seed) % len(flows)]):
+            total.update(
+                f"{numbered_case.number} {numbered_case.case.mutation.name} {numbered_case.case.connection}\n".encode()
+            )
+            total.update(said(numbered_case.case))
     return total.hexdigest()[:16]
 
 
-def said(case: Case) -> bytes:
+def said(case: MutationCase) -> bytes:
     """All that a case says, so that no two cases say the same by chance."""
     parts = []
     for step in case.flow.steps:

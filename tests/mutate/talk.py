@@ -15,13 +15,13 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.lint.catalogue import all_rules, usual_rule
 from mqttscope.lint.engine import Linter
-from mqttscope.lint.examples import Conversation, segments
-from mqttscope.lint.examples import Step as Said
+from mqttscope.lint.examples import ExampleConversation, segments
+from mqttscope.lint.examples import ExampleStep as Said
 from mqttscope.lint.finding import Finding
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import ControlPacket, Direction, Malformed, MalformedReason, ProtocolVersion, decode, encode
 from mqttscope.mutate import Chance, NotApplicableError, apply, mutation
-from mqttscope.mutate.flow import CLIENT, SERVER, Action, Entry, MutatedFlow, RecordedFlow
+from mqttscope.mutate.flow import CLIENT, SERVER, Action, MutatedFlow, RecordedFlow, RecordedPacket
 from tests.replay.talk import packet
 
 V3_1, V3_1_1, V5 = ProtocolVersion
@@ -30,7 +30,7 @@ DIRECTIONS = {CLIENT: Direction.CLIENT_TO_SERVER, SERVER: Direction.SERVER_TO_CL
 
 def of_bytes(packets: Iterable[tuple[str, bytes]], version: ProtocolVersion) -> RecordedFlow:
     """A flow of ``(side, bytes of one packet)``."""
-    return RecordedFlow([Entry(side == CLIENT, decode(raw, version), raw) for side, raw in packets], version)
+    return RecordedFlow([RecordedPacket(side == CLIENT, decode(raw, version), raw) for side, raw in packets], version)
 
 
 def made(version: ProtocolVersion, *packets: tuple[str, ControlPacket]) -> RecordedFlow:
@@ -111,25 +111,25 @@ def authenticated() -> RecordedFlow:
     return spoken(V5, text.replace("METHOD", "authentication_method=PLAIN"))
 
 
-def conversation(case: MutatedFlow) -> Conversation:
+def conversation(case: MutatedFlow) -> ExampleConversation:
     """The steps of a case with the answers of the recording, or where they are new of a conforming peer."""
     other = SERVER if case.sender == CLIENT else CLIENT
-    said: list[Said] = []
+    result: list[Said] = []
     after = 0.01
     for step in case.steps:
         if step.action is Action.PAUSE:
             after += step.nanoseconds / 1e9
             continue
         if step.action is Action.SEND and step.data:
-            said.append(Said(case.sender, (step.data,), after))
+            result.append(Said(case.sender, (step.data,), after))
         elif step.action is Action.AWAIT:
             data = step.data or answer(step, case.version)
             if data:
-                said.append(Said(other, (data,), after))
+                result.append(Said(other, (data,), after))
         elif step.action in (Action.CLOSE, Action.HALF_CLOSE, Action.RESET):
-            said.append(Said(case.sender, (), after, close="reset" if step.action is Action.RESET else "fin"))
+            result.append(Said(case.sender, (), after, close="reset" if step.action is Action.RESET else "fin"))
         after = 0.01
-    return Conversation(case.mutation, tuple(said), case.version)
+    return ExampleConversation(case.mutation, tuple(result), case.version)
 
 
 @dataclass(slots=True)
@@ -212,8 +212,8 @@ def packet_of(
 
 def reason(raw: bytes, version: ProtocolVersion = V5) -> MalformedReason | None:
     """Why a packet is malformed."""
-    found = decode(raw, version)
-    return found.reason if isinstance(found, Malformed) else None
+    actual_packet = decode(raw, version)
+    return actual_packet.reason if isinstance(actual_packet, Malformed) else None
 
 
 def decoded(
@@ -226,9 +226,9 @@ def decoded(
 def check_faults(faults: Mapping[str, MalformedReason], version: ProtocolVersion = V5) -> None:
     """What mutations make is malformed for these reasons, and for no other."""
     for name, wanted in faults.items():
-        found = decoded(name, version)
-        assert isinstance(found, Malformed), name
-        assert {one.reason for one in found.faults} == {wanted}, name
+        result = decoded(name, version)
+        assert isinstance(result, Malformed), name
+        assert {fault.reason for fault in result.faults} == {wanted}, name
 
 
 def check_values(values: Mapping[str, object], version: ProtocolVersion = V5) -> None:

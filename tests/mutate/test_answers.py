@@ -23,10 +23,12 @@ from tests.mutate.talk import (
 
 
 def test_no_code_is_one_of_the_packets_own() -> None:
-    for one in reason_code_mutations():
-        assert one.packet_type is not None
-        slug = one.name.rpartition("-")[2]
-        assert int(slug, 16) not in allowed_reason_codes(one.packet_type, V5), one.name
+    for reason_code_mutation in reason_code_mutations():
+        assert reason_code_mutation.packet_type is not None
+        slug = reason_code_mutation.name.rpartition("-")[2]
+        assert int(slug, 16) not in allowed_reason_codes(reason_code_mutation.packet_type, V5), (
+            reason_code_mutation.name
+        )
 
 
 def test_a_code_that_nobody_knows() -> None:
@@ -40,9 +42,9 @@ def test_a_list_that_is_too_long_or_too_short() -> None:
 
 
 def test_an_expiry_that_was_not_asked_for() -> None:
-    found = decoded("disconnect.session_expiry_interval:raised-from-zero")
+    result = decoded("disconnect.session_expiry_interval:raised-from-zero")
 
-    assert found.properties.session_expiry_interval == 60
+    assert result.properties.session_expiry_interval == 60
 
 
 def test_authentication_with_another_method_or_none() -> None:

@@ -14,18 +14,18 @@ from mqttscope.mqtt import Malformed, PacketType, decode
 from mqttscope.mutate import (
     Action,
     Chance,
-    Verdict,
-    again,
+    FlowVerdict,
     apply,
     case,
+    case_from_json,
     cases,
+    flow_from_json,
     mutation,
     select,
-    steps_of,
 )
-from mqttscope.mutate.cases import exceeded
+from mqttscope.mutate.cases import exceeded_limit
 from mqttscope.mutate.flow import CLIENT, SERVER, RecordedFlow
-from mqttscope.mutate.mutation import target
+from mqttscope.mutate.mutation import target_at
 from mqttscope.report.broker_test.outcome import CASE
 from tests.conftest import ROOT
 from tests.each import each, some
@@ -48,19 +48,19 @@ ROWS = [
 
 @each("words, limit", ROWS)
 def test_what_goes_beyond_an_announcement(words: str, limit: str) -> None:
-    assert exceeded(said_bytes("", words, V5), target(limited(), 0, Chance())) == limit
+    assert exceeded_limit(said_bytes("", words, V5), target_at(limited(), 0, Chance())) == limit
 
 
 def test_earlier_versions_announce_nothing() -> None:
-    assert exceeded(said_bytes("", "publish a qos=2 id=1", V3_1), target(good(V3_1), 0, Chance())) == ""
+    assert exceeded_limit(said_bytes("", "publish a qos=2 id=1", V3_1), target_at(good(V3_1), 0, Chance())) == ""
 
 
 def test_a_client_that_wants_no_reasons_gets_none() -> None:
-    told = "puback 1 code=0 reason_string=x"
-    flow = spoken(V5, f"> connect request_problem_information=0\n< connack\n< {told}")
+    text = "puback 1 code=0 reason_string=x"
+    flow = spoken(V5, f"> connect request_problem_information=0\n< connack\n< {text}")
 
-    assert exceeded(said_bytes("", told), target(flow, 2, Chance())) == "Request Problem Information 0"
-    assert exceeded(said_bytes("", "puback 1"), target(flow, 2, Chance())) == ""
+    assert exceeded_limit(said_bytes("", text), target_at(flow, 2, Chance())) == "Request Problem Information 0"
+    assert exceeded_limit(said_bytes("", "puback 1"), target_at(flow, 2, Chance())) == ""
 
 
 FLOW = replace(good(V5), capture_hash="c0ffee", connection=3)
@@ -95,30 +95,30 @@ def test_the_hash_seed_of_python_changes_nothing(hash_seed: str) -> None:
 
 
 def test_a_case_is_made_again_from_its_number() -> None:
-    for found in cases(FLOW, 5, "publish", limit=30):
-        other = case(FLOW, 5, found.number)
-        assert other.mutation is found.mutation
-        assert other.flow == found.flow
+    for mutation_case in cases(FLOW, 5, "publish", limit=30):
+        other = case(FLOW, 5, mutation_case.number)
+        assert other.mutation is mutation_case.mutation
+        assert other.flow == mutation_case.flow
 
 
 def test_a_case_is_made_again_from_its_json_form() -> None:
-    for found in cases(FLOW, 5, "publish,flow,connect", limit=60):
-        document = json.loads(json.dumps(CASE.view(found)))
-        assert again(FLOW, document).flow == found.flow
-        assert steps_of(document).steps == [replace(one) for one in found.flow.steps]
-        assert steps_of(document).changes == found.flow.changes
+    for mutation_case in cases(FLOW, 5, "publish,flow,connect", limit=60):
+        document = json.loads(json.dumps(CASE.view(mutation_case)))
+        assert case_from_json(FLOW, document).flow == mutation_case.flow
+        assert flow_from_json(document).steps == [replace(step) for step in mutation_case.flow.steps]
+        assert flow_from_json(document).changes == mutation_case.flow.changes
 
 
 def test_a_case_of_another_capture_is_not_made() -> None:
     document = CASE.view(next(iter(cases(FLOW, 5, "publish"))))
 
     with pytest.raises(ValueError, match="another flow"):
-        again(good(V5), document)
+        case_from_json(good(V5), document)
 
 
 def test_the_json_form_tells_what_the_case_is() -> None:
-    found = next(iter(cases(FLOW, 5, "publish:qos-3")))
-    document = CASE.view(found)
+    mutation_case = next(iter(cases(FLOW, 5, "publish:qos-3")))
+    document = CASE.view(mutation_case)
 
     assert {key: document[key] for key in ("schema", "capture_hash", "connection", "seed", "mutation", "sender")} == {
         "schema": 1,
@@ -132,13 +132,13 @@ def test_the_json_form_tells_what_the_case_is() -> None:
     assert document["reaction"]["demand"] == "close"
     assert document["changes"][0]["offset"] == 0
     assert document["steps"][document["at"]]["mutated"]
-    assert found.verdict is Verdict.VIOLATION
+    assert mutation_case.verdict is FlowVerdict.VIOLATION
 
 
 @pytest.mark.long
 def test_numbers_do_not_depend_on_what_is_asked_for() -> None:
-    every = {one.number: one.mutation.name for one in cases(FLOW, 9, "*")}
-    some = {one.number: one.mutation.name for one in cases(FLOW, 9, "puback")}
+    every = {mutation_case.number: mutation_case.mutation.name for mutation_case in cases(FLOW, 9, "*")}
+    some = {mutation_case.number: mutation_case.mutation.name for mutation_case in cases(FLOW, 9, "puback")}
 
     assert some
     assert some.items() <= every.items()
@@ -146,70 +146,74 @@ def test_numbers_do_not_depend_on_what_is_asked_for() -> None:
 
 def test_turns_go_through_the_catalogue_in_other_orders() -> None:
     count = len(select(version=V5, sender=CLIENT))
-    found = list(cases(FLOW, 1, "disconnect", turns=2))
-    first = [one.mutation.name for one in found if one.number < count]
-    second = [one.mutation.name for one in found if one.number >= count]
+    mutation_cases = list(cases(FLOW, 1, "disconnect", turns=2))
+    first = [mutation_case.mutation.name for mutation_case in mutation_cases if mutation_case.number < count]
+    second = [mutation_case.mutation.name for mutation_case in mutation_cases if mutation_case.number >= count]
 
     assert sorted(first) == sorted(second)
     assert first != second
-    later = cases(FLOW, 1, "disconnect", start=found[3].number, limit=2)
-    assert [one.number for one in later] == [one.number for one in found[3:5]]
+    later = cases(FLOW, 1, "disconnect", start=mutation_cases[3].number, limit=2)
+    assert [mutation_case.number for mutation_case in later] == [
+        mutation_case.number for mutation_case in mutation_cases[3:5]
+    ]
 
 
 def test_other_seeds_give_other_bytes() -> None:
-    one, two = (next(iter(cases(FLOW, seed, "random:bytes"))) for seed in (1, 2))
+    mutation_case, two = (next(iter(cases(FLOW, seed, "random:bytes"))) for seed in (1, 2))
 
-    assert one.flow.sent != two.flow.sent
+    assert mutation_case.flow.sent != two.flow.sent
 
 
 def test_a_packet_that_the_flow_lacks_is_put_in_on_the_open_connection() -> None:
-    found = mutated("unsubscribe:empty", flow=limited())
-    step = found.steps[found.at]
+    mutated_flow = mutated("unsubscribe:empty", flow=limited())
+    step = mutated_flow.steps[mutated_flow.at]
 
     assert step.data[0] >> 4 == PacketType.UNSUBSCRIBE
     assert step.entry is None
-    assert found.at >= 2
-    assert [one.data for one in found.steps if not one.mutated] == [one.raw for one in limited().entries]
+    assert mutated_flow.at >= 2
+    assert [flow_step.data for flow_step in mutated_flow.steps if not flow_step.mutated] == [
+        packet.raw for packet in limited().entries
+    ]
 
 
 def test_what_cannot_be_put_in_is_not_applicable() -> None:
     check_not_applicable("pubrel:reserved-flag-0", flow=limited())
     check_not_applicable("publish:qos-3", sender=SERVER, flow=limited())
-    check_not_applicable("connect:will-qos-3", sender=SERVER, match="not for a server")
+    check_not_applicable("connect:will-qos-3", sender=SERVER, match="cannot be sent by a server")
     check_not_applicable("disconnect:extra-byte", V3_1_1, sender=SERVER)
 
 
 def test_before_the_mutation_everything_is_as_recorded() -> None:
-    for found in cases(FLOW, 3, "publish", limit=40):
-        steps = found.flow.steps[: found.flow.at]
-        assert [one.data for one in steps] == [one.raw for one in FLOW.entries[: found.flow.at]]
+    for mutation_case in cases(FLOW, 3, "publish", limit=40):
+        steps = mutation_case.flow.steps[: mutation_case.flow.at]
+        assert [step.data for step in steps] == [packet.raw for packet in FLOW.entries[: mutation_case.flow.at]]
 
 
 def test_the_recorded_packets_are_not_touched() -> None:
     flow = good(V5)
-    before = [(one.raw, repr(one.packet)) for one in flow.entries]
+    before = [(recorded_packet.raw, repr(recorded_packet.packet)) for recorded_packet in flow.entries]
     for _ in cases(flow, 3, "connect,publish,subscribe"):
         pass
 
-    assert [(one.raw, repr(one.packet)) for one in flow.entries] == before
+    assert [(recorded_packet.raw, repr(recorded_packet.packet)) for recorded_packet in flow.entries] == before
 
 
 def test_legal_packets_are_well_formed() -> None:
     for side in (CLIENT, SERVER):
-        for found in cases(FLOW, 3, sender=side):
-            if found.verdict is Verdict.LEGAL and found.mutation.change_packet is not None:
-                data = found.flow.steps[found.flow.at].data
-                assert not isinstance(decode(data, V5), Malformed), found.mutation.name
+        for mutation_case in cases(FLOW, 3, sender=side):
+            if mutation_case.verdict is FlowVerdict.LEGAL and mutation_case.mutation.change_packet is not None:
+                data = mutation_case.flow.steps[mutation_case.flow.at].data
+                assert not isinstance(decode(data, V5), Malformed), mutation_case.mutation.name
 
 
 def test_an_empty_flow_has_few_cases() -> None:
     assert list(cases(RecordedFlow([], V5), 1, "publish")) == []
     alone = spoken(V5, "> connect")
-    assert {one.mutation.name.partition(":")[0] for one in cases(alone, 1, "flow")} == {"flow"}
+    assert {mutation_case.mutation.name.partition(":")[0] for mutation_case in cases(alone, 1, "flow")} == {"flow"}
 
 
 def test_any_packet_can_be_hit_by_a_blind_mutation() -> None:
     places = {apply(mutation("random:bits"), FLOW, Chance(number)).at for number in range(200)}
 
-    assert places == {index for index, one in enumerate(FLOW.entries) if one.from_client}
-    assert Action.SEND in {one.action for one in apply(mutation("random:bits"), FLOW, Chance(1)).steps}
+    assert places == {index for index, packet in enumerate(FLOW.entries) if packet.from_client}
+    assert Action.SEND in {step.action for step in apply(mutation("random:bits"), FLOW, Chance(1)).steps}

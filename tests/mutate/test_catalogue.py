@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mqttscope.lint.catalogue import all_statements
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.mutate import Verdict, catalogue, mutation, select
+from mqttscope.mutate import FlowVerdict, catalogue, mutation, select
 from mqttscope.mutate.catalogue import cited_instead, matches
 from tests.mutate.talk import V3_1, V3_1_1, V5
 
@@ -19,47 +19,53 @@ NAMES = Path(__file__).with_name("names.txt")
 
 def test_no_name_disappears() -> None:
     """Names stand in scripts and bug reports."""
-    assert set(NAMES.read_text("utf-8").split()) - {one.name for one in catalogue()} == set()
+    assert set(NAMES.read_text("utf-8").split()) - {mutation.name for mutation in catalogue()} == set()
 
 
 def test_every_name_is_written_down() -> None:
-    new = {one.name for one in catalogue()} - set(NAMES.read_text("utf-8").split())
+    new = {mutation.name for mutation in catalogue()} - set(NAMES.read_text("utf-8").split())
     assert new == set(), "python -m tests.mutate.test_catalogue records them"
 
 
 def test_names_are_unique_and_in_order() -> None:
-    found = [one.name for one in catalogue()]
+    texts = [mutation.name for mutation in catalogue()]
 
-    assert found == sorted(set(found))
-    assert len(found) > 2_500
+    assert texts == sorted(set(texts))
+    assert len(texts) > 2_500
 
 
 def test_every_statement_exists_and_belongs_to_a_version_of_its_mutation() -> None:
     known = all_statements()
-    for one in catalogue():
-        versions = {version.text for version in one.versions}
-        for texts in (one.statements, *one.sender_statements.values(), one.calls_for):
+    for single_mutation in catalogue():
+        versions = {version.text for version in single_mutation.versions}
+        for texts in (
+            single_mutation.statements,
+            *single_mutation.sender_statements.values(),
+            single_mutation.calls_for,
+        ):
             for text in texts:
-                assert text in known, (one.name, text)
-                assert text.split()[0] in versions, (one.name, text)
+                assert text in known, (single_mutation.name, text)
+                assert text.split()[0] in versions, (single_mutation.name, text)
 
 
 def test_nothing_is_legal_and_broken_at_once() -> None:
-    for one in catalogue():
-        for version in one.legal_in:
-            assert version in one.versions, one.name
-            assert not any(one.broken(version, sender) for sender in one.senders), one.name
+    for single_mutation in catalogue():
+        for version in single_mutation.legal_in:
+            assert version in single_mutation.versions, single_mutation.name
+            assert not any(single_mutation.broken(version, sender) for sender in single_mutation.senders), (
+                single_mutation.name
+            )
 
 
 def test_a_description_is_one_sentence() -> None:
-    for one in catalogue():
-        assert one.description.endswith("."), one.name
-        assert "\n" not in one.description, one.name
+    for single_mutation in catalogue():
+        assert single_mutation.description.endswith("."), single_mutation.name
+        assert "\n" not in single_mutation.description, single_mutation.name
 
 
 def test_every_mutation_changes_packets_or_flows() -> None:
-    for one in catalogue():
-        assert (one.change_packet is None) != (one.change_flow is None), one.name
+    for single_mutation in catalogue():
+        assert (single_mutation.change_packet is None) != (single_mutation.change_flow is None), single_mutation.name
 
 
 def test_a_pattern_means_names_and_their_beginnings() -> None:
@@ -75,11 +81,11 @@ def test_a_whole_name_means_no_longer_one() -> None:
     """What ends with the number of a version is not the beginning of what ends with a later one."""
     assert matches("connect:of-3.1", "connect:of-3.1")
     assert not matches("connect:of-3.1.1", "connect:of-3.1")
-    assert [one.name for one in select("connect:protocol-level-of-3.1")] == ["connect:protocol-level-of-3.1"]
+    assert [mutation.name for mutation in select("connect:protocol-level-of-3.1")] == ["connect:protocol-level-of-3.1"]
 
 
 def test_selection_knows_version_and_sender() -> None:
-    assert all(one.name.startswith("connack") for one in select("connack"))
+    assert all(mutation.name.startswith("connack") for mutation in select("connack"))
     assert select("connack", sender="client") == ()
     assert select("auth", version=V3_1_1) == ()
     assert select("auth", version=V5)
@@ -87,8 +93,8 @@ def test_selection_knows_version_and_sender() -> None:
 
 def test_every_version_has_mutations_of_every_verdict_that_it_can_have() -> None:
     for version in ProtocolVersion:
-        verdicts = {one.verdict(version, one.senders[0]) for one in select(version=version)}
-        assert {Verdict.VIOLATION, Verdict.LEGAL, Verdict.OPEN} <= verdicts
+        verdicts = {mutation.verdict(version, mutation.senders[0]) for mutation in select(version=version)}
+        assert {FlowVerdict.VIOLATION, FlowVerdict.LEGAL, FlowVerdict.OPEN} <= verdicts
 
 
 def test_what_comes_before_the_level_may_be_cited_by_another_version() -> None:
@@ -105,16 +111,18 @@ def test_what_comes_behind_it_may_not() -> None:
 
 
 def test_there_are_not_many() -> None:
-    found = [one.name for one in catalogue() if cited_instead(one, V5)]
+    texts = [mutation.name for mutation in catalogue() if cited_instead(mutation, V5)]
 
-    assert all(name.startswith(("connect.", "flow:")) for name in found)
-    assert 10 < len(found) < 20
+    assert all(name.startswith(("connect.", "flow:")) for name in texts)
+    assert 10 < len(texts) < 20
 
 
 def main() -> None:
     """Add the names that are new; none is ever taken out."""
     known = NAMES.read_text("utf-8").split()
-    NAMES.write_text("".join(f"{name}\n" for name in sorted({*known, *(one.name for one in catalogue())})), "utf-8")
+    NAMES.write_text(
+        "".join(f"{name}\n" for name in sorted({*known, *(mutation.name for mutation in catalogue())})), "utf-8"
+    )
 
 
 if __name__ == "__main__":

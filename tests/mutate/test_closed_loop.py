@@ -13,7 +13,7 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.finding import Scope, Severity
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import ProtocolVersion
-from mqttscope.mutate import Chance, Mutation, NotApplicableError, RecordedFlow, Verdict, apply, catalogue, select
+from mqttscope.mutate import Chance, FlowVerdict, Mutation, NotApplicableError, RecordedFlow, apply, catalogue, select
 from mqttscope.mutate.catalogue import BEFORE_THE_LEVEL, cited_instead, matches
 from mqttscope.mutate.flow import CLIENT, SERVER, SIDES, MutatedFlow, recorded_steps
 from tests.mutate.pinned import flows_of
@@ -49,12 +49,12 @@ CAPTURES = (
 
 def errors(case: MutatedFlow) -> list[str]:
     """What the linter reports as errors of the mutating side."""
-    return [f"{found.rule} {found.message}" for found in judge(case).all if found.severity is Severity.ERROR]
+    return [f"{finding.rule} {finding.message}" for finding in judge(case).all if finding.severity is Severity.ERROR]
 
 
 def said_otherwise(version: str, name: str) -> set[str]:
     """Statements that a mutation breaks and no finding names."""
-    return {text for told, of, text in SAID_OTHERWISE if (told, of) == (version, name)}
+    return {text for reported_text, of, text in SAID_OTHERWISE if (reported_text, of) == (version, name)}
 
 
 USUAL: dict[tuple[int, str], list[str]] = {}
@@ -69,33 +69,35 @@ def usual(flow: RecordedFlow, side: str) -> list[str]:
     return USUAL[key]
 
 
-def problem(one: Mutation, flow: RecordedFlow, side: str) -> str | None:
+def problem(mutation: Mutation, flow: RecordedFlow, side: str) -> str | None:
     """What is wrong with what the linter says about a mutation of a flow; ``None`` where all is well."""
-    return problem_of(one, apply(one, flow, Chance("closed loop", one.name), sender=side), flow, side)
+    return problem_of(mutation, apply(mutation, flow, Chance("closed loop", mutation.name), sender=side), flow, side)
 
 
-def problem_of(one: Mutation, case: MutatedFlow, flow: RecordedFlow, side: str) -> str | None:
+def problem_of(mutation: Mutation, case: MutatedFlow, flow: RecordedFlow, side: str) -> str | None:
     """The same where the mutation is made."""
-    verdict = one.verdict(flow.version, side)
-    if verdict is Verdict.OPEN:
+    verdict = mutation.verdict(flow.version, side)
+    if verdict is FlowVerdict.OPEN:
         return None
-    if verdict is Verdict.LEGAL:
+    if verdict is FlowVerdict.LEGAL:
         wrong = [text for text in errors(case) if text not in usual(flow, side)]
-        return f"{one.name} ({side}) is legal, found: {wrong[:3]}" if wrong else None
+        return f"{mutation.name} ({side}) is legal, found: {wrong[:3]}" if wrong else None
     judged = judge(case)
     if judged.before and flow.capture_hash == "":
-        return f"{one.name} ({side}): found before the mutation: {judged.before[0].message}"
-    found = {text for one_ in (*judged.at_mutation, *(judged.behind if one.later else ())) for text in one_.statements}
-    wanted = set(one.broken(flow.version, side))
-    instead = cited_instead(one, flow.version, side)
-    if instead and found.issuperset(instead):
+        return f"{mutation.name} ({side}): found before the mutation: {judged.before[0].message}"
+    result = {
+        text for each in (*judged.at_mutation, *(judged.behind if mutation.later else ())) for text in each.statements
+    }
+    wanted = set(mutation.broken(flow.version, side))
+    instead = cited_instead(mutation, flow.version, side)
+    if instead and result.issuperset(instead):
         return None
-    excused = said_otherwise(flow.version.text, one.name)
-    if excused & found and flow.capture_hash == "":
-        return f"{one.name} ({side}) is in the table of what is said otherwise, and is said as it should be"
+    excused = said_otherwise(flow.version.text, mutation.name)
+    if excused & result and flow.capture_hash == "":
+        return f"{mutation.name} ({side}) is in the table of what is said otherwise, and is said as it should be"
     wanted -= excused
-    missing = wanted - found
-    return f"{one.name} ({side}) breaks {sorted(missing)}, found {sorted(found)}" if missing else None
+    missing = wanted - result
+    return f"{mutation.name} ({side}) breaks {sorted(missing)}, found {sorted(result)}" if missing else None
 
 
 MADE: dict[tuple[int, str, str], MutatedFlow | None] = {}
@@ -103,13 +105,13 @@ MADE: dict[tuple[int, str, str], MutatedFlow | None] = {}
 KEPT = {id(flow) for flow in (*FLOWS.values(), *SPECIAL.values())}
 
 
-def made(one: Mutation, flow: RecordedFlow, side: str) -> MutatedFlow | None:
+def made(mutation: Mutation, flow: RecordedFlow, side: str) -> MutatedFlow | None:
     """What a mutation makes of a flow, where that has something for it."""
-    key = id(flow), side, one.name
+    key = id(flow), side, mutation.name
     if key in MADE:
         return MADE[key]
     try:
-        case = apply(one, flow, Chance("closed loop", one.name), sender=side)
+        case = apply(mutation, flow, Chance("closed loop", mutation.name), sender=side)
     except NotApplicableError:
         case = None
     if id(flow) in KEPT:
@@ -119,14 +121,14 @@ def made(one: Mutation, flow: RecordedFlow, side: str) -> MutatedFlow | None:
 
 def applicable(flow: RecordedFlow, side: str, pattern: str = "*") -> Iterator[tuple[Mutation, MutatedFlow]]:
     """Mutations that a flow has something for, and what they make of it."""
-    for one in select(pattern, version=flow.version, sender=side):
-        if one.name not in SLOW and (case := made(one, flow, side)) is not None:
-            yield one, case
+    for mutation in select(pattern, version=flow.version, sender=side):
+        if mutation.name not in SLOW and (case := made(mutation, flow, side)) is not None:
+            yield mutation, case
 
 
 def problems(flow: RecordedFlow, side: str, pattern: str = "*") -> list[str]:
     """All that is wrong with a flow's mutations."""
-    every = (problem_of(one, case, flow, side) for one, case in applicable(flow, side, pattern))
+    every = (problem_of(mutation, case, flow, side) for mutation, case in applicable(flow, side, pattern))
     return [text for text in every if text is not None]
 
 
@@ -144,7 +146,9 @@ FAMILIES = (
 
 
 def test_every_mutation_is_in_a_family() -> None:
-    assert [one.name for one in catalogue() if not any(matches(one.name, words) for words in FAMILIES)] == []
+    assert [
+        mutation.name for mutation in catalogue() if not any(matches(mutation.name, words) for words in FAMILIES)
+    ] == []
 
 
 @pytest.mark.long
@@ -158,12 +162,14 @@ def test_the_linter_finds_what_is_broken_and_nothing_else(version: str, family: 
 @pytest.mark.long
 @pytest.mark.parametrize(("name", "side"), [("limited", CLIENT), ("authenticated", CLIENT), ("authenticated", SERVER)])
 def test_the_linter_finds_what_only_special_flows_can_break(name: str, side: str) -> None:
-    known = {one.name for one, _ in applicable(FLOWS["5.0"], side)}
+    known = {mutation.name for mutation, _ in applicable(FLOWS["5.0"], side)}
     flow = SPECIAL[name]
-    others = [(one, case) for one, case in applicable(flow, side) if one.name not in known]
+    others = [(mutation, case) for mutation, case in applicable(flow, side) if mutation.name not in known]
 
     assert others
-    assert [text for text in (problem_of(one, case, flow, side) for one, case in others) if text is not None] == []
+    assert [
+        text for text in (problem_of(mutation, case, flow, side) for mutation, case in others) if text is not None
+    ] == []
 
 
 @pytest.mark.exhaustive
@@ -176,27 +182,28 @@ def test_the_slow_ones_are_right_too(name: str, version: str) -> None:
 @pytest.mark.long
 @pytest.mark.slow
 def test_every_rule_about_single_packets_is_broken_by_some_mutation() -> None:
+    """Mutations know the fields of MQTT alone, so rules about Sparkplug are left out."""
     wanted = {
         code: rule
         for code, rule in all_rules().items()
-        if rule.scope is Scope.PACKET and rule.severity is Severity.ERROR and not code.startswith("PRF")
+        if rule.scope is Scope.PACKET and rule.severity is Severity.ERROR and not code.startswith(("PRF", "SPB"))
     }
     # First those mutations that say to break what a rule is about, then all that are left.
     for telling in (True, False):
         for flow in (*FLOWS.values(), *SPECIAL.values()):
             for side in SIDES:
-                for one, case in applicable(flow, side) if wanted else ():
-                    if told(wanted.values(), flow, one.broken(flow.version, side)) is not telling:
+                for mutation, case in applicable(flow, side) if wanted else ():
+                    if told(wanted.values(), flow, mutation.broken(flow.version, side)) is not telling:
                         continue
-                    for found in judge(case).all:
-                        wanted.pop(found.rule, None)
+                    for finding in judge(case).all:
+                        wanted.pop(finding.rule, None)
     assert wanted == {}
 
 
 def told(rules: Iterable[type[Rule]], flow: RecordedFlow, broken: Iterable[str]) -> bool:
     """Whether a mutation of a flow says to break a statement of one of these rules."""
     version = flow.version
-    statements = {f"{version.text} {one}" for rule in rules for one in rule.statements.get(version, {})}
+    statements = {f"{version.text} {text}" for rule in rules for text in rule.statements.get(version, {})}
     return not statements.isdisjoint(broken)
 
 
@@ -208,13 +215,13 @@ def recorded(name: str) -> RecordedFlow:
 def wrong_with(name: str, part: int | None) -> list[str]:
     """What is wrong with the mutations of a recorded flow: with all of them, or with every tenth."""
     flow = recorded(name)
-    told = [
-        problem_of(one, case, flow, side)
+    texts = [
+        problem_of(mutation, case, flow, side)
         for side in SIDES
-        for place, (one, case) in enumerate(applicable(flow, side))
+        for place, (mutation, case) in enumerate(applicable(flow, side))
         if part in (None, place % 10)
     ]
-    return [text for text in told if text is not None]
+    return [text for text in texts if text is not None]
 
 
 @pytest.mark.long
@@ -231,7 +238,7 @@ def test_it_is_so_with_all_mutations_of_recorded_flows(name: str) -> None:
 
 
 def test_the_tables_name_mutations_that_exist() -> None:
-    names = [one.name for one in catalogue()]
+    names = [mutation.name for mutation in catalogue()]
     for pattern in (*BEFORE_THE_LEVEL.split(","), *SLOW, *(name for _, name, _ in SAID_OTHERWISE)):
         assert any(matches(name, pattern) for name in names), pattern
 
@@ -239,8 +246,11 @@ def test_the_tables_name_mutations_that_exist() -> None:
 @pytest.mark.long
 def test_every_mutation_has_a_flow_that_it_is_tried_on() -> None:
     tried = {
-        one.name for flow in (*FLOWS.values(), *SPECIAL.values()) for side in SIDES for one, _ in applicable(flow, side)
+        mutation.name
+        for flow in (*FLOWS.values(), *SPECIAL.values())
+        for side in SIDES
+        for mutation, _ in applicable(flow, side)
     }
-    untried = {one.name for one in catalogue()} - tried - set(SLOW)
+    untried = {mutation.name for mutation in catalogue()} - tried - set(SLOW)
     # A packet of two bytes has no Remaining Length but 0.
     assert {name.partition(".")[0] for name in untried} <= {"pingreq", "pingresp"}

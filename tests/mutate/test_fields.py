@@ -10,20 +10,20 @@ from mqttscope.lint.catalogue import all_statements
 from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.properties import BY_NAME, PROPERTIES
 from mqttscope.mutate import fields
-from mqttscope.mutate.fields import Field, all_fields, blocks, fields_of
+from mqttscope.mutate.fields import MutationField, all_fields, blocks, fields_of
 from mqttscope.mutate.mutation import MutationKind, cited
 from tests.mutate.talk import V5
 
 
 def test_every_property_is_a_field_of_every_packet_that_may_carry_it() -> None:
-    found = [one for one in all_fields() if one.row is not None]
+    mutation_fields = [field for field in all_fields() if field.row is not None]
 
-    assert len(found) == sum(len(row.packets) for row in PROPERTIES)
-    assert all(one.versions == (V5,) for one in found)
+    assert len(mutation_fields) == sum(len(row.packets) for row in PROPERTIES)
+    assert all(field.versions == (V5,) for field in mutation_fields)
 
 
 def test_names_are_mutation_paths_without_indexes() -> None:
-    names = [one.name for one in all_fields()]
+    names = [field.name for field in all_fields()]
 
     assert {
         "publish.topic_name",
@@ -39,7 +39,7 @@ def test_names_are_mutation_paths_without_indexes() -> None:
 
 
 def test_fields_of_later_versions_say_so() -> None:
-    reason = next(one for one in fields_of(PacketType.PUBACK) if one.path == "reason_code")
+    reason = next(field for field in fields_of(PacketType.PUBACK) if field.path == "reason_code")
 
     assert reason.versions == (V5,)
     assert reason.optional
@@ -51,9 +51,9 @@ def test_blocks_are_those_of_the_packets_and_of_the_will() -> None:
     assert len(blocks()) == 14
 
 
-STRINGS = [one for one in all_fields() if "UTF-8" in one.wire]
-FIELDS = {one.name: one for one in all_fields()}
-FAULTS: dict[str, Callable[[Field], str]] = {
+STRINGS = [field for field in all_fields() if "UTF-8" in field.wire]
+FIELDS = {field.name: field for field in all_fields()}
+FAULTS: dict[str, Callable[[MutationField], str]] = {
     "ill_formed": fields.ill_formed,
     "null_character": fields.null_character,
     "control_character": lambda field: fields.CONTROL_CHARACTER,
@@ -63,18 +63,18 @@ FAULTS: dict[str, Callable[[Field], str]] = {
 each_fault = pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 
 
-def broken(fault: Callable[[Field], str], field: Field) -> tuple[str, ...]:
+def broken(fault: Callable[[MutationField], str], field: MutationField) -> tuple[str, ...]:
     """Statements of versions that have the field."""
     return cited(fault(field), field.versions)
 
 
 def unknown(statements: Iterable[str]) -> list[str]:
     """Those that no specification has."""
-    return [one for one in statements if one not in all_statements()]
+    return [statement for statement in statements if statement not in all_statements()]
 
 
 @each_fault
-def test_statements_exist(fault: Callable[[Field], str]) -> None:
+def test_statements_exist(fault: Callable[[MutationField], str]) -> None:
     assert len(STRINGS) > 20
     for field in STRINGS:
         statements = fault(field).split(", ")
@@ -83,7 +83,7 @@ def test_statements_exist(fault: Callable[[Field], str]) -> None:
 
 
 @each_fault
-def test_in_5_0_a_statement_is_broken_by_each_fault_of_each_string(fault: Callable[[Field], str]) -> None:
+def test_in_5_0_a_statement_is_broken_by_each_fault_of_each_string(fault: Callable[[MutationField], str]) -> None:
     for field in STRINGS:
         assert any(statement.startswith("5.0 ") for statement in broken(fault, field)) == (V5 in field.versions), (
             field.name
@@ -133,17 +133,17 @@ def test_a_property_that_overruns_breaks_another_statement_than_a_field() -> Non
 def test_every_property_block_has_a_statement_about_what_must_not_repeat() -> None:
     """All but that of UNSUBSCRIBE, which has nothing but User Properties."""
     once = {owner for row in PROPERTIES if row.name != "user_property" for owner in row.packets}
-    found = {
+    texts = {
         (kind, prefix): fields.repeated_property(kind, bool(prefix))
         for kind, owner, prefix in blocks()
         if prefix or owner in once
     }
 
-    assert unknown(found.values()) == []
-    assert found[PacketType.CONNECT, "will."] == "5.0 V5-PROP-repeat-WILL"
-    assert found[PacketType.CONNECT, ""] == "5.0 V5-PROP-repeat-CONNECT"
+    assert unknown(texts.values()) == []
+    assert texts[PacketType.CONNECT, "will."] == "5.0 V5-PROP-repeat-WILL"
+    assert texts[PacketType.CONNECT, ""] == "5.0 V5-PROP-repeat-CONNECT"
     acknowledgements = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
-    assert {found[kind, ""] for kind in acknowledgements} == {"5.0 V5-PROP-repeat-ACKS"}
+    assert {texts[kind, ""] for kind in acknowledgements} == {"5.0 V5-PROP-repeat-ACKS"}
 
 
 def test_forbidden_values_are_of_properties_and_have_statements() -> None:

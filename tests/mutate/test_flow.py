@@ -12,9 +12,9 @@ from mqttscope.mutate.flow import (
     SERVER,
     Action,
     Change,
-    Entry,
+    FlowStep,
     MutatedFlow,
-    Step,
+    RecordedPacket,
     differences,
     recorded_steps,
 )
@@ -42,15 +42,15 @@ def test_recorded_steps_send_ones_own_packets_as_they_were_and_wait_for_the_othe
     flow = good(V5)
     steps = recorded_steps(flow, CLIENT)
 
-    assert [one.entry for one in steps] == list(range(len(flow.entries)))
-    assert steps[0] == Step(Action.SEND, flow.entries[0].raw, 0)
+    assert [step.entry for step in steps] == list(range(len(flow.entries)))
+    assert steps[0] == FlowStep(Action.SEND, flow.entries[0].raw, 0)
     assert (steps[1].action, steps[1].awaits, steps[1].data) == (Action.AWAIT, PacketType.CONNACK, flow.entries[1].raw)
     assert steps[6].packet_identifier == 2
-    assert not any(one.mutated for one in steps)
+    assert not any(step.mutated for step in steps)
 
 
 def test_the_place_of_a_mutation_is_its_first_step() -> None:
-    steps = [Step(Action.SEND, b"a"), Step(Action.SEND, b"b", mutated=True), Step(Action.AWAIT)]
+    steps = [FlowStep(Action.SEND, b"a"), FlowStep(Action.SEND, b"b", mutated=True), FlowStep(Action.AWAIT)]
 
     assert MutatedFlow("x", CLIENT, V5, steps).at == 1
     assert MutatedFlow("x", CLIENT, V5, steps).sent == b"ab"
@@ -61,11 +61,11 @@ def test_a_change_is_told_without_the_length_that_follows_from_it() -> None:
     before = encode(Publish(topic_name="a/b", payload=b"x"))
     after = encode(Publish(topic_name="a/bc", payload=b"x"))
 
-    length, topic_length, *_ = found = differences(3, "topic_name", before, after, 2)
+    length, topic_length, *_ = changes = differences(3, "topic_name", before, after, 2)
 
     assert length == Change(3, "remaining_length", 1, b"\x06", b"\x07")
     assert topic_length.offset >= 2
-    assert len(found) == 2
+    assert len(changes) == 2
 
 
 def test_nothing_changed_is_no_change() -> None:
@@ -75,17 +75,17 @@ def test_nothing_changed_is_no_change() -> None:
 @given(st.binary(min_size=0, max_size=12), st.binary(min_size=0, max_size=12))
 def test_changes_make_the_new_bytes_of_the_old_ones(old: bytes, new: bytes) -> None:
     before, after = bytes((0x30, len(old))) + old, bytes((0x30, len(new))) + new
-    made = before
-    for one in reversed(differences(0, "x", before, after, 2)):
-        assert made[one.offset : one.offset + len(one.removed)] == one.removed
-        made = made[: one.offset] + one.inserted + made[one.offset + len(one.removed) :]
+    raw = before
+    for difference in reversed(differences(0, "x", before, after, 2)):
+        assert raw[difference.offset : difference.offset + len(difference.removed)] == difference.removed
+        raw = raw[: difference.offset] + difference.inserted + raw[difference.offset + len(difference.removed) :]
 
-    assert made == after
+    assert raw == after
 
 
 def test_an_entry_knows_its_sender() -> None:
     raw = encode(Pingreq())
 
     assert packet_end(raw, 0, 2) == (2, 2)
-    assert Entry(True, decode(raw), raw).sender == CLIENT
-    assert Entry(False, decode(raw), raw).sender == SERVER
+    assert RecordedPacket(True, decode(raw), raw).sender == CLIENT
+    assert RecordedPacket(False, decode(raw), raw).sender == SERVER

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mqttscope.mqtt import Connect, MalformedReason, Properties, ProtocolVersion, Publish, Will, decode, encode
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mutate import Chance, NotApplicableError, RecordedFlow
-from mqttscope.mutate.fields import Field, all_fields
+from mqttscope.mutate.fields import MutationField, all_fields
 from mqttscope.mutate.flow import CLIENT
-from mqttscope.mutate.layout import Layout, break_off, cut_at, prepared, with_length, with_value
-from mqttscope.mutate.mutation import Target
+from mqttscope.mutate.layout import PacketLayout, break_off, cut_at, prepared, with_length, with_value
+from mqttscope.mutate.mutation import PacketTarget
 from mqttscope.mutate.samples import ensure, sample
 from tests.each import each
 from tests.mutate.talk import V3_1_1, V5, good, packet_of, reason
@@ -29,32 +29,32 @@ CONNECT = encode(
 )
 
 
-@each("entry", good(V5).entries, ids=lambda one: one.packet_type.name)
+@each("entry", good(V5).entries, ids=lambda each: each.packet_type.name)
 def test_what_was_taken_apart_is_put_together_again(entry) -> None:  # type: ignore[no-untyped-def]
-    assert Layout(entry.raw, V5).join() == entry.raw
+    assert PacketLayout(entry.raw, V5).join() == entry.raw
 
 
 def test_lengths_of_both_blocks_are_put_right() -> None:
-    layout = Layout(CONNECT, V5)
+    layout = PacketLayout(CONNECT, V5)
     layout.piece("properties.user_property", last=True).data = b""
     layout.piece("will.properties.content_type").data += b"more"
 
-    made = layout.join()
+    raw = layout.join()
 
-    assert Layout(made, V5).piece("properties.property_length").data == b"\x0a"
-    assert Layout(made, V5).piece("will.properties.property_length").data == b"\x08"
-    assert made[1] == len(made) - 2
+    assert PacketLayout(raw, V5).piece("properties.property_length").data == b"\x0a"
+    assert PacketLayout(raw, V5).piece("will.properties.property_length").data == b"\x08"
+    assert raw[1] == len(raw) - 2
 
 
 def test_lengths_stay_when_they_are_to_lie() -> None:
-    layout = Layout(encode(Publish(topic_name="a", properties=Properties(topic_alias=1)), V5), V5)
+    layout = PacketLayout(encode(Publish(topic_name="a", properties=Properties(topic_alias=1)), V5), V5)
     layout.piece("properties.topic_alias").data = b""
 
     assert layout.join(blocks=False, remaining_length=b"\x7f") == bytes.fromhex("307f 000161 03")
 
 
 def test_a_piece_knows_its_block() -> None:
-    layout = Layout(CONNECT, V5)
+    layout = PacketLayout(CONNECT, V5)
 
     assert layout.block(layout.index("will.properties.content_type")) == "will.properties.property_length"
     assert layout.block(layout.index("properties.receive_maximum")) == "properties.property_length"
@@ -63,20 +63,20 @@ def test_a_piece_knows_its_block() -> None:
 
 def test_what_is_not_there_is_said() -> None:
     with pytest.raises(KeyError):
-        Layout(CONNECT, V5).piece("password")
+        PacketLayout(CONNECT, V5).piece("password")
     with pytest.raises(ValueError, match="exactly one packet"):
-        Layout(CONNECT + b"\0", V5)
+        PacketLayout(CONNECT + b"\0", V5)
 
 
-FIELDS = {one.name: one for one in all_fields()}
-PLACES = [(one, version) for one in all_fields() for version in one.versions]
+FIELDS = {field.name: field for field in all_fields()}
+PLACES = [(field, version) for field in all_fields() for version in field.versions]
 
 
-def targeted(field: Field, version: ProtocolVersion = V5) -> Target:
+def targeted(field: MutationField, version: ProtocolVersion = V5) -> PacketTarget:
     """A good packet that has a field, with nothing around it."""
     packet = sample(field.packet_type, version)
     ensure(packet, field.path, version)
-    target = Target(packet, b"", version, CLIENT, RecordedFlow([], version), 0, Chance("surgery"))
+    target = PacketTarget(packet, b"", version, CLIENT, RecordedFlow([], version), 0, Chance("surgery"))
     return replace(target, raw=target.encoded())
 
 
@@ -87,11 +87,11 @@ def test_a_string_longer_than_its_packet() -> None:
     assert packet_end(raw, 0, len(raw))[1] == len(raw)
 
 
-@pytest.mark.parametrize(("slug", "told"), [("length-plus-one", 9), ("length-minus-one", 7), ("length-zero", 0)])
-def test_a_string_that_is_almost_right(slug: str, told: int) -> None:
+@pytest.mark.parametrize(("slug", "expected"), [("length-plus-one", 9), ("length-minus-one", 7), ("length-zero", 0)])
+def test_a_string_that_is_almost_right(slug: str, expected: int) -> None:
     raw = packet_of(f"publish.topic_name:{slug}", V3_1_1)
 
-    assert int.from_bytes(raw[2:4], "big") in (told, told - 1)
+    assert int.from_bytes(raw[2:4], "big") in (expected, expected - 1)
     assert packet_end(raw, 0, len(raw))[1] == len(raw)
 
 
@@ -128,14 +128,14 @@ def test_a_packet_that_breaks_off_in_a_property_keeps_both_lengths() -> None:
 
 def test_a_block_that_ends_in_a_property_leaves_the_rest_right() -> None:
     raw = packet_of("connect.properties.authentication_method:cut-inside")
-    names = [one.field for one in Layout(raw, V5).pieces]
+    names = [piece.field for piece in PacketLayout(raw, V5).pieces]
 
     assert reason(raw) is MalformedReason.PROPERTY_LENGTH_OVERRUN
     assert names[-1] == "client_identifier"
 
 
-@each("field, version", PLACES, ids=[f"{one.name} {version.text}" for one, version in PLACES])
-def test_a_value_that_stays_leaves_the_packet_as_it_was(field: Field, version: ProtocolVersion) -> None:
+@each("field, version", PLACES, ids=[f"{mutation_field.name} {version.text}" for mutation_field, version in PLACES])
+def test_a_value_that_stays_leaves_the_packet_as_it_was(field: MutationField, version: ProtocolVersion) -> None:
     target = targeted(field, version)
     seen: list[bytes] = []
 
@@ -146,13 +146,13 @@ def test_a_value_that_stays_leaves_the_packet_as_it_was(field: Field, version: P
     assert with_value(target, field, keep) == target.raw
     (value,) = seen
     # What stands before the value of a property is its identifier, and that is never changed.
-    piece = Layout(target.raw, version).piece(field.path)
+    piece = PacketLayout(target.raw, version).piece(field.path)
     assert piece.data == (b"" if field.row is None else bytes([field.row.identifier])) + value
 
 
 @given(st.sampled_from(PLACES), st.binary(max_size=300))
 def test_another_value_changes_its_own_bytes_and_the_lengths_around_it(
-    place: tuple[Field, ProtocolVersion], value: bytes
+    place: tuple[MutationField, ProtocolVersion], value: bytes
 ) -> None:
     field, version = place
     target = targeted(field, version)
@@ -162,8 +162,8 @@ def test_another_value_changes_its_own_bytes_and_the_lengths_around_it(
 
     assert end == len(raw)
     assert raw[0] == target.raw[0]
-    before = b"".join(one.data for one in layout.pieces[:index])
-    after = b"".join(one.data for one in layout.pieces[index + 1 :])
+    before = b"".join(piece.data for piece in layout.pieces[:index])
+    after = b"".join(piece.data for piece in layout.pieces[index + 1 :])
     if field.row is None:
         assert raw[body:] == before + value + after
     else:
@@ -175,12 +175,12 @@ def test_another_value_changes_its_own_bytes_and_the_lengths_around_it(
 def test_a_property_of_another_length_has_the_right_length_of_its_block() -> None:
     field = FIELDS["publish.properties.content_type"]
     raw = with_value(targeted(field), field, lambda _: b"\x00\x03a/b")
-    found = decode(raw, V5)
+    packet = decode(raw, V5)
 
-    assert isinstance(found, Publish)
-    assert found.properties is not None
-    assert found.properties.content_type == "a/b"
-    assert found.payload == b"mutate"
+    assert isinstance(packet, Publish)
+    assert packet.properties is not None
+    assert packet.properties.content_type == "a/b"
+    assert packet.payload == b"mutate"
 
 
 def test_a_field_that_the_packet_lacks_cannot_be_changed() -> None:
@@ -188,7 +188,7 @@ def test_a_field_that_the_packet_lacks_cannot_be_changed() -> None:
     target = targeted(field)
     target.packet.payload = b""
 
-    with pytest.raises(NotApplicableError, match=r"the packet has no publish\.payload"):
+    with pytest.raises(NotApplicableError, match=r"the packet does not have publish\.payload"):
         with_value(target, field, bytes)
 
 
@@ -196,31 +196,31 @@ def test_a_field_that_the_packet_lacks_cannot_be_changed() -> None:
 def test_either_string_of_a_pair_may_lie(part: int, place: int) -> None:
     field = FIELDS["publish.properties.user_property"]
     target = targeted(field)
-    piece = Layout(target.raw, V5).piece(field.path).data
+    piece = PacketLayout(target.raw, V5).piece(field.path).data
     assert piece == b"\x26\x00\x04name\x00\x05value"
 
-    lying = Layout(with_length(target, field, lambda true: true - 1, part), V5)
+    lying = PacketLayout(with_length(target, field, lambda true: true - 1, part), V5)
     expected = piece[:place] + (4 - 1 + part).to_bytes(2, "big") + piece[place + 2 :]
     assert expected in lying.body()
-    assert len(lying.body()) == len(Layout(target.raw, V5).body())
+    assert len(lying.body()) == len(PacketLayout(target.raw, V5).body())
 
 
-@pytest.mark.parametrize("told", [-1, 16])
-def test_a_length_that_is_true_or_no_length_is_no_lie(told: int) -> None:
+@pytest.mark.parametrize("expected", [-1, 16])
+def test_a_length_that_is_true_or_no_length_is_no_lie(expected: int) -> None:
     field = FIELDS["publish.topic_name"]
     target = targeted(field)
     assert len(target.packet.topic_name) == 16
 
-    with pytest.raises(NotApplicableError, match=r"publish\.topic_name cannot lie like that"):
-        with_length(target, field, lambda _: told)
+    with pytest.raises(NotApplicableError, match=r"publish\.topic_name cannot have that wrong length"):
+        with_length(target, field, lambda _: expected)
 
 
-@pytest.mark.parametrize("told", [0, 15, 17])
-def test_a_lie_is_in_the_two_bytes_of_the_length_alone(told: int) -> None:
+@pytest.mark.parametrize("expected", [0, 15, 17])
+def test_a_lie_is_in_the_two_bytes_of_the_length_alone(expected: int) -> None:
     field = FIELDS["publish.topic_name"]
     raw = targeted(field).raw
 
-    assert with_length(targeted(field), field, lambda _: told) == raw[:2] + told.to_bytes(2, "big") + raw[4:]
+    assert with_length(targeted(field), field, lambda _: expected) == raw[:2] + expected.to_bytes(2, "big") + raw[4:]
 
 
 @pytest.mark.parametrize("cut", [cut_at, break_off])
@@ -228,7 +228,7 @@ def test_a_field_of_one_byte_has_no_inside(cut) -> None:  # type: ignore[no-unty
     field = FIELDS["connect.keep_alive"]
     assert cut(targeted(field), field, inside=True)[-1:] == b"\0"
     field = FIELDS["connect.protocol_level"]
-    with pytest.raises(NotApplicableError, match=r"inside of connect\.protocol_level"):
+    with pytest.raises(NotApplicableError, match=r"protocol_level is too short"):
         cut(targeted(field), field, inside=True)
 
 
@@ -236,7 +236,7 @@ def test_a_field_of_one_byte_has_no_inside(cut) -> None:  # type: ignore[no-unty
 def test_before_a_field_there_is_all_that_comes_before_it(version: ProtocolVersion) -> None:
     field = FIELDS["connect.protocol_level"]
     target = targeted(field, version)
-    name = Layout(target.raw, version).piece("protocol_name").data
+    name = PacketLayout(target.raw, version).piece("protocol_name").data
 
     assert cut_at(target, field, inside=False) == bytes((0x10, len(name))) + name
     assert break_off(target, field, inside=False) == target.raw[:2] + name

@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import MalformedReason, PacketType
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import Chance, MutationKind, Verdict, apply, mutation
+from mqttscope.mutate import Chance, FlowVerdict, MutationKind, apply, mutation
 from mqttscope.mutate.fields import all_fields
 from mqttscope.mutate.flow import SERVER
 from mqttscope.mutate.lengths import RANDOM, cut_mutations, header_mutations, presence_mutations
@@ -16,20 +16,20 @@ from tests.mutate.talk import V3_1, V3_1_1, V5, check_faults, check_not_applicab
 MUTATIONS = list(RANDOM)
 
 
-@pytest.mark.parametrize("one", MUTATIONS, ids=lambda one: one.name)
-def test_damage_follows_from_the_key_and_is_damage(one) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("expected", MUTATIONS, ids=lambda each: each.name)
+def test_damage_follows_from_the_key_and_is_damage(expected) -> None:  # type: ignore[no-untyped-def]
     flow = good(V5)
-    made = [apply(one, flow, Chance("damage", number)) for number in range(20)]
+    flows = [apply(expected, flow, Chance("damage", number)) for number in range(20)]
 
-    assert made == [apply(one, flow, Chance("damage", number)) for number in range(20)]
-    for case in made:
+    assert flows == [apply(expected, flow, Chance("damage", number)) for number in range(20)]
+    for case in flows:
         assert case.steps[case.at].data != flow.entries[case.at].raw
         assert case.changes
 
 
 def test_nothing_is_promised_about_them() -> None:
-    assert {one.kind for one in MUTATIONS} == {MutationKind.RANDOM}
-    assert {one.verdict(V5) for one in MUTATIONS} == {Verdict.OPEN}
+    assert {mutation.kind for mutation in MUTATIONS} == {MutationKind.RANDOM}
+    assert {mutation.verdict(V5) for mutation in MUTATIONS} == {FlowVerdict.OPEN}
 
 
 @pytest.mark.parametrize(("slug", "times"), [("missing", 0), ("repeated", 2)])
@@ -47,12 +47,12 @@ def test_a_packet_of_one_length_is_malformed_without_and_with_more(slug: str) ->
     name = f"puback.packet_identifier:{slug}"
 
     check_faults({name: MalformedReason.REMAINING_LENGTH_WRONG}, V3_1_1)
-    assert mutation(name).verdict(V3_1_1) is Verdict.VIOLATION
-    assert mutation(name).verdict(V5) is mutation(name).verdict(V3_1) is Verdict.OPEN
+    assert mutation(name).verdict(V3_1_1) is FlowVerdict.VIOLATION
+    assert mutation(name).verdict(V5) is mutation(name).verdict(V3_1) is FlowVerdict.OPEN
 
 
 def test_no_field_is_forgotten() -> None:
-    names = {one.name.rpartition(":")[0] for one in presence_mutations()}
+    names = {presence_mutation.name.rpartition(":")[0] for presence_mutation in presence_mutations()}
 
     for field in all_fields():
         plain = field.row is None and "[0]" not in field.path and field.path != "payload"
@@ -60,7 +60,7 @@ def test_no_field_is_forgotten() -> None:
 
 
 def test_a_reason_code_that_may_be_left_out_is_not_missing() -> None:
-    names = {one.name for one in presence_mutations()}
+    names = {presence_mutation.name for presence_mutation in presence_mutations()}
 
     assert {"puback.reason_code:repeated", "connack.reason_code:missing"} <= names
     assert "puback.reason_code:missing" not in names
@@ -80,12 +80,14 @@ def test_all_bits_are_turned_over() -> None:
 
 
 def test_publish_has_no_reserved_flags() -> None:
-    assert {one.packet_type for one in header_mutations()} == set(PacketType) - {PacketType.PUBLISH}
+    assert {header_mutation.packet_type for header_mutation in header_mutations()} == set(PacketType) - {
+        PacketType.PUBLISH
+    }
 
 
 def test_in_3_1_requests_may_have_dup() -> None:
-    assert mutation("subscribe:reserved-flag-3").verdict(V3_1) is Verdict.LEGAL
-    assert mutation("subscribe:reserved-flag-1").verdict(V3_1) is Verdict.VIOLATION
+    assert mutation("subscribe:reserved-flag-3").verdict(V3_1) is FlowVerdict.LEGAL
+    assert mutation("subscribe:reserved-flag-1").verdict(V3_1) is FlowVerdict.VIOLATION
 
 
 @pytest.mark.parametrize(("slug", "difference"), [("plus-one", 1), ("minus-one", -1)])
@@ -109,7 +111,7 @@ def test_a_packet_without_a_body_has_no_shorter_length() -> None:
 
 
 def test_every_cut_has_a_lying_twin() -> None:
-    names = {one.name for one in cut_mutations()}
+    names = {cut_mutation.name for cut_mutation in cut_mutations()}
 
     assert {name for name in names if not name.endswith("-lying")} == {
         name.removesuffix("-lying") for name in names if name.endswith("-lying")
@@ -124,6 +126,6 @@ def test_a_byte_too_many() -> None:
 
 
 def test_every_field_that_has_an_inside_is_cut() -> None:
-    cut = {one.name.partition(":")[0] for one in cut_mutations()}
+    cut = {cut_mutation.name.partition(":")[0] for cut_mutation in cut_mutations()}
 
-    assert {one.name for one in all_fields() if one.row is not None} <= cut
+    assert {field.name for field in all_fields() if field.row is not None} <= cut

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mqttscope.mqtt import PacketType, Publish, decode
-from mqttscope.mutate import Chance, Demand, Mutation, MutationKind, Verdict, apply
+from mqttscope.mutate import Chance, Demand, FlowVerdict, Mutation, MutationKind, apply
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.mutation import MALFORMED, V3_1, V3_1_1, V5, Reaction, attributes, row
 from tests.mutate.talk import good
@@ -26,9 +26,9 @@ def test_parts_of_a_key_do_not_run_into_each_other() -> None:
 
 
 def test_bytes_do_not_depend_on_how_they_are_asked_for() -> None:
-    one, two = Chance("key"), Chance("key")
+    chance, two = Chance("key"), Chance("key")
 
-    assert b"".join(one.octets(size) for size in (1, 40, 7, 0, 52)) == two.octets(100)
+    assert b"".join(chance.octets(size) for size in (1, 40, 7, 0, 52)) == two.octets(100)
 
 
 def test_numbers_are_spread_evenly() -> None:
@@ -71,12 +71,12 @@ def test_statements_belong_to_a_version_and_some_to_a_sender() -> None:
 
 
 def test_the_verdict_is_that_of_the_version() -> None:
-    assert SHOWN.verdict(V3_1) is Verdict.LEGAL
-    assert SHOWN.verdict(V5) is Verdict.VIOLATION
-    assert Mutation("a:c", MutationKind.WIRE, "").verdict(V5) is Verdict.OPEN
+    assert SHOWN.verdict(V3_1) is FlowVerdict.LEGAL
+    assert SHOWN.verdict(V5) is FlowVerdict.VIOLATION
+    assert Mutation("a:c", MutationKind.WIRE, "").verdict(V5) is FlowVerdict.OPEN
     assert (
         Mutation("a:d", MutationKind.WIRE, "", statements=("5.0 x",), discouraged=True).verdict(V5)
-        is Verdict.DISCOURAGED
+        is FlowVerdict.DISCOURAGED
     )
 
 
@@ -92,7 +92,7 @@ def test_what_is_demanded_follows_from_the_verdict() -> None:
 def test_a_receiver_can_be_bound_where_the_sender_is_not() -> None:
     level = Mutation("a:e", MutationKind.WIRE, "", reaction=MALFORMED, calls_for=("5.0 MQTT-3.1.2-2",))
 
-    assert level.verdict(V5) is Verdict.OPEN
+    assert level.verdict(V5) is FlowVerdict.OPEN
     assert level.reaction_in(V5) == MALFORMED
     assert level.demanded_by(V5) == ("5.0 MQTT-3.1.2-2",)
     assert level.reaction_in(V3_1_1).demand is Demand.ANY

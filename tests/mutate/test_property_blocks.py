@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Malformed, MalformedReason
 from mqttscope.mqtt.properties import PROPERTIES
-from mqttscope.mutate import Verdict, mutation
+from mqttscope.mutate import FlowVerdict, mutation
 from mqttscope.mutate.fields import blocks
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.property_blocks import property_mutations
 from tests.mutate.talk import V5, check_faults, decoded
 
-NAMES = {one.name for one in property_mutations()}
+NAMES = {property_mutation.name for property_mutation in property_mutations()}
 
 
 def test_every_property_is_tried_in_every_packet_where_it_is_not_allowed() -> None:
@@ -42,15 +42,15 @@ def test_what_comes_twice() -> None:
 
 
 def test_several_subscription_identifiers_are_wrong_from_a_client_only() -> None:
-    one = mutation("publish.properties.subscription_identifier:repeated")
+    other_mutation = mutation("publish.properties.subscription_identifier:repeated")
 
-    assert one.verdict(V5, CLIENT) is Verdict.VIOLATION
-    assert one.verdict(V5, SERVER) is Verdict.OPEN
+    assert other_mutation.verdict(V5, CLIENT) is FlowVerdict.VIOLATION
+    assert other_mutation.verdict(V5, SERVER) is FlowVerdict.OPEN
 
 
 def test_acknowledgements_may_end_before_their_properties() -> None:
-    assert mutation("puback.properties:missing").verdict(V5) is Verdict.LEGAL
-    assert mutation("connack.properties:missing").verdict(V5, SERVER) is Verdict.VIOLATION
+    assert mutation("puback.properties:missing").verdict(V5) is FlowVerdict.LEGAL
+    assert mutation("connack.properties:missing").verdict(V5, SERVER) is FlowVerdict.VIOLATION
     assert not isinstance(decoded("puback.properties:missing"), Malformed)
 
 

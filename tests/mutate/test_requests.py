@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mqttscope.mqtt import MalformedReason, Subscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter
-from mqttscope.mutate import Verdict, mutation
+from mqttscope.mutate import FlowVerdict, mutation
 from mqttscope.mutate.flow import CLIENT, SERVER
 from mqttscope.mutate.requests import BAD_FILTERS, BAD_SHARES, GOOD_FILTERS
 from tests.mutate.talk import V3_1, V3_1_1, V5, check_faults, check_not_applicable, decoded, good, limited, packet_of
@@ -22,10 +22,10 @@ def test_what_is_malformed() -> None:
 
 
 def test_dup_at_qos_0() -> None:
-    found = decoded("publish:dup-with-qos-0")
+    result = decoded("publish:dup-with-qos-0")
 
-    assert (found.dup, found.qos, found.packet_identifier) == (True, 0, None)
-    assert mutation("publish:dup-with-qos-0").verdict(V3_1) is Verdict.LEGAL
+    assert (result.dup, result.qos, result.packet_identifier) == (True, 0, None)
+    assert mutation("publish:dup-with-qos-0").verdict(V3_1) is FlowVerdict.LEGAL
 
 
 def test_aliases_at_and_above_the_limit_of_the_receiver() -> None:
@@ -47,10 +47,10 @@ def test_what_the_server_announced_not_to_have() -> None:
 
 
 def test_statements_are_those_of_the_sender() -> None:
-    one = mutation("publish.topic_alias:above-maximum")
+    other_mutation = mutation("publish.topic_alias:above-maximum")
 
-    assert "5.0 MQTT-3.3.2-9" in one.broken(V5, CLIENT)
-    assert "5.0 MQTT-3.3.2-11" in one.broken(V5, SERVER)
+    assert "5.0 MQTT-3.3.2-9" in other_mutation.broken(V5, CLIENT)
+    assert "5.0 MQTT-3.3.2-11" in other_mutation.broken(V5, SERVER)
 
 
 def test_every_property_at_once() -> None:
@@ -68,10 +68,10 @@ def test_bits_that_mean_something_in_5_0_are_reserved_before() -> None:
 
 
 def test_the_forest_has_every_choice_of_wildcards() -> None:
-    found = decoded("subscribe.subscriptions:wildcard-forest")
+    result = decoded("subscribe.subscriptions:wildcard-forest")
 
-    assert isinstance(found, Subscribe)
-    filters = {row.topic_filter for row in found.subscriptions}
+    assert isinstance(result, Subscribe)
+    filters = {row.topic_filter for row in result.subscriptions}
     assert len(filters) == 256
     assert all(is_valid_topic_filter(text) for text in filters)
 

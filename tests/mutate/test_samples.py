@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mqttscope.mqtt import Malformed, PacketType, ProtocolVersion, decode, encode
 from mqttscope.mqtt.properties import BY_NAME
-from mqttscope.mutate.fields import Field, all_fields
-from mqttscope.mutate.layout import Layout
+from mqttscope.mutate.fields import MutationField, all_fields
+from mqttscope.mutate.layout import PacketLayout
 from mqttscope.mutate.samples import PROPERTY_VALUES, ensure, sample
 from tests.each import each
 from tests.mutate.talk import V3_1_1, V5
@@ -24,14 +24,21 @@ def test_samples_are_well_formed(kind: PacketType, version: ProtocolVersion) -> 
     assert not isinstance(decode(raw, version), Malformed)
 
 
-@each("field", [one for one in all_fields() if one.path not in ("connect_flags", "acknowledge_flags")])
-def test_a_field_that_is_missing_is_put_in(field: Field) -> None:
+@each(
+    "field",
+    [
+        mutation_field
+        for mutation_field in all_fields()
+        if mutation_field.path not in ("connect_flags", "acknowledge_flags")
+    ],
+)
+def test_a_field_that_is_missing_is_put_in(field: MutationField) -> None:
     packet = sample(field.packet_type, V5)
     ensure(packet, field.path, V5)
     raw = encode(packet, V5)
 
     assert not isinstance(decode(raw, V5), Malformed)
-    assert Layout(raw, V5).index(field.path) >= 0
+    assert PacketLayout(raw, V5).index(field.path) >= 0
 
 
 def test_before_5_0_a_password_comes_with_a_user_name() -> None:

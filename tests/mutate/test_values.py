@@ -6,10 +6,10 @@ import pytest
 
 from mqttscope.mqtt import Malformed, MalformedReason, PacketType, ProtocolVersion, decode
 from mqttscope.mqtt.codec import packet_end
-from mqttscope.mutate import Verdict, mutation, values
+from mqttscope.mutate import FlowVerdict, mutation, values
 from mqttscope.mutate.fields import blocks
 from mqttscope.mutate.flow import SERVER
-from mqttscope.mutate.layout import LENGTH, Layout
+from mqttscope.mutate.layout import LENGTH, PacketLayout
 from mqttscope.mutate.mutation import senders_of
 from tests.each import each
 from tests.mutate.talk import (
@@ -47,16 +47,16 @@ def test_characters_that_should_not_be_there(slug: str) -> None:
     name = f"publish.topic_name:{slug}"
 
     assert not isinstance(decoded(name), Malformed)
-    assert mutation(name).verdict(V5) is Verdict.DISCOURAGED
-    assert mutation(name).verdict(V3_1) is Verdict.OPEN
+    assert mutation(name).verdict(V5) is FlowVerdict.DISCOURAGED
+    assert mutation(name).verdict(V3_1) is FlowVerdict.OPEN
 
 
 @each("part, pair", [("name", ("name\0", "value")), ("value", ("name", "value\0"))])
 def test_both_parts_of_a_pair_are_mutated(part: str, pair: tuple[str, str]) -> None:
-    found = decoded(f"publish.properties.user_property.{part}:null-character")
+    result = decoded(f"publish.properties.user_property.{part}:null-character")
 
-    assert isinstance(found, Malformed)
-    assert found.packet.properties.user_property == [pair]  # type: ignore[union-attr]
+    assert isinstance(result, Malformed)
+    assert result.packet.properties.user_property == [pair]  # type: ignore[union-attr]
 
 
 def test_the_longest_strings() -> None:
@@ -65,25 +65,27 @@ def test_the_longest_strings() -> None:
 
 
 def test_an_empty_identifier_comes_with_a_clean_session() -> None:
-    found = decoded("connect.client_identifier:empty", V3_1_1)
+    result = decoded("connect.client_identifier:empty", V3_1_1)
 
-    assert (found.client_identifier, found.clean_start) == ("", True)
+    assert (result.client_identifier, result.clean_start) == ("", True)
 
 
 def test_an_empty_topic_with_an_alias_would_be_legal() -> None:
     flow = good(V5)
-    for one in flow.entries:
-        if one.raw[0] >> 4 == 3:
-            one.packet.properties = type(one.packet.properties)(topic_alias=1)  # type: ignore[union-attr]
+    for recorded_packet in flow.entries:
+        if recorded_packet.raw[0] >> 4 == 3:
+            recorded_packet.packet.properties = type(recorded_packet.packet.properties)(topic_alias=1)  # type: ignore[union-attr]
 
     check_not_applicable("publish.topic_name:empty", flow=flow)
 
 
 def test_the_protocol_name_is_no_string_like_others() -> None:
-    assert not [one for one in values.string_mutations() if one.field == "protocol_name"]
+    assert not [
+        string_mutation for string_mutation in values.string_mutations() if string_mutation.field == "protocol_name"
+    ]
 
 
-@pytest.mark.parametrize("version", list(ProtocolVersion), ids=lambda one: str(one.text))
+@pytest.mark.parametrize("version", list(ProtocolVersion), ids=lambda each: str(each.text))
 @pytest.mark.parametrize("length", values.VARIABLE_BYTE_INTEGER_BOUNDARIES)
 def test_a_remaining_length_at_the_boundary(length: int, version: ProtocolVersion) -> None:
     raw = packet_of(f"publish.remaining_length:boundary-{length}", version)
@@ -98,7 +100,8 @@ def test_the_boundaries_are_those_of_the_bytes_that_a_length_takes() -> None:
     sizes = [
         packet_end(raw, 0, len(raw))[0] - 1
         for raw in (
-            packet_of(f"publish.remaining_length:boundary-{one}") for one in values.VARIABLE_BYTE_INTEGER_BOUNDARIES
+            packet_of(f"publish.remaining_length:boundary-{variable_byte_integer_boundary}")
+            for variable_byte_integer_boundary in values.VARIABLE_BYTE_INTEGER_BOUNDARIES
         )
     ]
 
@@ -112,16 +115,18 @@ def test_a_property_length_at_the_boundary(kind: PacketType, prefix: str, length
     name = f"{kind.name.lower()}.{path}:boundary-{length}"
     flow = authenticated() if kind is PacketType.AUTH else None
     raw = packet_of(name, V5, sender=senders_of(kind)[0], flow=flow)
-    layout = Layout(raw, V5)
+    layout = PacketLayout(raw, V5)
 
     assert not isinstance(decode(raw, V5), Malformed)
-    assert sum(len(one.data) for at, one in enumerate(layout.pieces) if layout.block(at) == path) == length
+    assert (
+        sum(len(field_bytes.data) for at, field_bytes in enumerate(layout.pieces) if layout.block(at) == path) == length
+    )
     assert len(layout.piece(path).data) == {127: 1, 128: 2, 16_383: 2, 16_384: 3}[length]
 
 
 def test_it_is_legal_but_for_what_the_receiver_announced() -> None:
-    assert mutation("publish.remaining_length:boundary-16384").verdict(V3_1) is Verdict.LEGAL
-    assert mutation("subscribe.properties.property_length:boundary-128").verdict(V5) is Verdict.LEGAL
+    assert mutation("publish.remaining_length:boundary-16384").verdict(V3_1) is FlowVerdict.LEGAL
+    assert mutation("subscribe.properties.property_length:boundary-128").verdict(V5) is FlowVerdict.LEGAL
     check_not_applicable("publish.remaining_length:boundary-16384", flow=limited(), match="Maximum Packet Size 1000")
 
 
@@ -142,22 +147,22 @@ def test_values_of_plain_fields() -> None:
 @each(
     "name, value, verdict",
     [
-        ("connect.properties.receive_maximum:zero", 0, Verdict.VIOLATION),
-        ("connect.properties.receive_maximum:one", 1, Verdict.LEGAL),
-        ("connect.properties.request_problem_information:two", 2, Verdict.VIOLATION),
-        ("connect.properties.receive_maximum:sign-bit", 0x8000, Verdict.LEGAL),
-        ("connect.properties.session_expiry_interval:maximum", 0xFFFFFFFF, Verdict.OPEN),
-        ("publish.properties.message_expiry_interval:sign-bit", 0x80000000, Verdict.LEGAL),
-        ("subscribe.properties.subscription_identifier:boundary-127", 127, Verdict.LEGAL),
-        ("subscribe.properties.subscription_identifier:boundary-128", 128, Verdict.LEGAL),
-        ("subscribe.properties.subscription_identifier:boundary-2097152", 2_097_152, Verdict.LEGAL),
-        ("subscribe.properties.subscription_identifier:maximum", 268_435_455, Verdict.LEGAL),
+        ("connect.properties.receive_maximum:zero", 0, FlowVerdict.VIOLATION),
+        ("connect.properties.receive_maximum:one", 1, FlowVerdict.LEGAL),
+        ("connect.properties.request_problem_information:two", 2, FlowVerdict.VIOLATION),
+        ("connect.properties.receive_maximum:sign-bit", 0x8000, FlowVerdict.LEGAL),
+        ("connect.properties.session_expiry_interval:maximum", 0xFFFFFFFF, FlowVerdict.OPEN),
+        ("publish.properties.message_expiry_interval:sign-bit", 0x80000000, FlowVerdict.LEGAL),
+        ("subscribe.properties.subscription_identifier:boundary-127", 127, FlowVerdict.LEGAL),
+        ("subscribe.properties.subscription_identifier:boundary-128", 128, FlowVerdict.LEGAL),
+        ("subscribe.properties.subscription_identifier:boundary-2097152", 2_097_152, FlowVerdict.LEGAL),
+        ("subscribe.properties.subscription_identifier:maximum", 268_435_455, FlowVerdict.LEGAL),
     ],
 )
-def test_values_of_properties(name: str, value: int, verdict: Verdict) -> None:
-    told = getattr(decoded(name).properties, name.partition("properties.")[2].partition(":")[0])
+def test_values_of_properties(name: str, value: int, verdict: FlowVerdict) -> None:
+    result = getattr(decoded(name).properties, name.partition("properties.")[2].partition(":")[0])
 
-    assert told in (value, [value])
+    assert result in (value, [value])
     assert mutation(name).verdict(V5) is verdict
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from mqttscope.broker_test.fit import Numbering
-from mqttscope.mutate import Case, Verdict
+from mqttscope.broker_test.fit import CaseNumbering
+from mqttscope.mutate import FlowVerdict, MutationCase
 from mqttscope.mutate.catalogue import cited_instead
 from mqttscope.mutate.flow import CLIENT, SERVER
 from tests.cli.running import capture, invoke
@@ -25,36 +25,36 @@ WORDS = ("--seed", str(SEED), "--cases", str(CASES))
 SENT_BY = {CLIENT: "client_to_server", SERVER: "server_to_client"}
 
 
-def write(path: Path, name: str, side: str) -> list[Case]:
+def write(path: Path, name: str, side: str) -> list[MutationCase]:
     """Write the first cases of a committed capture; the cases."""
     done = invoke("mutate", capture(name), "--write", path, "--side", side, *WORDS)
     assert done.code == 0, done.err
     flows = flows_of(name)
-    every = Numbering(flows, SEED, side).cases("*", range(len(flows)))
-    return [one.case for one, _ in zip(every, range(CASES), strict=False)]
+    every = CaseNumbering(flows, SEED, side).cases("*", range(len(flows)))
+    return [numbered_case.case for numbered_case, _ in zip(every, range(CASES), strict=False)]
 
 
 def findings(path: Path) -> Mapping[int, list[dict[str, Any]]]:
     """What the linter finds, by connection."""
-    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    documents: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in invoke("lint", path, "--format", "jsonl", "--no-config", "--exit-zero").lines:
-        found[row["connection"]].append(row)
-    return found
+        documents[row["connection"]].append(row)
+    return documents
 
 
-def problem(case: Case, rows: list[dict[str, Any]]) -> str | None:
+def problem(case: MutationCase, rows: list[dict[str, Any]]) -> str | None:
     """What is wrong with the findings about one connection; ``None`` where all is well."""
-    if case.verdict is Verdict.LEGAL:
+    if case.verdict is FlowVerdict.LEGAL:
         wrong = [f"{row['rule']} {row['message']}" for row in rows if row["severity"] == "error"]
         return f"{case.mutation.name} is legal, found: {wrong[:3]}" if wrong else None
-    if case.verdict is Verdict.OPEN:
+    if case.verdict is FlowVerdict.OPEN:
         return None
-    found = {text for row in rows for text in row["statements"]}
+    result = {text for row in rows for text in row["statements"]}
     instead = cited_instead(case.mutation, case.version, case.flow.sender)
-    if instead and found.issuperset(instead):
+    if instead and result.issuperset(instead):
         return None
-    missing = set(case.statements) - found - said_otherwise(case.version.text, case.mutation.name)
-    return f"{case.mutation.name} breaks {sorted(missing)}, found {sorted(found)}" if missing else None
+    missing = set(case.statements) - result - said_otherwise(case.version.text, case.mutation.name)
+    return f"{case.mutation.name} breaks {sorted(missing)}, found {sorted(result)}" if missing else None
 
 
 @pytest.mark.long
@@ -65,14 +65,14 @@ def problem(case: Case, rows: list[dict[str, Any]]) -> str | None:
 def test_the_linter_finds_in_the_file_what_the_mutations_break(name: str, side: str, tmp_path: Path) -> None:
     path = tmp_path / "mutated.pcapng"
     cases = write(path, name, side)
-    found = findings(path)
+    documents = findings(path)
 
     assert len(cases) == CASES
-    told = [
-        problem(case, [row for row in found[index] if row["direction"] == SENT_BY[side]])
+    texts = [
+        problem(case, [row for row in documents[index] if row["direction"] == SENT_BY[side]])
         for index, case in enumerate(cases)
     ]
-    assert [one for one in told if one is not None] == []
+    assert [text for text in texts if text is not None] == []
 
 
 @pytest.mark.long

@@ -42,9 +42,19 @@ def answer(asked: str, *addresses: str) -> bytes:
     return message(name(asked), *map(host, addresses))
 
 
-def received(data: bytes, client: str = CLIENT) -> DnsMessage:
-    """An answer as it comes out of its frame."""
-    return DnsMessage("not_tcp", "", ip_address(client).packed, data)
+def received(data: bytes, client: str = CLIENT, frame: int = 1, timestamp_ns: int = 0) -> DnsMessage:
+    """A message as it comes out of its frame."""
+    return DnsMessage("not_tcp", "", ip_address(client).packed, bytes((192, 0, 2, 53)), data, frame, timestamp_ns)
+
+
+def query(asked: str, kind: int = A) -> bytes:
+    """A query for an address."""
+    return message(name(asked), flags=0x0100)[:-4] + struct.pack("!HH", kind, 1)
+
+
+def failure(asked: str, code: int, kind: int = A) -> bytes:
+    """A response without an address."""
+    return message(name(asked), flags=0x8180 | code)[:-4] + struct.pack("!HH", kind, 1)
 
 
 def datagram(data: bytes, client: str = CLIENT, port: int = 53) -> bytes:
@@ -55,6 +65,13 @@ def datagram(data: bytes, client: str = CLIENT, port: int = 53) -> bytes:
         return struct.pack("!IHBB", 0x60000000, len(body), 17, 64) + ip_address("fd00::53").packed + target + body
     head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 7, 0x4000, 64, 17, 0)
     return head + bytes((192, 0, 2, 53)) + target + body
+
+
+def asking(data: bytes, client: str = CLIENT) -> bytes:
+    """An IPv4 datagram from a client to a resolver."""
+    body = struct.pack("!HHHH", 40_000, 53, 8 + len(data), 0) + data
+    head = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(body), 7, 0x4000, 64, 17, 0)
+    return head + ip_address(client).packed + bytes((192, 0, 2, 53)) + body
 
 
 def framed(data: bytes, number: int = 1, timestamp_ns: int = 0, capture: str = "a.pcap") -> Frame:

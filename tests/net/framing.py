@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Callable
 
 from mqttscope.net.http_upgrade import Problem, Upgrade, accept_for
-from mqttscope.net.websocket import Control, Lost, MessageData, MessageGap, WebSocket, WebSocketEvent
+from mqttscope.net.websocket import ControlFrame, LostBytes, MessageData, MessageGap, WebSocket, WebSocketEvent
 from tests.packets import octets
 from tests.tables import steps
 
@@ -105,15 +105,15 @@ def merged(events: list[WebSocketEvent]) -> list[WebSocketEvent]:
         last = out[-1] if out else None
         if isinstance(last, MessageData) and isinstance(event, MessageData) and not last.frame_end:
             out[-1] = MessageData(last.from_client, last.data + event.data, last.opcode, last.text, event.frame_end)
-        elif isinstance(last, Lost) and isinstance(event, Lost):
-            out[-1] = Lost(last.from_client, last.length + event.length)
+        elif isinstance(last, LostBytes) and isinstance(event, LostBytes):
+            out[-1] = LostBytes(last.from_client, last.length + event.length)
         else:
             out.append(event)
     return out
 
 
 def readable(data: bytes) -> str:
-    """Bytes as text, or in hexadecimal; none as ``-``, and one byte many times as ``x*99``."""
+    """Bytes as text, or in hexadecimal; no bytes as ``-``, and one byte many times as ``x*99``."""
     if not data:
         return "-"
     if len(data) > 9 and data == data[:1] * len(data):
@@ -128,11 +128,11 @@ def render(event: WebSocketEvent, bases: dict[bool, int]) -> str:
     side = ">" if event.from_client else "<"
     if isinstance(event, Problem):
         return f"{side} {event.reason} {event.offset - bases[event.from_client]}{' fatal' if event.fatal else ''}"
-    if isinstance(event, Lost):
+    if isinstance(event, LostBytes):
         return f"{side} lost {event.length}"
     if isinstance(event, MessageGap):
         return f"{side} gap {event.length}"
-    if isinstance(event, Control):
+    if isinstance(event, ControlFrame):
         code = (
             ""
             if event.code is None
@@ -152,7 +152,7 @@ HEADS = {
 
 
 def made(side: bool, words: list[str]) -> bytes:
-    """What one step sends: ``raw`` octets, a head, or a frame, masked if it is of the client."""
+    """The bytes of one step: ``raw`` octets, a head, or a frame, masked if it is the client's."""
     kind, *rest = words
     if kind in HEADS:
         return HEADS[kind]
@@ -177,7 +177,7 @@ BEGINNINGS: dict[str, Callable[[], WebSocket]] = {
 
 
 def said(setting: str, story: list[str], size: int = 1 << 20) -> list[str]:
-    """What is read of a connection, in words, of steps such as ``< frame ab first=81 & raw 8902``, ``> gap 3``."""
+    """Events of a connection, in words, for steps such as ``< frame ab first=81 & raw 8902``, ``> gap 3``."""
     websocket = BEGINNINGS[setting]()
     bases = {side.from_client: side.offset for side in (websocket.client, websocket.server)}
     events: list[WebSocketEvent] = []

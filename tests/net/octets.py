@@ -96,8 +96,8 @@ def wlan(payload: bytes, flags: int = 0x01, kind: int = 0x08, quality: bytes = b
 
 def subframe(payload: bytes, *, last: bool = True) -> bytes:
     """One subframe of an 802.11 A-MSDU."""
-    made = bytes.fromhex("020000000001020000000002") + struct.pack("!H", len(payload)) + payload
-    return made if last else made + bytes(-len(made) % 4)
+    raw = bytes.fromhex("020000000001020000000002") + struct.pack("!H", len(payload)) + payload
+    return raw if last else raw + bytes(-len(raw) % 4)
 
 
 def radiotap(payload: bytes, flags: int | None = None, time: bool = False, more: int = 0) -> bytes:

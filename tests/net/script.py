@@ -13,6 +13,7 @@ from mqttscope.net.flow import (
     StreamData,
     StreamGap,
     StreamOverlap,
+    WindowClosed,
 )
 from mqttscope.net.flows import FlowTable
 from mqttscope.net.segment import ACK, FIN, MODULUS, RST, SYN, Segment, direction_key, reverse_key
@@ -84,6 +85,8 @@ def render(event: FlowEvent) -> str:
         return f"{side} gap {event.offset}+{event.length} {event.reason}"
     if isinstance(event, StreamOverlap):
         return f"{side} overlap {event.offset}+{event.length}"
+    if isinstance(event, WindowClosed):
+        return f"{side} window 0"
     return f"{side} closed {event.how}"
 
 

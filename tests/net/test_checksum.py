@@ -1,4 +1,4 @@
-"""What the checksum of a frame proves: each row of "What a checksum proves" in docs/connections.md has a case here."""
+"""What the checksum of a frame proves: each row of that section in docs/connections.md has a case here."""
 
 from __future__ import annotations
 
@@ -69,16 +69,16 @@ def flipped(data: bytes, at: int = -1, bit: int = 0) -> bytes:
 
 
 def checksums(*frames: Frame) -> list[int]:
-    """What the segments of frames prove, put together from fragments; the quick way and the walk say the same."""
-    table, found = FragmentTable(), []
+    """Results for the segments of frames, reassembled from fragments; the quick way and the walk agree."""
+    table, numbers = FragmentTable(), []
     for each_frame in frames:
         result = segment(each_frame)
         whole = table.feed(result) if isinstance(result, Fragment) else result
         if isinstance(result, Segment):
             assert one(walk(each_frame)).checksum == result.checksum
         if isinstance(whole, Segment):
-            found.append(whole.checksum)
-    return found
+            numbers.append(whole.checksum)
+    return numbers
 
 
 def plain(data: bytes) -> Frame:
@@ -137,7 +137,7 @@ CASES: Final[dict[str, Callable[[], list[Frame]]]] = {
 
 def table() -> list[tuple[str, str]]:
     text = (ROOT / "docs" / "connections.md").read_text(encoding="utf-8")
-    section = text.partition("\n## What a checksum proves\n")[2].partition("\n## ")[0]
+    section = text.partition("\n## Evidence of checksums\n")[2].partition("\n## ")[0]
     return re.findall(r"^\| `([a-z0-9-]+)` \| .+ \| (\w+) \|$", section, re.MULTILINE)
 
 
@@ -148,9 +148,9 @@ def test_the_table_names_each_case() -> None:
 @pytest.mark.parametrize(("name", "word"), table())
 def test_what_a_checksum_proves(name: str, word: str) -> None:
     frames = CASES[name]()
-    found = checksums(*frames)
-    assert found
-    assert set(found) == {WORDS[word]}
+    numbers = checksums(*frames)
+    assert numbers
+    assert set(numbers) == {WORDS[word]}
 
 
 def test_a_right_checksum_is_right_wherever_a_wrong_one_proves_nothing() -> None:

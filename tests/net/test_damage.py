@@ -1,4 +1,4 @@
-"""What a wrong checksum means: each row of "Damaged segments" in docs/connections.md has a case here."""
+"""The meaning of a wrong checksum: each row of "Damaged segments" in docs/connections.md has a case here."""
 
 from __future__ import annotations
 

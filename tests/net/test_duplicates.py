@@ -61,14 +61,14 @@ def frame(
 def passed(frames: Iterable[Frame]) -> list[int]:
     """Which frames pass, by their places."""
     deduplication = Deduplication()
-    return [at for at, one in enumerate(frames) if deduplication.take(one)]
+    return [at for at, frame in enumerate(frames) if deduplication.take(frame)]
 
 
 def counted(frames: Iterable[Frame]) -> list[tuple[int, int, int, int]]:
-    """Of each tap: frames, copies, what only it has, what it missed."""
+    """Frames, copies, exclusive and missed frames of each tap."""
     deduplication = Deduplication()
-    for one in frames:
-        deduplication.take(one)
+    for single_frame in frames:
+        deduplication.take(single_frame)
     return [(tap.frames, tap.copies, tap.only, tap.missed) for tap in deduplication.taps()]
 
 
@@ -106,10 +106,10 @@ def test_what_was_sent_again_or_is_another_segment_passes(again: Frame) -> None:
 
 
 def test_without_identification_the_time_stamp_tells_repetitions_from_copies() -> None:
-    one = frame(identification=0, stamp=100)
+    other_frame = frame(identification=0, stamp=100)
 
-    assert passed([one, frame(MS, identification=0, stamp=100, interface=1)]) == [0]
-    assert passed([one, frame(MS, identification=0, stamp=101, interface=1)]) == [0, 1]
+    assert passed([other_frame, frame(MS, identification=0, stamp=100, interface=1)]) == [0]
+    assert passed([other_frame, frame(MS, identification=0, stamp=101, interface=1)]) == [0, 1]
 
 
 @each("ipv6", [False, True])
@@ -134,7 +134,7 @@ def test_a_tap_that_captures_all_twice_shows_it_at_once() -> None:
     assert passed(at_once) == [0]
     assert passed(repeated) == [0, 1]
     deduplication = Deduplication()
-    assert [deduplication.take(one) for one in twice] == [True, False, True, False]
+    assert [deduplication.take(frame) for frame in twice] == [True, False, True, False]
     assert deduplication.taps() == [], "who has lost what is not known"
     assert (deduplication.frames, deduplication.copies) == (4, 2)
 
@@ -159,12 +159,12 @@ LOST = {(3, 0), (5, 1), (6, 1)}
 
 def test_what_came_before_a_tap_began_and_after_it_ended_was_not_lost() -> None:
     long = [frame(number * 2 * SECOND, 1000 + number, identification=number) for number in range(1, 11)]
-    short = [replace(one, timestamp_ns=one.timestamp_ns + MS, interface=1) for one in long[3:7]]
-    frames = sorted([*long, *short], key=lambda one: one.timestamp_ns)
+    short = [replace(frame, timestamp_ns=frame.timestamp_ns + MS, interface=1) for frame in long[3:7]]
+    frames = sorted([*long, *short], key=lambda frame: frame.timestamp_ns)
 
     assert counted(frames) == [(10, 0, 0, 0), (4, 4, 0, 0)]
     del frames[6]  # one that the second tap should have had
-    assert [one.interface for one in frames].count(1) == 3
+    assert [frame.interface for frame in frames].count(1) == 3
     assert counted(frames) == [(10, 0, 1, 0), (3, 3, 0, 1)]
 
 
@@ -181,8 +181,8 @@ def test_another_way_is_no_other_tap() -> None:
 
 def taps_of(frames: Sequence[Frame]) -> list[Tap]:
     deduplication = Deduplication()
-    for one in frames:
-        deduplication.take(one)
+    for single_frame in frames:
+        deduplication.take(single_frame)
     return deduplication.taps()
 
 
@@ -193,7 +193,7 @@ def test_both_sides_of_a_router_are_two_taps_in_both_directions() -> None:
         first, second = (far, near) if answers else (near, far)
         return [first, replace(second, timestamp_ns=at_ns + 100)]
 
-    frames = [one for at in range(1, 9) for one in passing(at * MS, at, answers=at % 2 == 0)]
+    frames = [frame for at in range(1, 9) for frame in passing(at * MS, at, answers=at % 2 == 0)]
     del frames[4]  # the near side of the fifth
 
     near, far = taps_of(frames)
@@ -233,10 +233,10 @@ def test_flows_have_one_key_whichever_tap_shows_their_segments() -> None:
         frame(MS, 1004, identification=3, vlan=11),
         frame(MS, 1, identification=4, vlan=10, answers=True),
     ]
-    found = [segment(one) for one in deduplication.unique(frames) if isinstance(one, Frame)]
-    *_, filling, strange, answer = deduplication.under_one_key(found)
+    segments = [segment(frame) for frame in deduplication.unique(frames) if isinstance(frame, Frame)]
+    *_, filling, strange, answer = deduplication.under_one_key(segments)
 
-    keys = [one.key for one in (found[0], filling, strange, answer) if isinstance(one, Segment)]
+    keys = [segment.key for segment in (segments[0], filling, strange, answer) if isinstance(segment, Segment)]
     assert keys[1] == keys[0]
     assert keys[2] != keys[0], "nothing shows that it is the same network"
     assert keys[3] == reverse_key(keys[0])
@@ -252,7 +252,7 @@ def test_fragments_are_compared_too() -> None:
         data = bytes(ip)[:2] + (20 + len(piece)).to_bytes(2, "big") + bytes(ip)[4:6]
         data += (more << 13 | offset >> 3).to_bytes(2, "big") + bytes(ip)[8:]
         parts.append(Frame(1, offset, 101, data, len(data), "a.pcapng"))
-    copies = [replace(one, timestamp_ns=one.timestamp_ns + MS, capture="b.pcapng") for one in parts]
+    copies = [replace(part, timestamp_ns=part.timestamp_ns + MS, capture="b.pcapng") for part in parts]
 
     assert passed([*parts, *copies]) == [0, 1]
     assert counted([*parts, *copies]) == [(2, 0, 0, 0), (2, 2, 0, 0)]
@@ -270,7 +270,7 @@ def test_what_holds_no_tcp_passes_and_has_no_identity() -> None:
 def test_times_that_go_back_keep_nothing_forever() -> None:
     frames = [frame(at * SECOND, 1000 + at, identification=1 + at) for at in (*range(50, 0, -1), 60)]
     deduplication = Deduplication()
-    for one in frames:
-        assert deduplication.take(one)
+    for other_frame in frames:
+        assert deduplication.take(other_frame)
 
     assert len(deduplication._recent) == 1

@@ -219,10 +219,10 @@ def test_time_outs_count_at_their_own_time_whoever_brings_them_out() -> None:
     hole = [other_flow(1, 0), other_flow(1, 9.9, b"late", 105)]
     feed(table, [hole[0], other_flow(2, 4), other_flow(3, 6), hole[1], other_flow(2, 13, b"x", 101)])
 
-    found = feed(table, [other_flow(4, 100)])
+    result = feed(table, [other_flow(4, 100)])
 
-    told = [(type(event).__name__, event.flow.first_frame) for event in found if not isinstance(event, StreamData)]
-    assert told == [
+    pairs = [(type(event).__name__, event.flow.first_frame) for event in result if not isinstance(event, StreamData)]
+    assert pairs == [
         ("StreamGap", 1), ("FlowClosed", 3), ("FlowClosed", 1), ("FlowClosed", 2), ("FlowOpened", 4),
     ]  # fmt: skip
     assert table.next_due_ns == 110 * 10**9 + 1

@@ -1,4 +1,4 @@
-"""Where connections between the same endpoints begin and end, what is a copy, and what clocks of stacks say."""
+"""Borders of connections between the same endpoints, copies, and clocks of stacks."""
 
 from __future__ import annotations
 

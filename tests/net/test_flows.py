@@ -178,11 +178,11 @@ def test_a_lost_segment_of_a_real_stream_is_a_proven_gap_of_its_length(path: Pat
     gaps = [event for event in events if isinstance(event, StreamGap)]
 
     assert {gap.reason for gap in gaps} == {"not_captured"}
-    found = streams(events)
-    assert [(direction, len(data)) for direction, data in found] == [(way, len(data)) for way, data in truth(path)]
+    pairs = streams(events)
+    assert [(direction, len(data)) for direction, data in pairs] == [(way, len(data)) for way, data in truth(path)]
     lost = 0
-    for (_, data), (_, wanted) in zip(found, truth(path), strict=True):
-        different = [at for at, (one, other) in enumerate(zip(data, wanted, strict=True)) if one != other]
+    for (_, data), (_, wanted) in zip(pairs, truth(path), strict=True):
+        different = [at for at, (number, other) in enumerate(zip(data, wanted, strict=True)) if number != other]
         lost += len(different)
         assert all(data[at] == 0xFF for at in different)
     assert 0 < lost <= sum(gap.length for gap in gaps)

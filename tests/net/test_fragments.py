@@ -64,8 +64,8 @@ def whole(payload: bytes) -> Segment:
     return one(segment(frame(ip4(payload), 228)))
 
 
-def key_and_stream(found: Segment) -> tuple[bytes, int, bytes, int]:
-    return found.key, found.sequence, found.payload, found.missing
+def key_and_stream(actual_segment: Segment) -> tuple[bytes, int, bytes, int]:
+    return actual_segment.key, actual_segment.sequence, actual_segment.payload, actual_segment.missing
 
 
 @settings(max_examples=200 if THOROUGH else 100, deadline=None)
@@ -178,7 +178,7 @@ def test_datagrams_are_told_apart_by_vlan_and_protocol_and_identification() -> N
 @pytest.mark.parametrize(
     ("protocol", "payload", "expected"),
     [
-        (17, udp(53, bytes(40)), headers.NOT_TCP),
+        (17, udp(54, bytes(40)), headers.NOT_TCP),
         (6, tcp(b"x" * 30, data_offset=2), headers.TCP_DATA_OFFSET),
         (6, tcp()[:16], headers.TCP_SHORT),
     ],
@@ -239,9 +239,9 @@ def test_old_datagrams_are_given_up_and_their_fragments_counted(
 ) -> None:
     table = FragmentTable(**limits)
     fed = [pieces(tcp(b"x" * 20), 24, identification=n, time=at * SECOND)[part] for n, part, at in parts]
-    found = feed(table, fed)
+    actual_segments = feed(table, fed)
 
-    assert len([one(result) for result in found]) == segments
+    assert len([one(result) for result in actual_segments]) == segments
     assert [(int.from_bytes(key[8:10], "big"), d.started_ns // SECOND) for key, d in table.datagrams.items()] == held
     assert (table.incomplete_by_capture().total(), table.evicted) == counts
 

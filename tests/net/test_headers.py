@@ -140,7 +140,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("UDP without payload", 228, ip4(udp(1883, b""), 17), None, headers.NOT_TCP),
     ("UDP cut inside its header", 228, ip4(udp(1883, b"")[:6], 17), None, headers.NOT_TCP),
     ("no next header", 229, ip6(extension(59), 60), None, headers.NOT_TCP),
-    ("UDP", 228, ip4(udp(53, bytes(40)), 17), None, headers.NOT_TCP),
+    ("UDP", 228, ip4(udp(54, bytes(40)), 17), None, headers.NOT_TCP),
     ("VXLAN port without VXLAN", 228, ip4(udp(4789, bytes(60)), 17), None, headers.NOT_TCP),
     ("GENEVE control message", 228, ip4(udp(6081, b"\0\x80" + bytes(60)), 17), None, headers.NOT_TCP),
     ("enhanced GRE without a sequence number", 228, ip4(b"\x20\x01\x88\x0b" + bytes(20), 47), None, headers.NOT_TCP),
@@ -322,9 +322,9 @@ each_collection = pytest.mark.parametrize("root", corpora.collections("captures/
 
 
 def captures(root: Path) -> list[Path]:
-    found = [path for path in sorted(root.glob("captures/**/*")) if path.suffix in (".pcap", ".pcapng", ".gz")]
-    assert len(found) > 100
-    return found
+    paths = [path for path in sorted(root.glob("captures/**/*")) if path.suffix in (".pcap", ".pcapng", ".gz")]
+    assert len(paths) > 100
+    return paths
 
 
 def dpkt_tcp(link_type: int, data: bytes) -> tuple[object, ...] | None:
@@ -450,20 +450,21 @@ def test_bytes_around_a_frame_have_no_say_in_where_its_segment_is(
         if at < len(damaged):
             damaged[at] = value
     buffer, end = b"\x45" * before + bytes(damaged) + b"\x45" * before, before + len(damaged)
-    found = locate(buffer, before, end, link_type)
+    row = locate(buffer, before, end, link_type)
     alone = locate(bytes(damaged), 0, len(damaged), link_type)
-    assert found[:5] == alone[:5]
-    assert (not found[0]) or [place - before for place in found[5:]] == list(alone[5:])
+    assert row[:5] == alone[:5]
+    assert (not row[0]) or [place - before for place in row[5:]] == list(alone[5:])
 
 
 def test_usual_frames_are_taken_and_others_left_to_the_walk() -> None:
     for link_type, data in USUAL:
         key, sequence, acknowledgment, flags, window, options, start, end = locate(data, 0, len(data), link_type)
-        found = segment(frame(data, link_type))
-        assert isinstance(found, Segment)
+        actual_segment = segment(frame(data, link_type))
+        assert isinstance(actual_segment, Segment)
         assert (key, sequence, acknowledgment, flags, window) == (
-            found.key, found.sequence, found.acknowledgment, found.flags, found.window,
+            actual_segment.key, actual_segment.sequence, actual_segment.acknowledgment, actual_segment.flags,
+            actual_segment.window,
         )  # fmt: skip
-        assert (data[options:start], data[start:end]) == (found.options, found.payload)
+        assert (data[options:start], data[start:end]) == (actual_segment.options, actual_segment.payload)
     for link_type, data in UNUSUAL:
         assert not locate(data, 0, len(data), link_type)[0]

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.net.headers import segment
-from mqttscope.net.host_names import HostNames, answers
+from mqttscope.net.host_names import HostNames, answers, read_question
 from mqttscope.net.segment import DnsMessage
-from tests.net.dns import CNAME, POINTER, answer, datagram, host, message, name, received, record
+from tests.net.dns import CNAME, POINTER, answer, asking, datagram, host, message, name, query, received, record
 from tests.net.octets import VXLAN, ethernet, frame, gtp, ip4, udp, vlan
 
 FOUR, SIX = "10.0.0.2", "fd00::2"
@@ -26,7 +26,7 @@ def alias(owner: bytes, target: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("data", "found"),
+    ("data", "expected"),
     [
         pytest.param(answer("broker.example", FOUR), [FOUR], id="address"),
         pytest.param(answer("broker.example", FOUR, "10.0.0.3"), [FOUR, "10.0.0.3"], id="several"),
@@ -67,8 +67,8 @@ def alias(owner: bytes, target: bytes) -> bytes:
         pytest.param(answer("broker.example", FOUR)[:11], [], id="cut header"),
     ],
 )  # fmt: skip
-def test_addresses_of_an_answer(data: bytes, found: list[str]) -> None:
-    assert read(data) == [(address, "broker.example") for address in found]
+def test_addresses_of_an_answer(data: bytes, expected: list[str]) -> None:
+    assert read(data) == [(address, "broker.example") for address in expected]
 
 
 @given(st.binary(max_size=200), st.binary(max_size=60))
@@ -105,11 +105,11 @@ def test_names_in_frames() -> None:
         (ip4(gtp(plain), 17), 101),
         (datagram(message, "fd00::4"), 101),
     ):
-        found = segment(frame(data, link_type))
-        assert isinstance(found, DnsMessage), data.hex()
-        assert found.reason == "not_tcp"
-        assert len(found.client) in (4, 16)
-        assert read(found.data) == [(FOUR, "broker.example")]
+        actual_segment = segment(frame(data, link_type))
+        assert isinstance(actual_segment, DnsMessage), data.hex()
+        assert actual_segment.reason == "not_tcp"
+        assert len(actual_segment.client) in (4, 16)
+        assert read(actual_segment.data) == [(FOUR, "broker.example")]
     assert not isinstance(segment(frame(datagram(message, port=54), 101)), DnsMessage)
 
 
@@ -132,3 +132,23 @@ def test_addresses_of_both_versions_do_not_mix() -> None:
     names = HostNames()
     names.feed(received(answer("six.example", SIX), "10.0.0.4"))
     assert names.name(bytes.fromhex("fd000000000000000000000000000002"), b"\x0a\0\0\4") is None
+
+
+@pytest.mark.parametrize("is_query", [True, False])
+def test_a_query_and_its_response_have_one_client(is_query: bool) -> None:
+    data = query("broker.example") if is_query else answer("broker.example", FOUR)
+    message = segment(frame(asking(data) if is_query else datagram(data), 101))
+
+    assert isinstance(message, DnsMessage)
+    assert (message.client, message.server) == (bytes((192, 0, 2, 4)), bytes((192, 0, 2, 53)))
+    asked = read_question(message.data)
+    assert asked is not None
+    assert (asked.name, asked.kind, asked.is_response, asked.code) == ("broker.example", 1, not is_query, 0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [query("a b"), message(ASKED, questions=2), message(ASKED, flags=0x2800), b"", message(b"\1a\xc0")[:14]],
+)
+def test_what_is_no_question_for_a_host_name(data: bytes) -> None:
+    assert read_question(data) is None

@@ -256,10 +256,18 @@ def payloads(source: str, name: str) -> list[tuple[bytes, int, int, int, bytes]]
         if isinstance(result, Fragment):
             result = table.feed(result)
         if result is not None:
-            found = one(result)
-            assert found.missing == 0
-            at = 8 if found.key[0] == 10 else 32
-            got.append((found.key[at : at + 4], found.sequence, found.acknowledgment, found.flags, found.payload))
+            actual_segment = one(result)
+            assert actual_segment.missing == 0
+            at = 8 if actual_segment.key[0] == 10 else 32
+            got.append(
+                (
+                    actual_segment.key[at : at + 4],
+                    actual_segment.sequence,
+                    actual_segment.acknowledgment,
+                    actual_segment.flags,
+                    actual_segment.payload,
+                )
+            )
     assert not table.datagrams
     return got
 
@@ -274,12 +282,12 @@ def test_the_same_traffic_on_another_link_gives_the_same_segments(source: str, n
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_list_of_derived_captures_is_complete(source: str) -> None:
-    found = {
+    texts = {
         path.stem
         for pattern in ("link-*", "ip[46]*")
         for path in corpora.path("captures", "derived", source).glob(pattern)
     }
-    assert found - {"link-ethernet", "link-linktype-user0"} == set(DERIVED) - {"file-be-nano"}
+    assert texts - {"link-ethernet", "link-linktype-user0"} == set(DERIVED) - {"file-be-nano"}
 
 
 @pytest.mark.parametrize("source", SOURCES)

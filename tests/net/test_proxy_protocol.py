@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mqttscope.net.proxy_protocol import MAX_LINE, SIGNATURE, header_length, told_endpoints
+from mqttscope.net.proxy_protocol import MAX_LINE, SIGNATURE, header_length, parse_endpoints
 
 TEXT = b"PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\r\n"
 BINARY = SIGNATURE + bytes.fromhex("21 11 000c 0a000004 0a000002 c822 075b")
@@ -30,7 +30,7 @@ def test_what_is_no_header(head: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("header", "told"),
+    ("header", "expected"),
     [
         (TEXT, ("10.0.0.4:51234", "10.0.0.2:1883")),
         (b"PROXY TCP6 2001:db8::4 2001:db8::2 51234 1883\r\n", ("[2001:db8::4]:51234", "[2001:db8::2]:1883")),
@@ -43,12 +43,12 @@ def test_what_is_no_header(head: bytes) -> None:
         (b"", None),
     ],
 )
-def test_whom_they_name(header: bytes, told: tuple[str, str] | None) -> None:
-    assert told_endpoints(header) == told
+def test_whom_they_name(header: bytes, expected: tuple[str, str] | None) -> None:
+    assert parse_endpoints(header) == expected
 
 
 @given(st.one_of(st.binary(max_size=60), st.binary(max_size=60).map(lambda rest: SIGNATURE + rest)))
 def test_any_bytes_are_read(data: bytes) -> None:
     length = header_length(data)
     assert length is None or 0 <= length <= len(data)
-    told_endpoints(data)
+    parse_endpoints(data)

@@ -20,7 +20,7 @@ from mqttscope.net.flow import (
     StreamOverlap,
 )
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.reassembly import HalfStream, Pieces, difference
+from mqttscope.net.reassembly import HalfStream, ReassemblyBuffer, difference
 from mqttscope.net.segment import ACK, FIN, MODULUS, SYN, Segment
 from tests.conftest import THOROUGH
 from tests.each import each
@@ -29,7 +29,7 @@ from tests.tables import cases_of, steps
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "expected"),
+    ("raw", "other", "expected"),
     [
         (b"", b"", (-1, 0)),
         (b"same", b"same", (-1, 0)),
@@ -42,12 +42,12 @@ from tests.tables import cases_of, steps
         (b"axc-longer", b"abc", (1, 1)),
     ],
 )
-def test_difference_counts_and_places_what_differs(one: bytes, other: bytes, expected: tuple[int, int]) -> None:
-    assert difference(one, other) == expected
+def test_difference_counts_and_places_what_differs(raw: bytes, other: bytes, expected: tuple[int, int]) -> None:
+    assert difference(raw, other) == expected
 
 
-def pieces(*entries: tuple[int, bytes]) -> Pieces:
-    held = Pieces()
+def pieces(*entries: tuple[int, bytes]) -> ReassemblyBuffer:
+    held = ReassemblyBuffer()
     for start, data in entries:
         held.insert(start, data, 0)
     return held
@@ -99,7 +99,7 @@ def test_bytes_that_come_again_with_other_content_are_counted_and_do_not_replace
 
 
 def test_a_cut_belongs_to_its_piece_and_ends_what_can_be_taken_at_once() -> None:
-    held = Pieces()
+    held = ReassemblyBuffer()
     held.insert(0, b"ab", 3)
     held.insert(5, b"fg", 0)
 
@@ -120,7 +120,7 @@ def test_a_cut_segment_is_split_around_what_is_known() -> None:
 
 
 def test_shifting_moves_starts_and_cuts_alike() -> None:
-    held = Pieces()
+    held = ReassemblyBuffer()
     held.insert(-5, b"ab", 3)
     held.shift(-5)
 
@@ -134,7 +134,7 @@ def test_taking_where_nothing_starts_gives_nothing() -> None:
 @settings(max_examples=200 if THOROUGH else 100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.binary(min_size=1, max_size=20)), max_size=25))
 def test_pieces_behave_like_a_table_of_bytes_in_which_the_first_stands(entries: list[tuple[int, bytes]]) -> None:
-    held = Pieces()
+    held = ReassemblyBuffer()
     model: dict[int, int] = {}
     for start, data in entries:
         repeated = [(start + i, byte) for i, byte in enumerate(data) if start + i in model]
@@ -193,7 +193,8 @@ keep-alive probes with and without a garbage byte
 keep-alive probe that was overtaken by data
     > A 101:abc 501; > A 104:def 501; < A 501 107; > A 103:~ 501 | > 0:abc; > 3:def
 zero-window probe with the next byte, sent again later
-    > A 101:abc 501; < A 501 104 window=0; > A 104:d 501; < A 501 104 window=0; > A 104:def 501 | > 0:abc; > 3:d; > 4:ef
+    > A 101:abc 501; < A 501 104 window=0; > A 104:d 501; < A 501 104 window=0; > A 104:def 501 |
+    > 0:abc; < window 0; > 3:d; < window 0; > 4:ef
 cut by the snap length
     > A 101:abc 501 missing=4; > A 108:hij 501 | > 0:abc; > gap 3+4 cut; > 7:hij
 cut by the snap length and out of order
@@ -244,12 +245,12 @@ def test_a_reset_may_acknowledge_what_the_capture_lacks(reset: str, gap: list[st
 
 @each("missing, after", [(0, b"c"), (0, b""), (2, b"c"), (4, b"")])
 def test_what_waits_before_the_number_of_a_late_syn_is_discarded(missing: int, after: bytes) -> None:
-    told = FlowReport(Flow(FORWARD, True, 0, 1, "c", 0, 1, "c"), True, (1, 0, "c"), [])
+    report = FlowReport(Flow(FORWARD, True, 0, 1, "c", 0, 1, "c"), True, (1, 0, "c"), [])
     half = HalfStream()
-    half.receive(100, b"ab" + after, missing, False, told)
-    half.synchronize(101, told)
+    half.receive(100, b"ab" + after, missing, False, report)
+    half.synchronize(101, report)
 
-    (dropped,) = (event for event in told.events if isinstance(event, SegmentDiscarded))
+    (dropped,) = (event for event in report.events if isinstance(event, SegmentDiscarded))
     assert (dropped.length, dropped.reason) == (2, "before_start")
     assert (half.offset, half.buffer.size) == (len(after) + missing, 0)
 
@@ -368,7 +369,7 @@ def essence(event: FlowEvent) -> tuple[object, ...]:
 
 
 def standing(half: HalfStream) -> tuple[object, ...]:
-    """What a direction has come to; the fast path leaves alone what is of no interest in a stream without holes."""
+    """The state of a direction, without fields that the fast path leaves alone in a stream without holes."""
     counters = tuple(getattr(half, name) for name in COUNTERS)
     return half.state, half.sequence, half.offset, half.acknowledged, half.history, half.segments, counters
 
@@ -388,9 +389,9 @@ def test_segments_in_order_do_the_same_on_the_fast_path(
         sent[from_initiator] += len(data)
         segments.append(wire(not from_initiator, sent[not from_initiator], sent[from_initiator], ACK, b"", number))
     for place, shift, window in odd:
-        one = segments[place % len(segments)]
-        one.sequence = (one.sequence + shift) % MODULUS
-        one.window = window
+        other_segment = segments[place % len(segments)]
+        other_segment.sequence = (other_segment.sequence + shift) % MODULUS
+        other_segment.window = window
     quick, thorough = FlowTable(), Thorough()
     for segment in segments:
         assert [*map(essence, quick.feed(segment))] == [*map(essence, thorough.feed(segment))]
@@ -409,7 +410,7 @@ def test_dropped_segments_become_gaps_of_the_right_length(
 ) -> None:
     isn = chance.choice([0, MODULUS - 100])
     segments = [wire(True, isn, 0, SYN, b"", 1), wire(False, 500, isn + 1, SYN | ACK, b"", 2)]
-    kept = bytearray()
+    buffer = bytearray()
     lost = 0
     at = 0
     while at < len(data):
@@ -417,7 +418,7 @@ def test_dropped_segments_become_gaps_of_the_right_length(
         part = data[at : at + size]
         if chance.random() < 0.7:
             segments.append(wire(True, isn + 1 + at, 501, ACK, part, len(segments) + 1))
-            kept += part
+            buffer += part
         else:
             lost += len(part)
         at += len(part)
@@ -430,7 +431,7 @@ def test_dropped_segments_become_gaps_of_the_right_length(
 
     check_tiling(events)
     gaps = [event for event in events if isinstance(event, StreamGap)]
-    assert b"".join(event.data for event in events if isinstance(event, StreamData)) == bytes(kept)
+    assert b"".join(event.data for event in events if isinstance(event, StreamData)) == bytes(buffer)
     assert sum(gap.length for gap in gaps) == lost
     assert {gap.reason for gap in gaps} <= {"not_captured" if acknowledged else "unproven"}
     half = events[0].flow.initiator
@@ -530,7 +531,7 @@ def test_what_comes_for_a_gap_after_the_end_is_late(after: float, end: str) -> N
     }[end]
     events = play([*HANDSHAKE, *HOLE, *over, f"> A 104:def 501 t={1.62 + after}"])
 
-    assert [one for one in events if "discarded" in one] == ["> discarded 3 late"]
+    assert [event for event in events if "discarded" in event] == ["> discarded 3 late"]
 
 
 def test_what_the_snap_length_cut_off_is_late_where_it_comes_whole() -> None:

@@ -53,18 +53,23 @@ SKIPPED = {"not_ip": 7, "mqtt_sn": 3, "not_tcp": 40, "gtp_u_version_2": 1_200, "
 
 
 def test_ordinary_frames_need_no_word() -> None:
-    assert segment.not_read({"not_ip": 1, "not_tcp": 2}) == {}
+    assert segment.notable_reasons({"not_ip": 1, "not_tcp": 2}) == {}
 
 
 def test_counts_by_reason() -> None:
-    assert segment.not_read(SKIPPED) == {"gtp_u_version_2": 1_200, "wlan_encrypted": 1, "mqtt_sn": 3, "truncated": 2}
+    assert segment.notable_reasons(SKIPPED) == {
+        "gtp_u_version_2": 1_200,
+        "wlan_encrypted": 1,
+        "mqtt_sn": 3,
+        "truncated": 2,
+    }
 
 
 @each("name", segment.UNREAD)
 def test_every_reason_can_be_said(name: str) -> None:
-    one = segment.unread(name)
-    assert one is segment.unread(name)
-    assert one.reason == name
-    assert segment.UNREAD[name].words in one.detail
+    not_segment = segment.unread(name)
+    assert not_segment is segment.unread(name)
+    assert not_segment.reason == name
+    assert segment.UNREAD[name].words in not_segment.detail
     assert segment.UNREAD[name].reader in (segment.READS, segment.WITH_KEYS, segment.NOTHING)
     assert segment.UNREAD[name].group in ("not_ip", "not_tcp", "malformed", "truncated", "unsupported_link_type")

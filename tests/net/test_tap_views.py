@@ -1,4 +1,4 @@
-"""Second views of connections: what repeats a connection that is over."""
+"""Second views of connections: segments that repeat an ended connection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.net.flow import Flow
 from mqttscope.net.flows import FlowTable
-from mqttscope.net.tap_views import VIEW_NS, differs, in_order, past, repeat_past, repeats
+from mqttscope.net.tap_views import VIEW_NS, differs, in_order, repeat_past, repeats, viewable_flows
 from tests.net.script import FORWARD, HANDSHAKE, feed, parse
 
 TALK = [*HANDSHAKE, "> A 101:hello 501", "< A 501:you 106", "> A 106 504"]
@@ -41,13 +41,13 @@ def test_what_repeats_a_connection(line: str, expected: bool) -> None:
 def test_a_connection_is_remembered_as_long_as_a_view_may_show_it() -> None:
     flow = flow_of(TALK)
 
-    assert [ended.key for ended in past(flow, flow.last_timestamp_ns + VIEW_NS)] == [FORWARD]
-    assert past(flow, flow.last_timestamp_ns + VIEW_NS + 1) == []
+    assert [ended.key for ended in viewable_flows(flow, flow.last_timestamp_ns + VIEW_NS)] == [FORWARD]
+    assert viewable_flows(flow, flow.last_timestamp_ns + VIEW_NS + 1) == []
 
 
 def test_all_segments_have_to_repeat_past_and_the_same() -> None:
     flow = flow_of(TALK)
-    later = Flow(FORWARD, True, 0, 1, "a", 0, 1, "a", past=past(flow, flow.last_timestamp_ns))
+    later = Flow(FORWARD, True, 0, 1, "a", 0, 1, "a", past=viewable_flows(flow, flow.last_timestamp_ns))
 
     assert repeat_past(later, parse(TALK))
     assert not repeat_past(later, parse([*TALK, "> A 106:more 504"]))

@@ -32,7 +32,7 @@ def observe(chunks: Chunks) -> TlsObserver:
 def converse(
     client: ssl.SSLContext, server: ssl.SSLContext, session: ssl.SSLSession | None = None
 ) -> tuple[Chunks, ssl.SSLObject, bool]:
-    """A real handshake and one byte of data each way in memory: what went over the wire, and whether it worked."""
+    """A real handshake and one byte of data each way in memory: the bytes on the wire, and whether it worked."""
     near_in, near_out, far_in, far_out = (ssl.MemoryBIO() for _ in range(4))
     near = client.wrap_bio(near_in, near_out, server_hostname="broker.example", session=session)
     far = server.wrap_bio(far_in, far_out, server_side=True)

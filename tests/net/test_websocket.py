@@ -16,9 +16,9 @@ from mqttscope.net.websocket import (
     MAX_INFLATE_BYTES,
     MAX_INFLATE_RATIO,
     MAX_PENDING_BYTES,
-    Control,
+    ControlFrame,
     Inflater,
-    Lost,
+    LostBytes,
     MessageData,
     MessageGap,
     WebSocket,
@@ -51,14 +51,14 @@ KEY = b"\x11\x82\x30\xc0"
 
 
 def publish(number: int, size: int = 0) -> bytes:
-    """A PUBLISH of MQTT 3.1.1 whose topic and payload nothing else has."""
+    """A PUBLISH of MQTT 3.1.1 with a unique topic and payload."""
     body = b"\x00\x09line/" + b"%04d" % number + b"value %d" % number + bytes((number * at) % 256 for at in range(size))
     length = bytes((len(body),)) if len(body) < 128 else bytes((len(body) & 127 | 128, len(body) >> 7))
     return b"\x30" + length + body
 
 
 def stream(sender: bool, payloads: list[bytes], first: int = 0x82) -> bytes:
-    return b"".join(frame(one, first, KEY if sender else None) for one in payloads)
+    return b"".join(frame(payload, first, KEY if sender else None) for payload in payloads)
 
 
 def damaged(sender: bool, raw: bytes, start: int, length: int, parameters: str | None = None) -> list[WebSocketEvent]:
@@ -70,28 +70,28 @@ def damaged(sender: bool, raw: bytes, start: int, length: int, parameters: str |
 @pytest.mark.parametrize("sender", [CLIENT, SERVER])
 def test_framing_is_found_again_behind_a_gap_between_frames(sender: bool) -> None:
     payloads = [publish(number) for number in range(6)]
-    raw, one = stream(sender, payloads), len(stream(sender, payloads[:1]))
+    raw, other_number = stream(sender, payloads), len(stream(sender, payloads[:1]))
 
-    events = damaged(sender, raw, one, one)
+    events = damaged(sender, raw, other_number, other_number)
 
     assert application(events, sender) == payloads[0] + b"".join(payloads[2:])
     assert [(name, fatal) for name, _, fatal in problems(events)] == [
         ("gap_in_framing", True),
         ("resynchronised", False),
     ]
-    assert sum(event.length for event in events if isinstance(event, Lost)) == one
+    assert sum(event.length for event in events if isinstance(event, LostBytes)) == other_number
 
 
 @pytest.mark.parametrize("sender", [CLIENT, SERVER])
 def test_what_was_passed_over_is_told(sender: bool) -> None:
     payloads = [publish(number) for number in range(6)]
-    raw, one = stream(sender, payloads), len(stream(sender, payloads[:1]))
+    raw, other_number = stream(sender, payloads), len(stream(sender, payloads[:1]))
 
-    events = damaged(sender, raw, one, one + 5)
+    events = damaged(sender, raw, other_number, other_number + 5)
 
     assert application(events, sender) == payloads[0] + b"".join(payloads[3:])
-    (found,) = [event for event in events if isinstance(event, Problem) and event.reason == "resynchronised"]
-    assert f"{one - 5} of the bytes that were captured are passed over" in found.detail
+    (problem,) = [event for event in events if isinstance(event, Problem) and event.reason == "resynchronised"]
+    assert f"{other_number - 5} captured bytes were skipped" in problem.detail
 
 
 def test_frames_of_the_other_side_are_no_place_to_begin() -> None:
@@ -109,8 +109,8 @@ def test_context_takeover_cannot_be_taken_up_again_and_the_reason_is_told() -> N
     events = damaged(SERVER, raw, at, 4, "")
 
     assert application(events, SERVER) == publish(0) + publish(1)
-    (told,) = [event for event in events if isinstance(event, Problem)]
-    assert told.detail == (
+    (problem,) = [event for event in events if isinstance(event, Problem)]
+    assert problem.detail == (
         "4 bytes were not captured; messages are compressed with context takeover, so nothing that follows can be read"
     )
 
@@ -133,7 +133,7 @@ def test_a_search_holds_no_more_than_a_frame_and_gives_up_at_the_end() -> None:
     promise = b"\x82\x7e\xff\xff\x30\xfc\xff\x03\x00\x01a"
     lost = 0
     for _ in range(200):
-        lost += sum(event.length for event in websocket.feed(SERVER, promise * 100) if isinstance(event, Lost))
+        lost += sum(event.length for event in websocket.feed(SERVER, promise * 100) if isinstance(event, LostBytes))
         assert len(websocket.server.held) < 65_536 + 14
     assert reasons(websocket.close(SERVER))[-1:] in ([], ["truncated_frame"], ["resynchronised"])
 
@@ -156,9 +156,9 @@ def test_a_gap_anywhere_invents_nothing_and_later_packets_are_found(
     events += [event for a, b in pairwise(edges) for event in websocket.feed(sender, rest[a:b])]
 
     assert application(events, sender) == application(damaged(sender, raw, start, length), sender)
-    found = application(events, sender)
-    assert found.endswith(b"".join(payloads[30:]))
-    assert sum(one in found for one in payloads) >= 40 - 2 - length // len(payloads[0]) - 1
+    actual_raw = application(events, sender)
+    assert actual_raw.endswith(b"".join(payloads[30:]))
+    assert sum(payload in actual_raw for payload in payloads) >= 40 - 2 - length // len(payloads[0]) - 1
 
 
 @given(st.booleans(), st.integers(0, 3000), st.integers(1, 300), st.sampled_from([7, 50, 200, 1000]))
@@ -443,7 +443,7 @@ def test_any_fragmentation_and_chunking_gives_the_same_bytes(
             inflater.zlib_object = None
     assert application(events, sender) == b"".join(messages)
     assert reasons(events) == []
-    assert sum(isinstance(e, Control) for e in events) == pings
+    assert sum(isinstance(e, ControlFrame) for e in events) == pings
     assert sum(isinstance(e, MessageData) and e.frame_end for e in events) == data_frames
     assert websocket.close(sender) == []
 
@@ -480,13 +480,13 @@ def test_arbitrary_bytes_and_gaps_never_raise_and_every_byte_is_accounted_for(
 @settings(max_examples=300 if THOROUGH else 150, deadline=None, derandomize=True)
 def test_any_chunking_of_arbitrary_bytes_says_the_same(raw: bytes, cuts: list[int], compressed: bool) -> None:
     raw = bytes([raw[0] & 0xCF]) + raw[1:]
-    one, other = opened("" if compressed else None), opened("" if compressed else None)
+    socket, other = opened("" if compressed else None), opened("" if compressed else None)
     edges = sorted({0, len(raw), *(cut % len(raw) for cut in cuts)})
     events = [e for a, b in pairwise(edges) for e in other.feed(SERVER, raw[a:b])]
-    whole = one.feed(SERVER, raw)
+    whole = socket.feed(SERVER, raw)
     assert application(events, SERVER) == application(whole, SERVER)
     assert problems(events) == problems(whole)
-    assert [e for e in events if isinstance(e, Control)] == [e for e in whole if isinstance(e, Control)]
+    assert [e for e in events if isinstance(e, ControlFrame)] == [e for e in whole if isinstance(e, ControlFrame)]
     if not compressed:
         assert merged(events) == merged(whole)
 
@@ -529,7 +529,7 @@ def test_a_gap_in_a_compressed_message_never_leads_to_wrong_bytes(takeover: bool
         got = application(events, SERVER)
         if "inflate_error" in reasons(events):
             assert takeover
-            assert any(isinstance(e, Lost) for e in events)
+            assert any(isinstance(e, LostBytes) for e in events)
             assert message.startswith(got)
         else:
             assert got == message
@@ -597,7 +597,7 @@ def test_after_a_loss_compressed_messages_inflate_to_the_truth_or_to_an_error(
             events = websocket.feed(SERVER, raw[:start]) + websocket.gap(SERVER, stop - start)
             events += websocket.feed(SERVER, raw[stop:])
         got = application(events, SERVER)
-        if any(isinstance(e, Lost) for e in events):
+        if any(isinstance(e, LostBytes) for e in events):
             assert message.startswith(got)
         else:
             assert got == message
@@ -608,14 +608,14 @@ def test_application_bytes_have_their_place_in_the_stream_and_their_key() -> Non
     stream = head + frame(b"first", key=key) + frame(b"second one", 0x02, key) + frame(b"-third", 0x80, b"abcd")
     for size in (1, 7, len(stream)):
         websocket = WebSocket()
-        found: list[WebSocketEvent] = websocket.feed(SERVER, response())
+        result: list[WebSocketEvent] = websocket.feed(SERVER, response())
         for at in range(0, len(stream), size):
-            found += websocket.feed(CLIENT, stream[at : at + size])
-        pieces = [one for one in found if isinstance(one, MessageData) and one.data]
-        assert b"".join(one.data for one in pieces) == b"firstsecond one-third"
-        for one in pieces:
-            masked = stream[one.place : one.place + len(one.data)]
-            assert unmask(masked, one.key) == one.data
+            result += websocket.feed(CLIENT, stream[at : at + size])
+        pieces = [part for part in result if isinstance(part, MessageData) and part.data]
+        assert b"".join(message_data.data for message_data in pieces) == b"firstsecond one-third"
+        for piece in pieces:
+            masked = stream[piece.place : piece.place + len(piece.data)]
+            assert unmask(masked, piece.key) == piece.data
     websocket = opened("")
     (inflated,) = websocket.feed(CLIENT, frame(deflate([b"text"])[0], 0xC2, key))
     assert isinstance(inflated, MessageData)

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from mqttscope.net.http_upgrade import Upgrade, looks_like_upgrade
-from mqttscope.net.websocket import Control, WebSocket, WebSocketEvent
+from mqttscope.net.websocket import ControlFrame, WebSocket, WebSocketEvent
 from tests import corpora
 from tests.net.framing import CLIENT, SERVER, application, reasons
 from tests.net.recorded import capture_streams
@@ -99,5 +99,5 @@ def test_captures_of_zeek_are_read_as_they_are(name: str) -> None:
     events = [event for from_client, data in chunks for event in websocket.feed(from_client, data)]
     events += websocket.close(CLIENT) + websocket.close(SERVER)
     assert reasons(events) == expected_reasons
-    assert [(e.from_client, e.opcode) for e in events if isinstance(e, Control)] == controls
+    assert [(e.from_client, e.opcode) for e in events if isinstance(e, ControlFrame)] == controls
     assert websocket.client.data_frames + websocket.server.data_frames == data_frames

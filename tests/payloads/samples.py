@@ -23,9 +23,9 @@ STRING, INT32, MESSAGE, ENUM = (
 
 def field(holder: Any, name: str, number: int, kind: int, type_name: str = "", *, many: bool = False) -> None:
     """Add a field to the descriptor of a message."""
-    made = holder.field.add(name=name, number=number, type=kind, label=3 if many else 1)
+    result = holder.field.add(name=name, number=number, type=kind, label=3 if many else 1)
     if type_name:
-        made.type_name = type_name
+        result.type_name = type_name
 
 
 def fleet_file(**more: Any) -> FileDescriptorProto:
@@ -51,8 +51,8 @@ def fleet_file(**more: Any) -> FileDescriptorProto:
 
 def descriptors(*files: FileDescriptorProto) -> bytes:
     """A descriptor file."""
-    made: bytes = FileDescriptorSet(file=files or [fleet_file()]).SerializeToString()
-    return made
+    raw: bytes = FileDescriptorSet(file=files or [fleet_file()]).SerializeToString()
+    return raw
 
 
 REPORT = b"\x0a\x07truck-1\x10\x2a\x1a\x02\x01\x02\x20\x01\x2a\x02\x10\x07\x3a\x06\x0a\x01k\x12\x01v"
@@ -61,11 +61,11 @@ REPORT = b"\x0a\x07truck-1\x10\x2a\x1a\x02\x01\x02\x20\x01\x2a\x02\x10\x07\x3a\x
 
 def varint(number: int) -> bytes:
     """An integer of Protocol Buffers."""
-    made = bytearray()
+    buffer = bytearray()
     while number > 127:
-        made.append(number & 127 | 128)
+        buffer.append(number & 127 | 128)
         number >>= 7
-    return bytes((*made, number))
+    return bytes((*buffer, number))
 
 
 def part(number: int, value: bytes | int | float) -> bytes:
@@ -103,14 +103,16 @@ def published(*messages: tuple[str, bytes], **fields: Any) -> list[Any]:
 
 def decoders(*tables: PayloadTable | tuple[Any, ...], **more: Any) -> Decoders:
     """Decoders of tables, given as such or by their fields."""
-    return Decoders(tuple(one if isinstance(one, PayloadTable) else PayloadTable(*one) for one in tables), **more)
+    return Decoders(
+        tuple(table if isinstance(table, PayloadTable) else PayloadTable(*table) for table in tables), **more
+    )
 
 
 def values(pairs: Any) -> Any:
     """Maps as dictionaries, all the way down."""
     if isinstance(pairs, list) and type(pairs).__name__ == "Pairs":
         return {key: values(value) for key, value in pairs}
-    return [values(one) for one in pairs] if isinstance(pairs, list) else pairs
+    return [values(pair) for pair in pairs] if isinstance(pairs, list) else pairs
 
 
 def nested(depth: int, make: Sequence[bytes]) -> bytes:

@@ -16,18 +16,18 @@ import cbor2
 import msgpack
 
 from mqttscope.mqtt.properties import Properties
-from mqttscope.payloads.decoders import Decoded, Decoders, PayloadTable, decoders_for
+from mqttscope.payloads.decoders import DecodedPayload, Decoders, PayloadTable, decoders_for
 from mqttscope.payloads.values import UndecodableError, compact
 from tests.each import each
 from tests.payloads import samples
 from tests.report.make import Talk
 
 
-def made(payload: bytes, *tables: tuple[Any, ...], topic: str = "a/b", **more: Any) -> Decoded:
+def made(payload: bytes, *tables: tuple[Any, ...], topic: str = "a/b", **more: Any) -> DecodedPayload:
     """What decoders make of a payload."""
-    found = samples.decoders(*tables, **more).decode(samples.published((topic, payload))[0])
-    assert found is not None
-    return found
+    decoded_payload = samples.decoders(*tables, **more).decode(samples.published((topic, payload))[0])
+    assert decoded_payload is not None
+    return decoded_payload
 
 
 @each(
@@ -45,14 +45,14 @@ def made(payload: bytes, *tables: tuple[Any, ...], topic: str = "a/b", **more: A
     ],
 )  # fmt: skip
 def test_formats(table: tuple[Any, ...], payload: bytes, label: str, value: Any) -> None:
-    found = made(payload, table)
-    assert (found.label, found.problem, samples.values(found.value)) == (label, "", value)
+    decoded_payload = made(payload, table)
+    assert (decoded_payload.label, decoded_payload.problem, samples.values(decoded_payload.value)) == (label, "", value)
 
 
 @each(
     "table, payload, problem",
     [
-        (("#", "text"), b"\xff\0", "no UTF-8 text"),
+        (("#", "text"), b"\xff\0", "not UTF-8 text"),
         (("#", "json"), b"{", "it is not JSON"),
         (("#", "json", ("gzip",)), b"{}", "gzip: "),
         (("#", "cbor"), b"\xff", ""),
@@ -63,24 +63,24 @@ def test_formats(table: tuple[Any, ...], payload: bytes, label: str, value: Any)
     ],
 )  # fmt: skip
 def test_why_there_is_no_value(table: tuple[Any, ...], payload: bytes, problem: str) -> None:
-    found = made(payload, table)
-    assert found.problem
-    assert problem in found.problem
-    assert found.value is None
+    decoded_payload = made(payload, table)
+    assert decoded_payload.problem
+    assert problem in decoded_payload.problem
+    assert decoded_payload.value is None
 
 
 def test_what_was_not_captured_is_not_decoded() -> None:
     event = samples.published(("a/b", b'{"t": 1}'))[0]
     event.packet.missing = 3
-    found = samples.decoders(("#", "json")).decode(event)
-    assert found is not None
-    assert found.problem == "3 bytes of it were not captured"
+    payload = samples.decoders(("#", "json")).decode(event)
+    assert payload is not None
+    assert payload.problem == "3 bytes of it were not captured"
 
 
 def test_the_first_table_that_matches_counts() -> None:
     held = samples.decoders(("a/+", "text"), ("#", "json"))
     events = samples.published(("a/1", b"1"), ("b", b"1"), ("$SYS/x", b"1"), ("a/1", b""))
-    assert [found and found.label for found in map(held.decode, events)] == ["text", "json", None, None]
+    assert [payload and payload.label for payload in map(held.decode, events)] == ["text", "json", None, None]
     assert held.decode(Talk().opened()) is None
     unknown = samples.published(("", b"1"))[0]
     assert held.decode(unknown) is None
@@ -118,9 +118,9 @@ def test_aliases_of_events_that_are_not_decoded_count() -> None:
     held = samples.decoders(("spBv1.0/#", "sparkplug-b"))
     assert held.remembers
     assert list(held.observed([Talk().opened(), birth, data]))
-    found = held.decode(data)
-    assert found is not None
-    assert samples.values(found.value)["metrics"][0]["name"] == "Temperature"
+    payload = held.decode(data)
+    assert payload is not None
+    assert samples.values(payload.value)["metrics"][0]["name"] == "Temperature"
     assert not samples.decoders(("#", "json")).remembers
 
 
@@ -137,18 +137,18 @@ def test_aliases_of_events_that_are_not_decoded_count() -> None:
     ],
 )
 def test_secrets(table: tuple[Any, ...], payload: bytes, hidden: bool, covers: bool, shown: str | None) -> None:
-    found = made(payload, table)
-    public = found.shown(show_secrets=False)
-    assert (public.hidden, found.covers) == (hidden, covers)
-    told = compact(public.value)
-    assert shown is None or told == shown
-    assert "hunter2" not in told
-    assert '"abc"' not in told
+    decoded_payload = made(payload, table)
+    public = decoded_payload.shown(show_secrets=False)
+    assert (public.hidden, decoded_payload.covers) == (hidden, covers)
+    text = compact(public.value)
+    assert shown is None or text == shown
+    assert "hunter2" not in text
+    assert '"abc"' not in text
     again = made(payload, table)
     assert not again.shown(show_secrets=True).hidden
-    if found.kind in ("json", "text"):
+    if decoded_payload.kind in ("json", "text"):
         assert json.dumps(again.text(show_secrets=True))
-        assert "hunter2" not in found.text(show_secrets=False)
+        assert "hunter2" not in decoded_payload.text(show_secrets=False)
 
 
 @each(
@@ -168,14 +168,18 @@ def test_secrets(table: tuple[Any, ...], payload: bytes, hidden: bool, covers: b
 )
 def test_without_a_table_the_content_counts(payload: bytes, content_type: str | None, value: Any) -> None:
     more = {} if content_type is None else {"properties": Properties(content_type=content_type)}
-    found = samples.decoders().value(samples.published(("a", payload), **more)[0])
-    assert (found is None) if value is ... else (found is not None and samples.values(found.value) == value)
+    decoded_payload = samples.decoders().value(samples.published(("a", payload), **more)[0])
+    assert (
+        (decoded_payload is None)
+        if value is ...
+        else (decoded_payload is not None and samples.values(decoded_payload.value) == value)
+    )
 
 
 def test_a_table_that_fails_is_not_replaced_by_the_content() -> None:
-    found = samples.decoders(("#", "cbor")).value(samples.published(("a", b'{"t": 1}'))[0])
-    assert found is not None
-    assert found.problem
+    payload = samples.decoders(("#", "cbor")).value(samples.published(("a", b'{"t": 1}'))[0])
+    assert payload is not None
+    assert payload.problem
 
 
 def test_views_of_a_format_need_no_table() -> None:
@@ -185,7 +189,7 @@ def test_views_of_a_format_need_no_table() -> None:
     forced = decoders_for("protobuf", configured)
     assert forced is not None
     events = samples.published(("a/1", samples.REPORT), ("b", samples.REPORT), ("$SYS", samples.REPORT))
-    assert [found and found.label for found in map(forced.decode, events)] == [
+    assert [payload and payload.label for payload in map(forced.decode, events)] == [
         "protobuf fleet.Report", "protobuf", "protobuf"
     ]  # fmt: skip
     assert decoders_for("sparkplug-b", None) is not None
@@ -204,9 +208,9 @@ def test_decoders_can_be_pickled() -> None:
         held.decode(event)
     again: Decoders = pickle.loads(pickle.dumps(held))
     assert again.tables == held.tables
-    found = again.decode(samples.published(("b", b"1"))[0])
-    assert found is not None
-    assert found.value == "x"
+    payload = again.decode(samples.published(("b", b"1"))[0])
+    assert payload is not None
+    assert payload.value == "x"
 
 
 def test_labels_name_everything() -> None:

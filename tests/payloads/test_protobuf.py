@@ -19,10 +19,10 @@ from tests.payloads.samples import MESSAGE, REPORT, descriptors, field, fleet_fi
 
 def test_a_message_becomes_a_map_by_the_names_of_its_fields() -> None:
     value, note = MessageType(descriptors(), "fleet.Report").decode(REPORT)
-    found = values(value)
+    result = values(value)
     assert note == ""
-    assert found.pop("inner") == {"vehicle": "", "speed": 7, "state": "IDLE", "password": ""}
-    assert found == {
+    assert result.pop("inner") == {"vehicle": "", "speed": 7, "state": "IDLE", "password": ""}
+    assert result == {
         "vehicle": "truck-1", "speed": 42, "readings": [1, 2], "state": "DRIVING", "password": "", "labels": {"k": "v"}
     }  # fmt: skip
 
@@ -52,7 +52,7 @@ def cyclic() -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("held", "message", "told"),
+    ("held", "message", "expected"),
     [
         (b"", "fleet.Report", "not a descriptor file"),
         (b"\xff\xff\xff", "fleet.Report", "not a descriptor file"),
@@ -63,10 +63,10 @@ def cyclic() -> bytes:
         (descriptors(fleet_file(dependency=["google/protobuf/../x.proto"])), "fleet.Report", "it lacks google"),
     ],
 )
-def test_a_descriptor_that_cannot_be_used_says_why(held: bytes, message: str, told: str) -> None:
+def test_a_descriptor_that_cannot_be_used_says_why(held: bytes, message: str, expected: str) -> None:
     with pytest.raises(DescriptorError, match=r".") as caught:
         MessageType(held, message)
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
 
 
 def test_a_field_of_a_type_that_is_nowhere_says_so() -> None:
@@ -103,9 +103,9 @@ def within(depth: int, inner: bytes = b"") -> bytes:
 def test_deep_messages_and_many_fields_are_cut() -> None:
     kind = MessageType(descriptors(), "fleet.Report")
     value, _ = kind.decode(within(90, part(2, 1)))
-    told = compact(simplified(value).value)
-    assert "..." in told
-    assert len(told) < 10_000
+    text = compact(simplified(value).value)
+    assert "..." in text
+    assert len(text) < 10_000
     with pytest.raises(UndecodableError):
         kind.decode(within(300))
     value, _ = kind.decode(part(3, b"\1" * 200_000))
@@ -114,7 +114,7 @@ def test_deep_messages_and_many_fields_are_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (REPORT, '{1:"truck-1",2:42,3:h\'0102\',4:1,5:{2:7},7:{1:"k",2:"v"}}'),
         (part(1, 1.0), "{1:4607182418800017408}"),
@@ -123,13 +123,15 @@ def test_deep_messages_and_many_fields_are_cut() -> None:
         (part(1, b"\xff\xfe"), "{1:h'fffe'}"),
     ],
 )
-def test_the_wire_format_alone_gives_numbers_of_fields(data: bytes, told: str) -> None:
-    assert compact(from_wire(data)) == told
+def test_the_wire_format_alone_gives_numbers_of_fields(data: bytes, expected: str) -> None:
+    assert compact(from_wire(data)) == expected
 
 
 def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     held = descriptors()
-    for name in [one for one in sys.modules if one == "google.protobuf" or one.startswith("google.protobuf.")]:
+    for name in [
+        module for module in sys.modules if module == "google.protobuf" or module.startswith("google.protobuf.")
+    ]:
         monkeypatch.setitem(sys.modules, name, None)
     hint = r"protobuf is not installed \(pip install protobuf\)"
     with pytest.raises(UndecodableError, match=hint):

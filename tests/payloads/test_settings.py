@@ -62,15 +62,15 @@ def test_every_format_can_be_named(name: str) -> None:
 
 
 @each(
-    "row, told",
+    "row, expected",
     [
         ('{topic = "#", form = "json"}', "form is an unknown key; did you mean format?"),
         ('{format = "json"}', "has no topic"),
-        ('{topic = "a/#/b", format = "json"}', "is no Topic Filter (# must be the last level)"),
+        ('{topic = "a/#/b", format = "json"}', "is not a Topic Filter (# must be the last level)"),
         ('{topic = "$share/g/#", format = "json"}', "is a subscription that is shared"),
         ('{topic = 7, format = "json"}', "topic is not a string"),
-        ('{topic = "#"}', "needs a format"),
-        ('{topic = "#", format = "json", decoder = "x"}', "one of them alone"),
+        ('{topic = "#"}', "needs either a format"),
+        ('{topic = "#", format = "json", decoder = "x"}', "or a decoder"),
         ('{topic = "#", format = "jsno"}', "did you mean json?"),
         ('{topic = "#", format = "json", message = "a"}', "belong to format protobuf"),
         ('{topic = "#", format = "protobuf", message = "a"}', "go together"),
@@ -83,10 +83,10 @@ def test_every_format_can_be_named(name: str) -> None:
         ('{topic = "#", format = "json", compression = 3}', "neither a string nor a list"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_named(row: str, told: str) -> None:
+def test_what_cannot_be_is_named(row: str, expected: str) -> None:
     with pytest.raises(PayloadConfigError) as caught:
         tables(f'payload = [{{topic = "first", format = "text"}}, {row}]')
-    assert told in str(caught.value)
+    assert expected in str(caught.value)
     assert "[[payload]] number 2" in str(caught.value)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
+import zlib
 from typing import Any
 
 import pytest
 
 from mqttscope.payloads import sparkplug
-from mqttscope.payloads.sparkplug import DATATYPES, Births, decode, read_topic
+from mqttscope.payloads.sparkplug import Births, decode
+from mqttscope.payloads.sparkplug_topics import read_topic
+from mqttscope.payloads.sparkplug_wire import COMPRESSED, DATATYPES
 from mqttscope.payloads.values import UndecodableError, compact, simplified
+from tests.each import each
 from tests.payloads.samples import BIRTH, DATA, NBIRTH_TOPIC, NDATA_TOPIC, metric, part, values
 
 
@@ -39,7 +43,7 @@ def test_data_by_alias_gets_the_name_and_type_of_the_birth() -> None:
     births = Births()
     value, note = read(DATA, births=births)
     assert "name" not in value["metrics"][0]
-    assert note == "2 metrics by alias alone, which no remembered BIRTH of the edge node names"
+    assert note == "2 metrics by alias alone, without a remembered BIRTH of the edge node that names them"
     decode(NBIRTH_TOPIC, BIRTH, births)
     value, note = read(DATA, births=births)
     assert note == ""
@@ -60,27 +64,62 @@ def test_devices_add_to_their_node_and_a_new_birth_begins_again() -> None:
     births.observe("spBv1.0/plant/DBIRTH/edge-1/pump", b"\xff\xff")
     births.observe("spBv1.0/plant/DBIRTH/edge-1/pump", metric(part(1, b"\xff\xfe"), part(2, 21)))
     place = read_topic("spBv1.0/plant/DDATA/edge-1/pump")
-    assert births.of(place)[20] == ("Speed", 3)
-    assert 7 in births.of(place)
+    assert births.metrics_of(place).aliases[20] == ("Speed", 3)
+    assert 7 in births.metrics_of(place).aliases
     births.observe(NBIRTH_TOPIC, metric(part(1, b"Only"), part(2, 1)))
-    assert births.of(place) == {1: ("Only", 0)}
+    assert births.metrics_of(place).aliases == {1: ("Only", 0)}
 
 
-@pytest.mark.parametrize(
-    ("topic", "device"),
+MINUS_5 = 0xFFFFFFFB
+
+
+def test_data_by_name_gets_the_type_of_the_birth_of_its_node_or_device() -> None:
+    births = Births()
+    births.observe(NBIRTH_TOPIC, metric(part(1, b"T"), part(4, 3), part(10, 0)) + metric(part(1, b"U"), part(4, 7)))
+    births.observe("spBv1.0/plant/DBIRTH/edge-1/pump", metric(part(1, b"T"), part(4, 7)))
+    data = metric(part(1, b"T"), part(10, MINUS_5)) + metric(part(1, b"U"), part(10, MINUS_5))
+    value, note = read(data, births=births)
+    assert note == ""
+    assert value["metrics"] == [
+        {"name": "T", "datatype": "Int32", "value": -5},
+        {"name": "U", "datatype": "UInt32", "value": MINUS_5},
+    ]
+    (on_device, unknown), note = (lambda result: (result[0]["metrics"], result[1]))(
+        read(data, "spBv1.0/plant/DDATA/edge-1/pump", births)
+    )
+    assert on_device == {"name": "T", "datatype": "UInt32", "value": MINUS_5}
+    assert unknown == {"name": "U", "value": MINUS_5}
+    assert note == "1 metric without a data type, perhaps negative: no remembered BIRTH has their type"
+    assert (
+        read(metric(part(1, b"T"), part(4, 7), part(10, MINUS_5)), births=births)[0]["metrics"][0]["value"] == MINUS_5
+    )
+
+
+def test_members_of_a_template_have_names_of_their_own() -> None:
+    births = Births()
+    births.observe(NBIRTH_TOPIC, metric(part(1, b"T"), part(4, 3)))
+    template = part(2, part(1, b"T") + part(10, MINUS_5))
+    value, _ = read(metric(part(1, b"M"), part(4, 19), part(18, template)), births=births)
+    assert value["metrics"][0]["value"]["metrics"] == [{"name": "T", "value": MINUS_5}]
+
+
+@each(
+    "topic, payload, wanted",
     [
-        ("spBv1.0/g/NDATA/n", None),
-        ("spBv1.0/g/DCMD/n/d", "d"),
-        ("spBv1.0/STATE/host", ...),
-        ("spBv1.0/g/NDATA", ...),
-        ("spBv1.0/g/NDATA/n/d/x", ...),
-        ("a/g/NDATA/n", ...),
-        (None, ...),
+        ("spBv1.0/STATE/h", b'{"online":true,"timestamp":5}', {"online": True, "timestamp": 5}),
+        ("STATE/h", b"ONLINE", "ONLINE"),
+        ("spBv1.0/STATE/h", b"{online", "{online"),
     ],
 )
-def test_topics(topic: str | None, device: Any) -> None:
-    found = read_topic(topic)
-    assert (found is None) if device is ... else (found is not None and found.device == device)
+def test_a_state_is_json_or_text(topic: str, payload: bytes, wanted: object) -> None:
+    assert read(payload, topic) == (wanted, "")
+
+
+def test_a_compressed_payload_is_opened() -> None:
+    inner = zlib.compress(metric(part(1, b"T"), part(10, 1)) + part(3, 9))
+    value, note = read(part(4, COMPRESSED.encode()) + part(5, inner))
+    assert value == {"metrics": [{"name": "T", "value": 1}], "seq": 9}
+    assert note == "decompressed from zlib"
 
 
 @pytest.mark.parametrize(
@@ -105,10 +144,10 @@ def test_topics(topic: str | None, device: Any) -> None:
     ],
 )
 def test_values_follow_their_data_type(datatype: str, value: bytes, shown: Any) -> None:
-    found = one(part(1, b"m"), part(4, DATATYPES.index(datatype)), value)
-    assert found["datatype"] == datatype
-    assert found["value"] == shown
-    assert type(found["value"]) is type(shown)
+    result = one(part(1, b"m"), part(4, DATATYPES.index(datatype)), value)
+    assert result["datatype"] == datatype
+    assert result["value"] == shown
+    assert type(result["value"]) is type(shown)
 
 
 def test_data_sets_templates_and_properties() -> None:
@@ -126,9 +165,9 @@ def test_data_sets_templates_and_properties() -> None:
     inner = part(1, b"low") + part(2, part(1, 3) + part(3, 2))
     properties = part(1, b"unit") + part(1, b"more") + part(1, b"all") + part(2, part(8, b"C"))
     properties += part(2, part(9, inner)) + part(2, part(10, part(1, inner)))
-    found = one(part(1, b"m"), part(8, part(6, b"csv")), part(9, properties))
-    assert found["metadata"] == {"file_type": "csv"}
-    assert found["properties"] == {"unit": "C", "more": {"low": 2}, "all": [{"low": 2}]}
+    result = one(part(1, b"m"), part(8, part(6, b"csv")), part(9, properties))
+    assert result["metadata"] == {"file_type": "csv"}
+    assert result["properties"] == {"unit": "C", "more": {"low": 2}, "all": [{"low": 2}]}
 
 
 def test_deep_and_many_are_cut() -> None:
@@ -152,3 +191,14 @@ def test_unknown_fields_and_types_are_shown() -> None:
     value, note = read(metric(part(4, 99), part(10, 1)) + part(77, 1))
     assert value["metrics"][0]["datatype"] == 99
     assert note == "1 field that the schema does not have"
+
+
+def test_one_line_has_the_sequence_and_the_metrics() -> None:
+    births = Births()
+    decode(NBIRTH_TOPIC, BIRTH, births)
+    line = sparkplug.one_line(simplified(decode(NDATA_TOPIC, DATA, births)[0]).value)
+
+    assert line.startswith("seq ") or not line.startswith("{")
+    assert "Temperature:Double=" in line
+    assert sparkplug.one_line(simplified(decode(NDATA_TOPIC, DATA, Births())[0]).value).count("alias 7=") == 1
+    assert sparkplug.one_line({"online": True}) == compact({"online": True})

@@ -16,7 +16,7 @@ from mqttscope.payloads.values import (
     MAX_ITEMS,
     MAX_JSON_DEPTH,
     Pairs,
-    Tagged,
+    TaggedValue,
     UndecodableError,
     as_json,
     compact,
@@ -61,7 +61,7 @@ TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefgh"
 
 
 @each(
-    "data, told",
+    "data, expected",
     [
         (b"1e999", "JSON with a number beyond the range"), (b'{"a": -' + b"9" * 5_000 + b"}", "beyond the range"),
         (rb'["\ud800"]', "JSON with one half of a surrogate pair"), (rb'{"\udc00": 1}', "JSON with one half"),
@@ -72,8 +72,8 @@ TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abcdefgh"
         (b'"\xed\xa0\x80"', "not JSON"), (b"", "not JSON"),
     ],
 )  # fmt: skip
-def test_what_is_json_without_a_value_is_not_called_no_json(data: bytes, told: str) -> None:
-    with pytest.raises(UndecodableError, match=told):
+def test_what_is_json_without_a_value_is_not_called_no_json(data: bytes, expected: str) -> None:
+    with pytest.raises(UndecodableError, match=expected):
         from_json(data)
 
 
@@ -89,7 +89,7 @@ def test_json_is_read_to_its_greatest_depth() -> None:
         ({"token": ["a", {"b": "cd"}]}, '{"token":["*",{"b":"**"}]}'),
         ({"name": "Node/secret", "value": "x"}, '{"name":"Node/secret","value":"*"}'),
         ({"note": TOKEN}, f'{{"note":"{"*" * len(TOKEN)}"}}'),
-        (Tagged(5, {"api_key": "k"}), '5({"api_key":"*"})'),
+        (TaggedValue(5, {"api_key": "k"}), '5({"api_key":"*"})'),
         ({"password": ""}, None),
         ({"passwords": 3, "pin": 13, "auth": "WPA2-PSK"}, None),
         ({"pin": 1234, "auth": ["Zq99a8f3", "none"]}, '{"pin":"****","auth":["********","none"]}'),
@@ -99,25 +99,25 @@ def test_json_is_read_to_its_greatest_depth() -> None:
     ],
 )
 def test_secrets_have_asterisks_in_their_place(value: Any, shown: str | None) -> None:
-    found = simplified(value)
-    assert found.hidden is (shown is not None)
-    assert compact(found.value) == compact(simplified(value, show_secrets=True).value if shown is None else value) or (
-        compact(found.value) == shown
-    )
+    simplified_value = simplified(value)
+    assert simplified_value.hidden is (shown is not None)
+    assert compact(simplified_value.value) == compact(
+        simplified(value, show_secrets=True).value if shown is None else value
+    ) or (compact(simplified_value.value) == shown)
     if shown is not None:
-        assert compact(found.value) == shown
+        assert compact(simplified_value.value) == shown
         assert not simplified(value, show_secrets=True).hidden
 
 
 def test_what_contains_itself_or_is_huge_is_cut() -> None:
     value: list[Any] = []
     value.append(value)
-    found = simplified(value)
-    assert found.cut
-    assert len(compact(found.value)) < 1_000
+    simplified_value = simplified(value)
+    assert simplified_value.cut
+    assert len(compact(simplified_value.value)) < 1_000
     many = simplified([[0] * 1_000] * 1_000)
     assert many.cut
-    assert sum(len(one) if isinstance(one, list) else 1 for one in many.value) <= MAX_ITEMS + 2
+    assert sum(len(each) if isinstance(each, list) else 1 for each in many.value) <= MAX_ITEMS + 2
     assert many.value[-1] is CUT or many.value[-1][-1] is CUT
     assert simplified({str(number): number for number in range(9_000)}).cut
     shared = from_cbor(b"\xd8\x1c\x82\xd8\x1d\x00\xd8\x1d\x00")  # a list of itself, twice
@@ -127,10 +127,10 @@ def test_what_contains_itself_or_is_huge_is_cut() -> None:
 def test_json_holds_what_json_can() -> None:
     value = {
         1: "a", "b": b"\xff", "t": b"text", "n": float("nan"), "i": float("-inf"), "big": 1 << 80, "huge": 1 << 5_000,
-        "s": "\udcff", "tag": Tagged(1, "x"), "ext": msgpack.ExtType(5, b"ab"), "set": {1},
+        "s": "\udcff", "tag": TaggedValue(1, "x"), "ext": msgpack.ExtType(5, b"ab"), "set": {1},
     }  # fmt: skip
-    made = as_json(simplified(value).value)
-    assert json.loads(orjson.dumps(made)) == {
+    result = as_json(simplified(value).value)
+    assert json.loads(orjson.dumps(result)) == {
         "1": "a", "b": {"length": 1, "hex": "ff"}, "t": {"length": 4, "text": "text"}, "n": "NaN", "i": "-Infinity",
         "big": str(1 << 80), "huge": "(5001-bit integer)", "s": {"length": 1, "hex": "ff"},
         "tag": {"tag": 1, "value": "x"}, "ext": {"tag": "ext 5", "value": {"length": 2, "text": "ab"}}, "set": [1],
@@ -145,9 +145,9 @@ def test_whatever_decodes_can_be_shown(data: bytes) -> None:
             value = read(data)
         except UndecodableError:
             continue
-        found = simplified(value)
-        compact(found.value)
-        json.dumps(as_json(found.value))
+        simplified_value = simplified(value)
+        compact(simplified_value.value)
+        json.dumps(as_json(simplified_value.value))
 
 
 HELD = {
@@ -157,7 +157,7 @@ HELD = {
 
 
 @each(
-    "path, found",
+    "path, expected",
     [
         (["a", "b", "c"], [2, 3]), (["a", "b"], [1, {"c": 2}, {"c": 3}]), (["a", "b", 0], [1]),
         (["a", "b", -1, "c"], [3]),
@@ -165,13 +165,13 @@ HELD = {
         ([""], [0]), (["l", 0], [1]), (["a", "x", "y"], []),
     ],
 )  # fmt: skip
-def test_paths(path: list[str | int], found: list[Any]) -> None:
-    assert pick(HELD, path) == found
+def test_paths(path: list[str | int], expected: list[Any]) -> None:
+    assert pick(HELD, path) == expected
     assert pick(from_msgpack(msgpack.packb(HELD)), path) == [
-        Pairs(one.items()) if isinstance(one, dict) else one for one in found
+        Pairs(each.items()) if isinstance(each, dict) else each for each in expected
     ]
 
 
 def test_paths_lead_through_tags_and_are_bounded() -> None:
-    assert pick(Tagged(1, {"a": Tagged(2, {"b": 3})}), ["a", "b"]) == [3]
+    assert pick(TaggedValue(1, {"a": TaggedValue(2, {"b": 3})}), ["a", "b"]) == [3]
     assert len(pick([{"a": 1}] * 9_000, ["a"])) == MAX_ITEMS

@@ -174,11 +174,20 @@ def certificates(folder: Path) -> Iterator[Certificates]:
     yield Certificates(folder, *(str(folder / path) for path in paths))
 
 
-def expired(folder: Path, made: Certificates) -> str:
+def expired(folder: Path, new_certificates: Certificates) -> str:
     """A certificate with the server's key whose time is over."""
     (folder / "names").write_text("subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
-    openssl(folder, "req", "-new", "-key", made.key, "-subj", "/CN=localhost", "-out", "it.csr")
-    authority = ("-CA", made.ca, "-CAkey", str(made.folder / "ca.key"), "-set_serial", "7", "-days", "-1")
+    openssl(folder, "req", "-new", "-key", new_certificates.key, "-subj", "/CN=localhost", "-out", "it.csr")
+    authority = (
+        "-CA",
+        new_certificates.ca,
+        "-CAkey",
+        str(new_certificates.folder / "ca.key"),
+        "-set_serial",
+        "7",
+        "-days",
+        "-1",
+    )
     openssl(folder, "x509", "-req", "-in", "it.csr", *authority, "-out", "expired.pem", "-extfile", "names")
     return str(folder / "expired.pem")
 
@@ -243,8 +252,8 @@ def talk(
         assert subscribed.wait(PATIENCE_S)
         sent = [client.publish("test/topic", b"message %d" % number, number % 3) for number in range(messages)]
         assert complete.wait(PATIENCE_S)
-        for one in sent:
-            one.wait_for_publish(PATIENCE_S)
+        for info in sent:
+            info.wait_for_publish(PATIENCE_S)
         client.disconnect()
         assert left.wait(PATIENCE_S)
     finally:

@@ -8,11 +8,11 @@ import pytest
 
 from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
-from mqttscope.proxy.pair import HALF_CLOSED_S, HIGH_WATER_BYTES, MAX_HEAD_BYTES, FirstPacket, Pair
+from mqttscope.proxy.pair import HALF_CLOSED_S, HIGH_WATER_BYTES, MAX_HEAD_BYTES, FirstPacket, ProxiedConnection
 from mqttscope.transport import sockets
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.websocket import frame
-from mqttscope.transport.wire import Made
+from mqttscope.transport.wire import FramedSegment
 from tests.transport.linking import Transport
 from tests.transport.wires import V4
 
@@ -20,14 +20,14 @@ from tests.transport.wires import V4
 class Kept(Recording):
     """Keeps the frames."""
 
-    made: list[Made]
+    framed: list[FramedSegment]
 
-    def take(self, made: Any) -> None:
-        self.made = [*getattr(self, "made", []), *made]
+    def write(self, result: Any) -> None:
+        self.framed = [*getattr(self, "framed", []), *result]
 
     @property
     def flags(self) -> list[int]:
-        return [one.segment.flags for one in self.made]
+        return [framed_segment.segment.flags for framed_segment in self.framed]
 
 
 class Clock:
@@ -48,7 +48,7 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.now += seconds
-        for due in [one for one in self.calls if one[0] <= self.now]:
+        for due in [pair for pair in self.calls if pair[0] <= self.now]:
             self.calls.remove(due)
             if not due[1].cancelled:
                 due[1].call(*due[1].arguments)
@@ -71,8 +71,8 @@ class Scene:
         """``early``: said by the client before the broker is connected."""
         self.clock, self.notes = Clock(), list[str]()
         self.recording = Kept("it")
-        self.dirty: list[Pair] = []
-        self.pair = Pair(
+        self.dirty: list[ProxiedConnection] = []
+        self.pair = ProxiedConnection(
             self.recording.wire(*V4),
             self.recording,
             self.dirty.append,
@@ -97,7 +97,7 @@ class Scene:
 
     def acknowledged(self) -> int:
         """What the last frame acknowledges."""
-        return self.recording.made[-1].segment.acknowledgment - self.recording.made[0].segment.sequence - 1
+        return self.recording.framed[-1].segment.acknowledgment - self.recording.framed[0].segment.sequence - 1
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_a_reset_is_passed_on(scene: Scene) -> None:
     scene.pair.client.forward(b"late")
     assert scene.pair.gone.is_set()
     assert scene.recording.flags[3:] == [RST | ACK]
-    assert scene.recording.made[-1].segment.key[8:10] == (1883).to_bytes(2, "big")
+    assert scene.recording.framed[-1].segment.key[8:10] == (1883).to_bytes(2, "big")
 
 
 def test_without_a_broker_the_client_is_reset() -> None:
@@ -235,7 +235,7 @@ HELLO = b"\x16\x03\x01\0\x05hello"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "expected",
     [
         CONNECT,
         encode(Connect(client_identifier="x" * 300), ProtocolVersion.V3_1_1),
@@ -251,20 +251,20 @@ HELLO = b"\x16\x03\x01\0\x05hello"
     ],
     ids=range(11),
 )
-def test_the_first_packet_is_complete_with_its_last_byte(said: bytes) -> None:
-    for size in (1, 2, 7, len(said)):
+def test_the_first_packet_is_complete_with_its_last_byte(expected: bytes) -> None:
+    for size in (1, 2, 7, len(expected)):
         first = FirstPacket()
-        parts = [said[at : at + size] for at in range(0, len(said), size)]
+        parts = [expected[at : at + size] for at in range(0, len(expected), size)]
         assert [first.feed(part) for part in parts] == [False] * (len(parts) - 1) + [True]
 
 
 @pytest.mark.parametrize("before", [b"", PROXY_V2, REQUEST], ids=["nothing", "PROXY", "HTTP"])
 def test_a_first_packet_may_be_longer_than_what_is_kept(before: bytes) -> None:
-    said = encode(Connect(client_identifier="x" * 60_000, user_name="x" * 60_000), ProtocolVersion.V3_1_1)
-    said = before + (frame(said, 2, b"mask") if before is REQUEST else said)
+    raw = encode(Connect(client_identifier="x" * 60_000, user_name="x" * 60_000), ProtocolVersion.V3_1_1)
+    raw = before + (frame(raw, 2, b"mask") if before is REQUEST else raw)
     for start in (1, len(before) + 1):
         first = FirstPacket()
-        assert [first.feed(said[:start]), first.feed(said[start:-1]), first.feed(said[-1:])] == [False, False, True]
+        assert [first.feed(raw[:start]), first.feed(raw[start:-1]), first.feed(raw[-1:])] == [False, False, True]
 
 
 def test_of_a_first_packet_only_the_beginning_is_kept() -> None:
@@ -318,7 +318,7 @@ def test_how_long_first_packets_may_take(early: bytes, steps: list[Any], why: st
     if why:
         assert scene.recording.flags[-1] == RST | ACK
     elif ANSWERED[1] in steps:
-        assert not [one for one in scene.clock.calls if not one[1].cancelled]
+        assert not [call for call in scene.clock.calls if not call[1].cancelled]
 
 
 @pytest.mark.parametrize("client_first", [True, False])

@@ -15,7 +15,7 @@ import pytest
 from mqttscope.mqtt import Connect, ProtocolVersion, encode
 from mqttscope.net.segment import reverse_key
 from mqttscope.proxy import Proxy, relay
-from mqttscope.proxy.pair import HIGH_WATER_BYTES, Pair
+from mqttscope.proxy.pair import HIGH_WATER_BYTES, ProxiedConnection
 from mqttscope.transport.recording import Recording
 from mqttscope.transport.target import parse_upstream
 from mqttscope.transport.wire import Endpoint
@@ -46,9 +46,9 @@ def test_bytes_pass_unchanged_in_both_directions(tmp_path: Path) -> None:
         assert upstream.recv(1) == b""
 
     assert got == [there]
-    client_said, server_said, told = recorded(proxy, tmp_path / "all.pcapng")
+    client_said, server_said, texts = recorded(proxy, tmp_path / "all.pcapng")
     assert (client_said == there, server_said == back) == (True, True)
-    assert told == ["FlowOpened", "client fin", "server fin", "closed fin"]
+    assert texts == ["FlowOpened", "client fin", "server fin", "closed fin"]
 
 
 @pytest.mark.parametrize("who", ["client", "server"])
@@ -62,9 +62,9 @@ def test_either_side_may_close_its_half_and_listen_on(tmp_path: Path, who: str) 
         other.close()
         assert first.recv(1) == b""
 
-    said, answer = (b"question", b"answer") if who == "client" else (b"answer", b"question")
+    raw, answer = (b"question", b"answer") if who == "client" else (b"answer", b"question")
     ends = ["client fin", "server fin"] if who == "client" else ["server fin", "client fin"]
-    assert recorded(proxy, tmp_path / "half.pcapng") == (said, answer, ["FlowOpened", *ends, "closed fin"])
+    assert recorded(proxy, tmp_path / "half.pcapng") == (raw, answer, ["FlowOpened", *ends, "closed fin"])
 
 
 @pytest.mark.parametrize("who", ["client", "server"])
@@ -75,13 +75,17 @@ def test_a_reset_is_passed_on(tmp_path: Path, who: str) -> None:
         reset(gone)
         with pytest.raises(ConnectionResetError):
             left.recv(1)
-        said, _, told = recorded(proxy, tmp_path / "reset.pcapng")
+        raw, _, texts = recorded(proxy, tmp_path / "reset.pcapng")
 
-    assert said == b"something"
-    assert told[-1] == "closed reset"
+    assert raw == b"something"
+    assert texts[-1] == "closed reset"
     # One reset by the one who did it.
-    resets = [one.segment for one in made(proxy, tmp_path / "reset.pcapng") if one.segment.flags & 4]
-    assert [one.payload for one in resets] == [b""]
+    resets = [
+        framed_segment.segment
+        for framed_segment in made(proxy, tmp_path / "reset.pcapng")
+        if framed_segment.segment.flags & 4
+    ]
+    assert [reset.payload for reset in resets] == [b""]
     ports = {"client": resets[0].key[10:12], "server": resets[0].key[8:10]}
     assert int.from_bytes(ports[who], "big") == proxy.port
 
@@ -116,11 +120,11 @@ def test_who_does_not_read_holds_up_nobody_else_and_memory_stays_bounded(tmp_pat
         reset(upstream)
 
     # The server is not said to have what its system never took.
-    shown = [one.segment for one in made(proxy, tmp_path / "stalled.pcapng")]
-    of_client = [one for one in shown if one.key == shown[0].key]
-    of_server = [one for one in shown if one.key == reverse_key(shown[0].key)]
+    shown = [framed_segment.segment for framed_segment in made(proxy, tmp_path / "stalled.pcapng")]
+    of_client = [segment for segment in shown if segment.key == shown[0].key]
+    of_server = [segment for segment in shown if segment.key == reverse_key(shown[0].key)]
     acknowledged = (of_server[-1].acknowledgment - of_client[0].sequence - 1) % 2**32
-    assert 0 < acknowledged < sum(len(one.payload) for one in of_client)
+    assert 0 < acknowledged < sum(len(segment.payload) for segment in of_client)
 
 
 def test_garbage_passes_and_is_reported(tmp_path: Path) -> None:
@@ -158,18 +162,18 @@ def test_a_client_is_not_read_before_its_broker_is_connected(monkeypatch: pytest
     """What it says would have to be kept."""
     connect_upstream, backlogs = relay.Relay._connect, list[int]()
 
-    async def connect_late(self: relay.Relay, pair: Pair, client: Endpoint) -> None:
-        said.wait(PATIENCE_S)
+    async def connect_late(self: relay.Relay, pair: ProxiedConnection, client: Endpoint) -> None:
+        event.wait(PATIENCE_S)
         for _ in range(20):
             await asyncio.sleep(0.005)
         backlogs.append(sum(map(len, pair.server._backlog)))
         await connect_upstream(self, pair, client)
 
     monkeypatch.setattr(relay.Relay, "_connect", connect_late)
-    said = threading.Event()
+    event = threading.Event()
     with serving() as server, Proxy(server.url) as proxy, connect(proxy) as client:
         client.sendall(b"early")
-        said.set()
+        event.set()
         with server.accept() as upstream:
             assert read(upstream, 5) == b"early"
     assert backlogs == [0]
@@ -210,7 +214,7 @@ def test_many_come_and_go() -> None:
                 send(client, upstream, CONNECT)
                 if number % 2:
                     reset(client)
-        assert len([one for one in proxy.packets() if one.type == "connect"]) == 50
+        assert len([packet for packet in proxy.packets() if packet.type == "connect"]) == 50
         running = proxy._relay
         assert running is not None
         until(lambda: not running.clients)
@@ -254,9 +258,11 @@ def test_two_cannot_listen_at_the_same_place() -> None:
 
 
 def test_a_client_that_closes_tls_closes_the_other_side(certificates: rig.Certificates) -> None:
-    made = certificates
-    context = ssl.create_default_context(cafile=made.ca)
-    with serving() as server, Proxy(server.url, listen_cert=made.cert, listen_key=made.key) as proxy:
+    context = ssl.create_default_context(cafile=certificates.ca)
+    with (
+        serving() as server,
+        Proxy(server.url, listen_cert=certificates.cert, listen_key=certificates.key) as proxy,
+    ):
         assert proxy.url == f"mqtts://127.0.0.1:{proxy.port}"
         with context.wrap_socket(connect(proxy), server_hostname="localhost") as client:
             client.sendall(b"plain inside")
@@ -286,12 +292,11 @@ def test_limits_count_from_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_mqtt_may_be_named_as_the_protocol(certificates: rig.Certificates) -> None:
-    made = certificates
-    context = ssl.create_default_context(cafile=made.ca)
+    context = ssl.create_default_context(cafile=certificates.ca)
     context.set_alpn_protocols(["mqtt"])
     with (
         serving() as server,
-        Proxy(server.url, listen_cert=made.cert, listen_key=made.key) as proxy,
+        Proxy(server.url, listen_cert=certificates.cert, listen_key=certificates.key) as proxy,
         context.wrap_socket(connect(proxy), server_hostname="localhost") as client,
     ):
         assert client.selected_alpn_protocol() == "mqtt"

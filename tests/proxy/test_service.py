@@ -15,10 +15,10 @@ import pytest
 
 from mqttscope.api.expectations import Traffic
 from mqttscope.errors import ArgumentError
-from mqttscope.lint.catalogue import UnknownRuleError
+from mqttscope.lint.catalogue import UnknownRuleError, select
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.gate import Baseline, Pattern, Policy, Suppressions
+from mqttscope.lint.gate import FindingBaseline, Pattern, Policy, Suppressions
 from mqttscope.lint.rule import Findings as Reports
 from mqttscope.lint.rule import Rule
 from mqttscope.mqtt import Connack, Connect, ProtocolVersion, Publish, encode
@@ -37,8 +37,8 @@ WILDCARD = encode(Publish(topic_name="a/+", payload=b"x"), V311)
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with serving() as one:
-        yield one
+    with serving() as other_server:
+        yield other_server
 
 
 def misbehave(proxy: Proxy, server: Server) -> None:
@@ -70,7 +70,7 @@ def test_packets_are_told_as_they_pass(server: Server) -> None:
         assert proxy.packets() == []
         misbehave(proxy, server)
         seen = proxy.packets()
-        assert [(one.type, one.direction, one.client_identifier) for one in seen] == [
+        assert [(other_seen.type, other_seen.direction, other_seen.client_identifier) for other_seen in seen] == [
             ("connect", "client_to_server", "dev1"),
             ("connack", "server_to_client", "dev1"),
             ("publish", "client_to_server", "dev1"),
@@ -94,13 +94,13 @@ def test_malformed_packets_are_told_too(server: Server) -> None:
 
 def test_findings_make_an_assertion_fail_as_lint_shows_them(server: Server, tmp_path: Path) -> None:
     with misused(server) as proxy:
-        assert [one.rule for one in proxy.findings()] == ["PUB103"]
-        told = complaint(proxy)
+        assert [finding.rule for finding in proxy.findings()] == ["PUB103"]
+        text = complaint(proxy)
         proxy.write(tmp_path / "it.pcapng")
-    assert told.startswith("the traffic does not conform\n\nerror[PUB103]: ")
-    assert told == f"the traffic does not conform\n\n{proxy.report()}"
+    assert text.startswith("the traffic does not conform\n\nerror[PUB103]: ")
+    assert text == f"the traffic does not conform\n\n{proxy.report()}"
     shown = invoke("lint", tmp_path / "it.pcapng", "--no-config").text
-    assert [line for line in told.splitlines() if line.startswith("  breaks ")] == [
+    assert [line for line in text.splitlines() if line.startswith("  breaks ")] == [
         line for line in shown.splitlines() if line.startswith("  breaks ")
     ]
     proxy.assert_conformant(ignore=["PUB103"])
@@ -126,8 +126,9 @@ def test_a_report_leaves_out_what_is_shown_beside_it(server: Server) -> None:
         assert proxy.report(beside=first) == ""
         misbehave(proxy, server)
         rest = proxy.report(beside=first)
-        assert rest.endswith("\n\n1 error by 192 rules\n")
-        assert "1 error (2 occurrences) by 192 rules" in proxy.report()
+        count = len(select()) + 1
+        assert rest.endswith(f"\n\n1 error by {count} rules\n")
+        assert f"1 error (2 occurrences) by {count} rules" in proxy.report()
         assert "OWN101" not in rest
         assert f"frame {proxy.findings()[1].frame}," in rest
         # Another text shows nothing of it.
@@ -166,11 +167,11 @@ def test_a_proxy_that_was_not_started_has_nothing_to_judge(server: Server) -> No
         Proxy(server.url).assert_conformant()
 
 
-@pytest.mark.parametrize("said", [b"", CONNECT[:8]])
-def test_without_a_whole_connect_there_was_no_client(server: Server, said: bytes) -> None:
+@pytest.mark.parametrize("expected", [b"", CONNECT[:8]])
+def test_without_a_whole_connect_there_was_no_client(server: Server, expected: bytes) -> None:
     with Proxy(server.url) as proxy:
         with joined(proxy, server) as (client, upstream):
-            send(client, upstream, said)
+            send(client, upstream, expected)
         assert re.search("no CONNECT passed in 1 connection", complaint(proxy))
     assert re.search("no CONNECT passed in 1 connection", complaint(proxy))
     proxy.assert_conformant(require_packets=0)
@@ -186,8 +187,8 @@ def test_a_broker_without_connack_is_not_conformant(server: Server, *, closes: b
                 assert client.recv(1) == b""
             caught = complaint(proxy)
         proxy.assert_conformant(require_packets=0)
-    said = "sent no CONNACK, 1 CONNECT packet passed (require_packets=0 allows that)"
-    assert caught == f"nothing to judge: {server.url} {said}"
+    text = "sent no CONNACK, 1 CONNECT packet passed (require_packets=0 allows that)"
+    assert caught == f"nothing to judge: {server.url} {text}"
 
 
 def test_a_web_server_is_no_broker(server: Server) -> None:
@@ -217,10 +218,10 @@ def test_a_broker_that_was_never_reached_is_not_conformant() -> None:
         with suppress(ConnectionError), socket.create_connection(("127.0.0.1", proxy.port), 10) as client:
             client.sendall(CONNECT)
             assert client.recv(1) == b""
-        told = complaint(proxy)
+        text = complaint(proxy)
         proxy.assert_conformant(require_packets=0)
-    assert told.startswith("nothing to judge: mqtt://127.0.0.1:1 was never reached: ")
-    assert "cannot reach mqtt://127.0.0.1:1" in told
+    assert text.startswith("nothing to judge: mqtt://127.0.0.1:1 was never reached: ")
+    assert "cannot reach mqtt://127.0.0.1:1" in text
 
 
 def test_a_number_of_packets_can_be_required(server: Server) -> None:
@@ -256,7 +257,7 @@ def test_what_counts_can_be_given(server: Server) -> None:
                 assert proxy.report() == ""
             else:
                 assert re.search("PUB103", complaint(proxy))
-    baseline = Baseline()
+    baseline = FindingBaseline()
     baseline.add(known)
     with misused(server, baseline=baseline) as proxy:
         proxy.assert_conformant()
@@ -267,7 +268,7 @@ def test_what_counts_can_be_given(server: Server) -> None:
 def test_a_real_client_and_a_real_broker_conform(tmp_path: Path, version: ProtocolVersion) -> None:
     with rig.mosquitto(tmp_path) as broker, Proxy(f"mqtt://127.0.0.1:{broker.port}") as proxy:
         rig.talk(proxy.port, version=version)
-        assert {"connect", "connack", "subscribe", "publish", "pubcomp"} <= {one.type for one in proxy.packets()}
+        assert {"connect", "connack", "subscribe", "publish", "pubcomp"} <= {packet.type for packet in proxy.packets()}
         proxy.assert_conformant(min_confidence="heuristic", fail_on="info")
     assert proxy.packets()[-1].type == "disconnect"
 
@@ -302,10 +303,10 @@ def test_a_rule_that_fails_does_not_pass_for_conformance(server: Server) -> None
     with misused(server, rules=[Broken], select=["BRK"]) as proxy:
         misbehave(proxy, server)
         line = Broken.check.__code__.co_firstlineno + 1
-        said = f"rule BRK101 failed: ZeroDivisionError: no 0 ({__file__}, line {line})"
-        assert proxy.failed() == {"BRK101": said.removeprefix("rule BRK101 failed: ")}
-        assert proxy.notes == [said]
-        assert proxy.report() == f"rules that failed, so that findings may be missing:\n  {said}"
+        text = f"rule BRK101 failed: ZeroDivisionError: no 0 ({__file__}, line {line})"
+        assert proxy.failed() == {"BRK101": text.removeprefix("rule BRK101 failed: ")}
+        assert proxy.notes == [text]
+        assert proxy.report() == f"rules that failed, so that findings may be missing:\n  {text}"
         assert proxy.report(ignore=["broken"]) == ""
         traffic = Traffic(proxy)
         asked = [proxy.assert_conformant, traffic.assert_conformant, partial(traffic.never, "BRK")]
@@ -333,9 +334,9 @@ def test_findings_come_before_the_rules_that_failed(server: Server) -> None:
 def test_what_counts_is_one_of_the_words(server: Server) -> None:
     proxy = Proxy(server.url)
     for ask in (proxy.report, proxy.assert_conformant):
-        with pytest.raises(ArgumentError, match="fail_on is 'zz', which is none of error, warning, info"):
+        with pytest.raises(ArgumentError, match="fail_on must be one of error, warning, info"):
             ask(fail_on="zz")
-        with pytest.raises(ArgumentError, match="min_confidence is 'zz', which is none of certain, likely, heuristic"):
+        with pytest.raises(ArgumentError, match="min_confidence must be one of certain, likely, heuristic"):
             ask(min_confidence="zz")
 
 

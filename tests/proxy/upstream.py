@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from mqttscope.proxy import Proxy
-from mqttscope.transport.wire import Made
+from mqttscope.transport.wire import FramedSegment
 from tests.proxy.rig import PATIENCE_S
 from tests.transport.linking import frames
 from tests.transport.wires import streams
@@ -78,7 +78,7 @@ def recorded(proxy: Proxy, path: Path) -> tuple[bytes, bytes, list[str]]:
     return streams(made(proxy, path))
 
 
-def made(proxy: Proxy, path: Path) -> list[Made]:
+def made(proxy: Proxy, path: Path) -> list[FramedSegment]:
     """The frames of the proxy's file."""
     proxy.write(path)
     return frames(path)

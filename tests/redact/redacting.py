@@ -15,7 +15,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
 from mqttscope.net.frame import CaptureNotice, Frame
 from mqttscope.net.segment import Segment
-from mqttscope.redact.kinds import Choice
+from mqttscope.redact.kinds import TreatmentChoice
 from mqttscope.redact.redaction import Redaction
 from tests.dissect.secure import as_frame
 from tests.dissect.talk import Tape
@@ -23,8 +23,8 @@ from tests.dissect.talk import Tape
 KEY = b"key of the tests"
 
 
-def redaction(choice: Choice | None = None, key: bytes = KEY) -> Redaction:
-    return Redaction(key, choice or Choice(), io.BytesIO(), ip_frame, Options())
+def redaction(choice: TreatmentChoice | None = None, key: bytes = KEY) -> Redaction:
+    return Redaction(key, choice or TreatmentChoice(), io.BytesIO(), ip_frame, Options())
 
 
 def redacted(frames: Iterable[Frame | CaptureNotice], run: Redaction | None = None) -> list[Frame]:
@@ -34,11 +34,13 @@ def redacted(frames: Iterable[Frame | CaptureNotice], run: Redaction | None = No
         if isinstance(frame, Frame):
             run.feed(frame)
     run.close()
-    made = []
-    for number, one in enumerate(run.results(), 1):
-        assert one.data is not None
-        made.append(Frame(number, one.timestamp_ns, one.link_type, bytes(one.data), one.original_length, "shared"))
-    return made
+    new_frames = []
+    for number, result in enumerate(run.results(), 1):
+        assert result.data is not None
+        new_frames.append(
+            Frame(number, result.timestamp_ns, result.link_type, bytes(result.data), result.original_length, "shared")
+        )
+    return new_frames
 
 
 def taped(tape: Tape | list[Segment]) -> list[Frame]:
@@ -56,7 +58,7 @@ def written(frames: Iterable[Frame]) -> bytes:
 
 
 def reread(data: bytes) -> list[Frame]:
-    return [one for one in read_capture(io.BytesIO(data), "shared") if isinstance(one, Frame)]
+    return [frame for frame in read_capture(io.BytesIO(data), "shared") if isinstance(frame, Frame)]
 
 
 Shape = tuple[object, ...]
@@ -73,8 +75,9 @@ def shapes(frames: Iterable[Frame | CaptureNotice]) -> Counter[Shape]:
     """All of what is found but the names in it."""
     return Counter(
         (
-            one.rule, str(one.severity), str(one.confidence), one.timestamp_ns, one.connection, one.packet,
-            str(one.direction), one.packet_type, one.field, one.offset, one.length, one.statements,
+            finding.rule, str(finding.severity), str(finding.confidence), finding.timestamp_ns, finding.connection,
+            finding.packet, str(finding.direction), finding.packet_type, finding.field, finding.offset, finding.length,
+            finding.statements,
         )
-        for one in findings(frames)
+        for finding in findings(frames)
     )  # fmt: skip

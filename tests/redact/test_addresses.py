@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mqttscope.net.proxy_protocol import SIGNATURE, header_length, told_endpoints
+from mqttscope.net.proxy_protocol import SIGNATURE, header_length, parse_endpoints
 from mqttscope.redact.addresses import _CLASSES, Addresses
 from mqttscope.redact.pseudonyms import Pseudonyms
 from tests.each import each
@@ -19,10 +19,10 @@ ADDRESSES = Addresses(Pseudonyms(b"key"))
 
 def knowing(addresses: Iterable[bytes], key: bytes = b"key") -> Addresses:
     """What replaces the addresses of a capture that holds these."""
-    made = Addresses(Pseudonyms(key))
-    for one in addresses:
-        made.know(one)
-    return made
+    new_addresses = Addresses(Pseudonyms(key))
+    for address in addresses:
+        new_addresses.note(address)
+    return new_addresses
 
 
 def moved(address: str) -> str:
@@ -60,13 +60,13 @@ STAYS = tuple(map(ip_network, ("0.0.0.0/32", "127.0.0.0/8", "224.0.0.0/4", "255.
 
 
 def class_of(address: IPv4Address | IPv6Address) -> object:
-    return next((one for one in CLASSES if address in one), None)
+    return next((network for network in CLASSES if address in network), None)
 
 
 def near(network: str, bits: int) -> st.SearchStrategy[IPv4Address | IPv6Address]:
     """Addresses of a small part of a network, so that many are neighbours."""
-    found = ip_network(network)
-    return st.integers(0, (1 << bits) - 1).map(lambda one: found.network_address + one)
+    actual_network = ip_network(network)
+    return st.integers(0, (1 << bits) - 1).map(lambda number: actual_network.network_address + number)
 
 
 ANY_ADDRESS = st.one_of(
@@ -85,48 +85,48 @@ ANY_ADDRESS = st.one_of(
 def test_no_address_becomes_one_of_the_capture_and_no_two_become_one(
     addresses: set[IPv4Address | IPv6Address], key: bytes
 ) -> None:
-    told = [one.packed for one in addresses]
-    made = knowing(told, key)
-    again = knowing(sorted(told), key)
-    replaced = {one: ip_address(made.ip(one.packed)) for one in addresses}
+    chunks = [address.packed for address in addresses]
+    new_addresses = knowing(chunks, key)
+    again = knowing(sorted(chunks), key)
+    replaced = {address: ip_address(new_addresses.ip(address.packed)) for address in addresses}
 
-    assert {one: ip_address(again.ip(one.packed)) for one in sorted(addresses, key=str)} == replaced
+    assert {address: ip_address(again.ip(address.packed)) for address in sorted(addresses, key=str)} == replaced
     assert len(set(replaced.values())) == len(replaced)
-    for one, other in replaced.items():
-        assert class_of(one) == class_of(other)
-        if any(one in network for network in STAYS if network.version == one.version):
-            assert one == other
+    for address, other in replaced.items():
+        assert class_of(address) == class_of(other)
+        if any(address in network for network in STAYS if network.version == address.version):
+            assert address == other
             continue
-        if isinstance(one, IPv6Address) and one.ipv4_mapped is not None:
-            assert other == IPv6Address(b"\0" * 10 + b"\xff\xff" + made.ip(one.ipv4_mapped.packed))
+        if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+            assert other == IPv6Address(b"\0" * 10 + b"\xff\xff" + new_addresses.ip(address.ipv4_mapped.packed))
             continue
         assert other not in addresses
-        width = 32 if isinstance(one, IPv6Address) else 8
-        kept = max((network.prefixlen for network in CLASSES if one in network), default=0)
+        width = 32 if isinstance(address, IPv6Address) else 8
+        number = max((network.prefixlen for network in CLASSES if address in network), default=0)
         # Neither the network stays, nor anything of it but what names the class.
-        network = ip_network((one, max(kept + 1, 3 * width)), strict=False)
-        assert kept >= 3 * width or other not in network
-        if isinstance(one, IPv4Address):
-            assert len(str(one)) == len(str(other))
+        network = ip_network((address, max(number + 1, 3 * width)), strict=False)
+        assert number >= 3 * width or other not in network
+        if isinstance(address, IPv4Address):
+            assert len(str(address)) == len(str(other))
 
 
 def test_a_network_of_which_every_address_is_known() -> None:
-    told = [bytes((192, 168, one, other)) for one in range(10) for other in range(10)]
-    made = knowing(told)
-    found = {made.ip(one) for one in told}
+    chunks = [bytes((192, 168, number, other)) for number in range(10) for other in range(10)]
+    addresses = knowing(chunks)
+    actual_chunks = {addresses.ip(raw) for raw in chunks}
 
-    assert len(found) == len(told)
-    assert found.isdisjoint(told)
-    assert {one[:2] for one in found} == {b"\xc0\xa8"}
+    assert len(actual_chunks) == len(chunks)
+    assert actual_chunks.isdisjoint(chunks)
+    assert {raw[:2] for raw in actual_chunks} == {b"\xc0\xa8"}
 
 
 def in_networks(networks: Iterable[bytes], hosts: Iterable[int]) -> list[bytes]:
     hosts = list(hosts)
-    return [network + bytes((one,)) for network in networks for one in hosts]
+    return [network + bytes((host,)) for network in networks for host in hosts]
 
 
 def inner(begin: tuple[int, ...], last: Iterable[int]) -> list[bytes]:
-    return [bytes((*begin, one)) for one in last]
+    return [bytes((*begin, number)) for number in last]
 
 
 @each(
@@ -142,41 +142,41 @@ def inner(begin: tuple[int, ...], last: Iterable[int]) -> list[bytes]:
         (inner((1, 0), range(10)) + inner((2, 0), range(10)) + [b"\5\5\5"], range(9), True),
         (inner((9, 9), range(10)) + inner((8, 8), range(10)), range(10), True),
         (inner((10, 0), range(100)), (1, 2), True),
-        ([bytes((0x20, 1, 0x0D, 0xB8, 0, 0, 0, one, 0, 0, 0, 0, 0, 0, 0)) for one in range(10)], range(10), True),
+        ([bytes((0x20, 1, 0x0D, 0xB8, 0, 0, 0, number, 0, 0, 0, 0, 0, 0, 0)) for number in range(10)], range(10), True),
     ],
 )
 def test_no_address_stays_in_its_network_however_crowded_its_class_is(
     networks: list[bytes], hosts: Iterable[int], elsewhere: bool
 ) -> None:
-    told = in_networks(networks, hosts)
-    size = 3 if len(told[0]) == 4 else 8
-    made, again = knowing(told), knowing(reversed(told))
-    found = {one: made.ip(one) for one in told}
+    chunks = in_networks(networks, hosts)
+    size = 3 if len(chunks[0]) == 4 else 8
+    addresses, again = knowing(chunks), knowing(reversed(chunks))
+    result = {raw: addresses.ip(raw) for raw in chunks}
 
-    assert {one: again.ip(one) for one in reversed(told)} == found
-    assert len(set(found.values())) == len(found)
-    assert set(found.values()).isdisjoint(told)
-    assert [one for one, other in found.items() if one[:size] == other[:size]] == []
-    assert {class_of(ip_address(one)) for one in told} == {class_of(ip_address(one)) for one in found.values()}
-    held = {one[:size] for one in told}
-    assert elsewhere is held.isdisjoint(one[:size] for one in found.values())
+    assert {raw: again.ip(raw) for raw in reversed(chunks)} == result
+    assert len(set(result.values())) == len(result)
+    assert set(result.values()).isdisjoint(chunks)
+    assert [raw for raw, other in result.items() if raw[:size] == other[:size]] == []
+    assert {class_of(ip_address(raw)) for raw in chunks} == {class_of(ip_address(raw)) for raw in result.values()}
+    held = {raw[:size] for raw in chunks}
+    assert elsewhere is held.isdisjoint(raw[:size] for raw in result.values())
 
 
 def test_where_a_class_has_no_room_addresses_are_of_no_class(monkeypatch: pytest.MonkeyPatch) -> None:
     small = ip_network("203.0.112.0/23")
     row = (int(small.network_address), int(small.netmask), small.prefixlen)
     monkeypatch.setattr("mqttscope.redact.addresses._CLASSES", (*_CLASSES, row))
-    told = in_networks(inner((203, 0), range(112, 114)), range(256))
-    for known, left in ((told, 0), (told[:-100], 100)):
-        made = knowing(known)
-        found = {one: ip_address(made.ip(one)) for one in known}
+    chunks = in_networks(inner((203, 0), range(112, 114)), range(256))
+    for known, left in ((chunks, 0), (chunks[:-100], 100)):
+        addresses = knowing(known)
+        address = {raw: ip_address(addresses.ip(raw)) for raw in known}
 
-        assert len(set(found.values())) == len(found)
-        assert sum(one in small for one in found.values()) == left
-        assert all(one[:3] != other.packed[:3] for one, other in found.items())
+        assert len(set(address.values())) == len(address)
+        assert sum(address in small for address in address.values()) == left
+        assert all(raw[:3] != other.packed[:3] for raw, other in address.items())
         # Those of no class stay together, and are in no network of the capture.
-        assert len({other.packed[:3] for other in found.values() if other not in small}) <= 2
-        assert {class_of(other) for other in found.values()} == {None}
+        assert len({other.packed[:3] for other in address.values() if other not in small}) <= 2
+        assert {class_of(other) for other in address.values()} == {None}
 
 
 @settings(max_examples=5, deadline=None)
@@ -186,27 +186,27 @@ def test_where_a_class_has_no_room_addresses_are_of_no_class(monkeypatch: pytest
     st.binary(max_size=4),
 )
 def test_addresses_of_a_crowded_class_leave_their_networks(absent: set[int], hosts: set[int], key: bytes) -> None:
-    told = in_networks(inner((192, 168), set(range(256)) - absent), hosts)
-    made = knowing(told, key)
-    found = {one: made.ip(one) for one in told}
+    chunks = in_networks(inner((192, 168), set(range(256)) - absent), hosts)
+    addresses = knowing(chunks, key)
+    result = {raw: addresses.ip(raw) for raw in chunks}
 
-    assert len(set(found.values())) == len(found)
-    assert set(found.values()).isdisjoint(told)
-    for one, other in found.items():
-        assert one[:2] == other[:2]
-        assert one[2] != other[2]
+    assert len(set(result.values())) == len(result)
+    assert set(result.values()).isdisjoint(chunks)
+    for raw, other in result.items():
+        assert raw[:2] == other[:2]
+        assert raw[2] != other[2]
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.sets(st.binary(min_size=6, max_size=6), min_size=1), st.binary(min_size=1, max_size=8))
 def test_no_hardware_address_becomes_one_of_the_capture(addresses: set[bytes], key: bytes) -> None:
-    made = knowing(addresses, key)
-    replaced = {one: made.mac(one) for one in addresses}
+    new_addresses = knowing(addresses, key)
+    replaced = {address: new_addresses.mac(address) for address in addresses}
 
     assert len(set(replaced.values())) == len(replaced)
-    for one, other in replaced.items():
-        if one[0] & 1 or not any(one):
-            assert one == other or one.startswith(b"\x33\x33\xff")
+    for raw, other in replaced.items():
+        if raw[0] & 1 or not any(raw):
+            assert raw == other or raw.startswith(b"\x33\x33\xff")
         else:
             assert other not in addresses
             assert other[0] & 3 == 2
@@ -222,29 +222,29 @@ def test_groups_that_end_with_an_address_end_with_another() -> None:
 
 
 def test_networks_stay_together() -> None:
-    first, second, other = (moved(one).split(".") for one in ("8.8.8.8", "8.8.8.9", "8.9.8.8"))
+    first, second, other = (moved(text).split(".") for text in ("8.8.8.8", "8.8.8.9", "8.9.8.8"))
 
     assert first[:3] == second[:3]
     assert first[:1] == other[:1]
     assert first[1] != other[1]
-    six = [IPv6Address(ADDRESSES.ip(IPv6Address(f"2a00:1450::{one}").packed)).exploded for one in "12"]
+    six = [IPv6Address(ADDRESSES.ip(IPv6Address(f"2a00:1450::{text}").packed)).exploded for text in "12"]
     assert six[0][:-2] == six[1][:-2]
     assert six[0] != six[1]
 
 
 def test_hardware_addresses() -> None:
-    made = ADDRESSES.mac(bytes.fromhex("0017f2aabbcc"))
+    raw = ADDRESSES.mac(bytes.fromhex("0017f2aabbcc"))
 
-    assert made[0] & 3 == 2
-    assert made != ADDRESSES.mac(bytes.fromhex("0017f2aabbcd"))
+    assert raw[0] & 3 == 2
+    assert raw != ADDRESSES.mac(bytes.fromhex("0017f2aabbcd"))
     assert ADDRESSES.mac(b"\xff" * 6) == b"\xff" * 6
     assert ADDRESSES.mac(bytes(6)) == bytes(6)
 
 
 def test_texts_keep_what_is_no_address() -> None:
     assert ADDRESSES.text(b"at 127.0.0.1:1883, v1.2.3") == b"at 127.0.0.1:1883, v1.2.3"
-    made = ADDRESSES.text(b"at 10.20.30.40!")
-    assert (len(made), made[:6], made[-1:]) == (15, b"at 10.", b"!")
+    raw = ADDRESSES.text(b"at 10.20.30.40!")
+    assert (len(raw), raw[:6], raw[-1:]) == (15, b"at 10.", b"!")
     assert len(ADDRESSES.text(b"999.1.1.1")) == 9
 
 
@@ -259,28 +259,28 @@ def test_texts_keep_what_is_no_address() -> None:
     ],
 )
 def test_headers_of_the_proxy_protocol_stay_headers(header: bytes) -> None:
-    made, sizes = ADDRESSES.proxied(header)
-    blank, _ = ADDRESSES.proxied(header, blank=True)
+    raw, sizes = ADDRESSES.proxy_header(header)
+    blank, _ = ADDRESSES.proxy_header(header, blank=True)
 
     assert header_length(blank) == len(header) == len(blank)
-    assert header_length(made) == len(header) == len(made)
-    before, after = told_endpoints(header), told_endpoints(made)
+    assert header_length(raw) == len(header) == len(raw)
+    before, after = parse_endpoints(header), parse_endpoints(raw)
     assert (before is None) is (after is None)
     if before is not None and after is not None:
         assert before[0] != after[0]
         assert len(sizes) == 2
-        assert told_endpoints(blank) not in (before, after)
-        assert [one.rpartition(":")[2] for one in before] == [one.rpartition(":")[2] for one in after]
+        assert parse_endpoints(blank) not in (before, after)
+        assert [text.rpartition(":")[2] for text in before] == [text.rpartition(":")[2] for text in after]
 
 
 @pytest.mark.parametrize("keep", [False, True])
 def test_what_else_a_header_of_the_proxy_protocol_says_is_gone(keep: bool) -> None:
-    made, _ = ADDRESSES.proxied(b"PROXY UNKNOWN password=hush!1 ::1\r\n", keep=keep)
-    assert made == b"PROXY UNKNOWN *************** ::1\r\n"
-    made, _ = ADDRESSES.proxied(SIGNATURE + b"\x21\x11\x00\x12" + bytes(12) + b"\xe0\0\3pwd", keep=keep)
-    assert b"pwd" not in made
+    raw, _ = ADDRESSES.proxy_header(b"PROXY UNKNOWN password=hush!1 ::1\r\n", keep=keep)
+    assert raw == b"PROXY UNKNOWN *************** ::1\r\n"
+    raw, _ = ADDRESSES.proxy_header(SIGNATURE + b"\x21\x11\x00\x12" + bytes(12) + b"\xe0\0\3pwd", keep=keep)
+    assert b"pwd" not in raw
 
 
 def test_addresses_of_the_proxy_protocol_are_kept_where_that_is_asked_for() -> None:
     header = b"PROXY TCP4 203.0.113.7 198.51.100.9 51000 1883\r\n"
-    assert ADDRESSES.proxied(header, keep=True) == (header, [])
+    assert ADDRESSES.proxy_header(header, keep=True) == (header, [])

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from mqttscope.mqtt import Publish
 from mqttscope.net.frame import Frame
-from mqttscope.redact.check import SHORTEST, Check, forms
+from mqttscope.redact.check import SHORTEST, SecretSearch, forms
 from tests.dissect.scenes import MASK
 from tests.dissect.talk import Talk, connect, wire
 from tests.each import each
@@ -21,7 +21,7 @@ RAW = SECRET.encode()
 
 
 def found(data: bytes, *secrets: bytes) -> set[str]:
-    check = Check(secrets or (RAW,))
+    check = SecretSearch(secrets or (RAW,))
     for at in range(0, len(data), 7):
         check.take_bytes(data[at : at + 7], at)
     return {hit.form for hit in check.close()}
@@ -34,7 +34,7 @@ def found(data: bytes, *secrets: bytes) -> set[str]:
         (RAW.upper(), "plain"),
         (quote(SECRET, safe="").encode(), "percent encoding"),
         (quote(SECRET, safe="").lower().encode(), "percent encoding"),
-        ("".join(f"%{one:02X}" for one in RAW).encode(), "percent encoding"),
+        ("".join(f"%{number:02X}" for number in RAW).encode(), "percent encoding"),
         (b64encode(RAW), "base64"),
         (b64encode(b"1" + RAW + b"x"), "base64"),
         (b64encode(b"22" + RAW + b"xy"), "base64"),
@@ -46,11 +46,11 @@ def found(data: bytes, *secrets: bytes) -> set[str]:
         (SECRET.encode("utf-16-le"), "UTF-16"),
         (SECRET.encode("utf-16-be"), "UTF-16"),
         (html.escape(SECRET).encode(), "HTML"),
-        ("".join(f"&#{ord(one)};" for one in SECRET).encode(), "HTML"),
-        ("".join(f"&#x{ord(one):X};" for one in SECRET).encode(), "HTML"),
+        ("".join(f"&#{ord(text)};" for text in SECRET).encode(), "HTML"),
+        ("".join(f"&#x{ord(text):X};" for text in SECRET).encode(), "HTML"),
         (json.dumps(SECRET).encode(), "JSON"),
         (json.dumps(SECRET).replace("/", "\\/").encode(), "JSON"),
-        ("".join(f"\\u{ord(one):04X}" for one in SECRET).encode(), "JSON"),
+        ("".join(f"\\u{ord(text):04X}" for text in SECRET).encode(), "JSON"),
     ],
 )
 def test_each_encoding_is_found_over_the_cuts_of_a_file(encoded: bytes, form: str) -> None:
@@ -72,10 +72,10 @@ def test_bytes_that_are_no_text_are_found_too() -> None:
 
 
 def hits(frames: list[Frame], secret: bytes = RAW) -> dict[str, str]:
-    check = Check((secret,))
+    check = SecretSearch((secret,))
     check.take_bytes(written(frames), 0)
-    for one in frames:
-        check.take_frame(one)
+    for single_frame in frames:
+        check.take_frame(single_frame)
     return {hit.form: hit.place for hit in check.close()}
 
 
@@ -91,7 +91,7 @@ def test_a_secret_in_two_segments_is_found_in_the_stream() -> None:
     other.close()
 
     (place,) = hits(taped(talk.tape)).values()
-    assert place.startswith("a stream of TCP, up to frame ")
+    assert place.startswith("a TCP stream, up to frame ")
     assert hits(taped(talk.tape), b"nothing of it") == {}
 
 
@@ -116,7 +116,7 @@ def test_short_texts_are_not_looked_for() -> None:
 
 
 def test_frames_of_a_compressed_file_are_looked_through() -> None:
-    check = Check((RAW,))
+    check = SecretSearch((RAW,))
     check.take_compressed(Frame(3, 0, 1, b"x" + RAW, 99, ""))
 
     assert [hit.place for hit in check.close()] == ["frame 3"]

@@ -10,8 +10,8 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Fragment, Segment, endpoints, is_ipv4_key
 from mqttscope.redact.addresses import Addresses
-from mqttscope.redact.frames import Frames, adjusted, word_sum
-from mqttscope.redact.kinds import Choice
+from mqttscope.redact.frames import FrameRedactor, adjusted, word_sum
+from mqttscope.redact.kinds import TreatmentChoice
 from mqttscope.redact.pseudonyms import Pseudonyms
 from tests.each import each
 from tests.net import octets
@@ -24,14 +24,19 @@ ETHERNET = octets.ethernet(0x0800, IP)
 VXLAN = octets.ethernet(0x0800, octets.ip4(octets.udp(4789, b"\x08\0\0\0\0\0\x07\0" + ETHERNET), 17))
 
 
-def frames(choice: Choice | None = None) -> Frames:
-    return Frames(Addresses(Pseudonyms(b"key")), choice or Choice(), ip_frame)
+def frames(choice: TreatmentChoice | None = None) -> FrameRedactor:
+    return FrameRedactor(Addresses(Pseudonyms(b"key")), choice or TreatmentChoice(), ip_frame)
 
 
-def moved(given: Frame, choice: Choice | None = None) -> Frame:
-    made = frames(choice).moved(given, octets.one(segment(given)))
-    assert made.data is not None
-    return replace(given, data=bytes(made.data), link_type=made.link_type, original_length=made.original_length)
+def moved(frame: Frame, choice: TreatmentChoice | None = None) -> Frame:
+    moved_frame = frames(choice).rewrite(frame, octets.one(segment(frame)))
+    assert moved_frame.data is not None
+    return replace(
+        frame,
+        data=bytes(moved_frame.data),
+        link_type=moved_frame.link_type,
+        original_length=moved_frame.original_length,
+    )
 
 
 def checksums(data: bytes, ip: int = 14) -> tuple[int, int]:
@@ -44,13 +49,13 @@ def checksums(data: bytes, ip: int = 14) -> tuple[int, int]:
 
 def summed(data: bytes, ip: int = 14) -> bytes:
     """An IPv4 frame with right checksums."""
-    made = bytearray(data)
-    length = (made[ip] & 15) * 4
-    made[ip + 10 : ip + 12] = bytes(2)
-    made[ip + length + 16 : ip + length + 18] = bytes(2)
-    for at, value in zip((ip + 10, ip + length + 16), checksums(bytes(made), ip), strict=True):
-        made[at : at + 2] = value.to_bytes(2, "big")
-    return bytes(made)
+    buffer = bytearray(data)
+    length = (buffer[ip] & 15) * 4
+    buffer[ip + 10 : ip + 12] = bytes(2)
+    buffer[ip + length + 16 : ip + length + 18] = bytes(2)
+    for at, value in zip((ip + 10, ip + length + 16), checksums(bytes(buffer), ip), strict=True):
+        buffer[at : at + 2] = value.to_bytes(2, "big")
+    return bytes(buffer)
 
 
 @each(
@@ -75,17 +80,17 @@ def summed(data: bytes, ip: int = 14) -> bytes:
     ids=["Ethernet", "VLAN", "QinQ", "options", "loopback", "raw", "raw 6", "cooked", "cooked 2", "PPP"],
 )
 def test_plain_frames_keep_their_layout(kind: int, data: bytes) -> None:
-    given = octets.frame(data, kind)
-    before, made = octets.one(segment(given)), moved(given)
-    after = octets.one(segment(made))
+    frame = octets.frame(data, kind)
+    before, new_frame = octets.one(segment(frame)), moved(frame)
+    after = octets.one(segment(new_frame))
 
-    assert (len(made.data), made.link_type) == (len(data), kind)
+    assert (len(new_frame.data), new_frame.link_type) == (len(data), kind)
     assert (after.sequence, after.flags, after.window) == (before.sequence, before.flags, before.window)
     size = 8 if is_ipv4_key(before.key) else 32
     assert after.key[size:] == before.key[size:]
     assert len(after.payload) == len(PAYLOAD)
     for secret in (PAYLOAD[2:], bytes.fromhex("0017f2aabbcc"), bytes((10, 0, 0, 4)), bytes((192, 168, 1, 1))):
-        assert secret not in made.data
+        assert secret not in new_frame.data
 
 
 @each(
@@ -101,28 +106,30 @@ def test_plain_frames_keep_their_layout(kind: int, data: bytes) -> None:
     ids=["VXLAN", "GTP", "extension headers", "802.11", "radiotap", "NFLOG"],
 )
 def test_what_holds_more_addresses_and_names_is_taken_off(kind: int, data: bytes) -> None:
-    given = octets.frame(data, kind)
-    before, work = octets.one(segment(given)), frames()
-    made = work.moved(given, before)
-    assert made.data is not None
-    after = octets.one(segment(replace(given, data=bytes(made.data), link_type=made.link_type)))
+    frame = octets.frame(data, kind)
+    before, work = octets.one(segment(frame)), frames()
+    moved_frame = work.rewrite(frame, before)
+    assert moved_frame.data is not None
+    after = octets.one(segment(replace(frame, data=bytes(moved_frame.data), link_type=moved_frame.link_type)))
 
     assert work.rebuilt == 1
-    assert made.link_type == (101 if len(before.key) in (12, 36) else 1)
+    assert moved_frame.link_type == (101 if len(before.key) in (12, 36) else 1)
     assert (after.sequence, after.acknowledgment, after.flags) == (before.sequence, before.acknowledgment, before.flags)
     assert len(after.payload) == len(PAYLOAD)
     for secret in (b"secret", b"eth-host", bytes((10, 0, 0, 4))):
-        assert secret not in made.data
+        assert secret not in moved_frame.data
 
 
 def test_equal_addresses_in_two_tunnels_stay_apart() -> None:
     other = VXLAN.replace(b"\x08\0\0\0\0\0\x07\0", b"\x08\0\0\0\0\0\x09\0")
     work, keys = frames(), []
     for data in (VXLAN, other, VXLAN):
-        given = octets.frame(data)
-        made = work.moved(given, octets.one(segment(given)))
-        assert made.data is not None
-        keys.append(octets.one(segment(replace(given, data=bytes(made.data), link_type=made.link_type))).key)
+        frame = octets.frame(data)
+        moved_frame = work.rewrite(frame, octets.one(segment(frame)))
+        assert moved_frame.data is not None
+        keys.append(
+            octets.one(segment(replace(frame, data=bytes(moved_frame.data), link_type=moved_frame.link_type))).key
+        )
 
     assert keys[0] == keys[2] != keys[1]
     assert endpoints(keys[0]) == endpoints(keys[1])
@@ -134,43 +141,41 @@ def test_right_checksums_stay_right_and_wrong_ones_wrong(right: bool) -> None:
         data = summed(octets.ethernet(0x0800, octets.ip4(octets.tcp(payload, octets.TIMESTAMPS + COOKIE, None))))
         if not right:
             data = data[:60] + bytes((data[60] ^ 1,)) + data[61:]
-        made = moved(octets.frame(data)).data
-        assert checksums(made)[0] == checksums(data)[0] == 0
-        assert (checksums(made)[1] == 0) is right
-        assert checksums(made)[1] == checksums(data)[1]
+        raw = moved(octets.frame(data)).data
+        assert checksums(raw)[0] == checksums(data)[0] == 0
+        assert (checksums(raw)[1] == 0) is right
+        assert checksums(raw)[1] == checksums(data)[1]
 
 
 def test_options_that_may_be_a_cookie_go() -> None:
-    made = moved(
-        octets.frame(octets.ethernet(0x0800, octets.ip4(octets.tcp(PAYLOAD, octets.TIMESTAMPS + COOKIE))))
-    ).data
+    raw = moved(octets.frame(octets.ethernet(0x0800, octets.ip4(octets.tcp(PAYLOAD, octets.TIMESTAMPS + COOKIE))))).data
 
-    assert b"cookie" not in made
-    assert octets.TIMESTAMPS in made
+    assert b"cookie" not in raw
+    assert octets.TIMESTAMPS in raw
     for odd in (b"\x08\x00\x01\x01", b"\x05\xff\x01\x01", b"\x00abc", b"\x02\x04\x05\xb4"):
         assert len(moved(octets.frame(octets.ethernet(0x0800, octets.ip4(octets.tcp(PAYLOAD, odd))))).data) > 54
 
 
 def test_padding_and_trailers_are_zeros() -> None:
-    made = moved(octets.frame(ETHERNET + b"left over in memory")).data
+    raw = moved(octets.frame(ETHERNET + b"left over in memory")).data
 
-    assert made.endswith(bytes(19))
-    assert len(made) == len(ETHERNET) + 19
+    assert raw.endswith(bytes(19))
+    assert len(raw) == len(ETHERNET) + 19
 
 
 def test_cut_frames_are_cut_in_the_same_place() -> None:
     for length in range(54, len(ETHERNET)):
-        given = octets.frame(ETHERNET[:length], original_length=len(ETHERNET))
-        before, after = octets.one(segment(given)), octets.one(segment(moved(given)))
+        frame = octets.frame(ETHERNET[:length], original_length=len(ETHERNET))
+        before, after = octets.one(segment(frame)), octets.one(segment(moved(frame)))
         assert (len(after.payload), after.missing) == (len(before.payload), before.missing)
         assert b"secret"[: max(0, length - 56)] not in after.payload or length <= 57
 
 
 def test_addresses_stay_where_the_user_says_so() -> None:
-    kept = moved(octets.frame(ETHERNET), Choice.of(["addresses", "macs"])).data
-    blank = octets.one(segment(moved(octets.frame(ETHERNET), Choice.of([], ["addresses", "macs"]))))
+    raw = moved(octets.frame(ETHERNET), TreatmentChoice.of(["addresses", "macs"])).data
+    blank = octets.one(segment(moved(octets.frame(ETHERNET), TreatmentChoice.of([], ["addresses", "macs"]))))
 
-    assert kept[:34] == ETHERNET[:34]
+    assert raw[:34] == ETHERNET[:34]
     assert endpoints(blank.key)[0].startswith("0.0.0.0:")
 
 
@@ -181,14 +186,14 @@ def test_fragments_have_their_place() -> None:
         octets.frame(octets.ethernet(0x0800, octets.ip4(whole[24:], fragment=0x0003))),
         octets.frame(octets.ethernet(0x86DD, octets.ip6(octets.fragment_header(6, 0, True) + whole[:24], 44))),
     ]
-    found = [segment(part) for part in parts]
-    assert all(isinstance(part, Fragment) for part in found)
-    made = [
-        frames().fragment(part, held) for part, held in zip(parts, found, strict=True) if isinstance(held, Fragment)
+    segments = [segment(part) for part in parts]
+    assert all(isinstance(part, Fragment) for part in segments)
+    fragments = [
+        frames().fragment(part, held) for part, held in zip(parts, segments, strict=True) if isinstance(held, Fragment)
     ]
 
-    assert [None if part is None else (part.offset, part.length) for part in made] == [(0, 24), (24, 14), (0, 24)]
-    for part in made:
+    assert [None if part is None else (part.offset, part.length) for part in fragments] == [(0, 24), (24, 14), (0, 24)]
+    for part in fragments:
         assert part is not None
         assert part.frame.data is not None
         assert b"secr" not in part.frame.data

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from mqttscope.net.http_upgrade import parse_request, parse_response
 from mqttscope.redact.addresses import Addresses
-from mqttscope.redact.http import Heads
-from mqttscope.redact.kinds import Choice
-from mqttscope.redact.packets import Packets
+from mqttscope.redact.http import HeadRedactor
+from mqttscope.redact.kinds import TreatmentChoice
+from mqttscope.redact.packets import PacketRedactor
 from mqttscope.redact.pseudonyms import Pseudonyms
 from tests.each import each
 from tests.net.heads import request, response
 
 
-def heads(choice: Choice | None = None) -> Heads:
+def heads(choice: TreatmentChoice | None = None) -> HeadRedactor:
     names = Pseudonyms(b"key")
-    return Heads(names, Addresses(names), Packets(names, choice or Choice()))
+    return HeadRedactor(names, Addresses(names), PacketRedactor(names, choice or TreatmentChoice()))
 
 
 def replaced(head: bytes) -> bytes:
-    made = heads().replaced(head)
-    assert len(made) == len(head)
-    assert made.count(b"\n") == head.count(b"\n")
-    return made
+    raw = heads().replaced(head)
+    assert len(raw) == len(head)
+    assert raw.count(b"\n") == head.count(b"\n")
+    return raw
 
 
 def test_a_good_exchange_stays_one() -> None:
@@ -33,7 +33,7 @@ def test_a_good_exchange_stays_one() -> None:
 
 
 @each(
-    "field, kept, secret",
+    "field, expected, secret",
     [
         ("Cookie: session=tok3nvalue; other=x9y8z7", b"Cookie: ", b"tok3nvalue"),
         ("Authorization: Bearer abcdefghijk", b"Authorization: ", b"abcdefghijk"),
@@ -54,15 +54,15 @@ def test_a_good_exchange_stays_one() -> None:
         ("no colon but secretline", b" ", b"secretline"),
     ],
 )
-def test_fields(field: str, kept: bytes, secret: bytes) -> None:
-    made = replaced(b"GET /mqtt HTTP/1.1\r\n" + field.encode() + b"\r\n\r\n")
+def test_fields(field: str, expected: bytes, secret: bytes) -> None:
+    raw = replaced(b"GET /mqtt HTTP/1.1\r\n" + field.encode() + b"\r\n\r\n")
 
-    assert kept in made
-    assert secret not in made
+    assert expected in raw
+    assert secret not in raw
 
 
 @each(
-    "line, kept, secret",
+    "line, expected, secret",
     [
         ("GET /plant7/mqtt?token=verysecret HTTP/1.1", b"/mqtt?", b"verysecret"),
         ("GET /boiler/ws HTTP/1.1", b"/ws HTTP/1.1", b"boiler"),
@@ -72,11 +72,11 @@ def test_fields(field: str, kept: bytes, secret: bytes) -> None:
         ("secretline", b"", b"secretline"),
     ],
 )
-def test_first_lines(line: str, kept: bytes, secret: bytes) -> None:
-    made = replaced(line.encode() + b"\r\n\r\n")
+def test_first_lines(line: str, expected: bytes, secret: bytes) -> None:
+    raw = replaced(line.encode() + b"\r\n\r\n")
 
-    assert kept in made
-    assert secret not in made
+    assert expected in raw
+    assert secret not in raw
 
 
 def test_equal_hosts_stay_equal() -> None:
@@ -84,7 +84,7 @@ def test_equal_hosts_stay_equal() -> None:
 
     assert work.host(b"broker.example:443")[:-4] == work.host(b"broker.example")
     assert work.host(b"broker.example") != b"broker.example"
-    assert heads(Choice.of(["host-names"])).host(b"broker.example") == b"broker.example"
+    assert heads(TreatmentChoice.of(["host-names"])).host(b"broker.example") == b"broker.example"
 
 
 def test_whatever_comes_keeps_its_length() -> None:

@@ -28,7 +28,10 @@ def is_text(raw: bytes) -> bool:
 def form(text: str) -> str:
     """What of a text stays: its punctuation, and the classes of its letters."""
     classes = {"Lu": "A", "Ll": "a", "Nd": "0"}
-    return "".join(classes.get(unicodedata.category(one), "?") if one.isalnum() else one for one in text)
+    return "".join(
+        classes.get(unicodedata.category(other_text), "?") if other_text.isalnum() else other_text
+        for other_text in text
+    )
 
 
 @each(
@@ -45,19 +48,19 @@ def form(text: str) -> str:
 def test_no_two_names_become_one(count: int, make: Callable[[int], bytes]) -> None:
     names = [make(number) for number in range(count)]
 
-    made = [NAMES.name(one) for one in names]
+    chunks = [NAMES.name(raw) for raw in names]
 
-    assert len(set(made)) == count
-    assert list(map(len, made)) == list(map(len, names))
+    assert len(set(chunks)) == count
+    assert list(map(len, chunks)) == list(map(len, names))
 
 
 @each("text", ["pump-7/Kessel", "A1", "  x_y  ", "a+b#c$", "0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a", "deadbeef01"])
 def test_ascii_keeps_its_form(text: str) -> None:
-    made = NAMES.name(text.encode()).decode()
+    new_text = NAMES.name(text.encode()).decode()
 
-    assert form(made) == form(text)
+    assert form(new_text) == form(text)
     if "deadbeef01" in text or text.count("-") == 4:
-        assert all(one in "0123456789abcdef-" for one in made)
+        assert all(text in "0123456789abcdef-" for text in new_text)
 
 
 def test_upper_and_lower_case_correspond() -> None:
@@ -72,37 +75,37 @@ def test_another_key_gives_other_names_and_the_same_key_the_same() -> None:
 
 def test_what_makes_rules_fire_stays() -> None:
     odd = ("a\0b\x07\ufeffc\ufdd0\U0001fffed").encode()
-    made = NAMES.text(odd, b"name").decode()
+    new_text = NAMES.text(odd, b"name").decode()
 
-    assert [one for one in made if not one.isalnum()] == ["\0", "\x07", "\ufeff", "\ufdd0", "\U0001fffe"]
+    assert [text for text in new_text if not text.isalnum()] == ["\0", "\x07", "\ufeff", "\ufdd0", "\U0001fffe"]
 
 
 def test_faults_of_utf_8_stay_where_they_are() -> None:
     for raw in (b"ab\xc0\x80cd", b"\xed\xa0\x80x", b"caf\xe9", b"\xf0\x90\x80"):
-        made = NAMES.text(raw, b"name")
-        wrong, other = raw.decode("utf-8", "surrogateescape"), made.decode("utf-8", "surrogateescape")
-        assert [at for at, one in enumerate(other) if "\udc80" <= one <= "\udcff"] == [
-            at for at, one in enumerate(wrong) if "\udc80" <= one <= "\udcff"
+        new_raw = NAMES.text(raw, b"name")
+        wrong, other = raw.decode("utf-8", "surrogateescape"), new_raw.decode("utf-8", "surrogateescape")
+        assert [at for at, text in enumerate(other) if "\udc80" <= text <= "\udcff"] == [
+            at for at, text in enumerate(wrong) if "\udc80" <= text <= "\udcff"
         ]
-        assert len(made) == len(raw)
+        assert len(new_raw) == len(raw)
 
 
 def test_long_runs_of_bytes_that_are_no_text_are_replaced() -> None:
     raw = bytes(range(0x80, 0xC0))
-    made = NAMES.text(raw, b"name")
+    new_raw = NAMES.text(raw, b"name")
 
-    assert made[:4] == raw[:4]
-    assert all(one in (0xC0, 0xC1) or one >= 0xF8 for one in made[4:])
+    assert new_raw[:4] == raw[:4]
+    assert all(number in (0xC0, 0xC1) or number >= 0xF8 for number in new_raw[4:])
 
 
 @given(st.binary(max_size=80))
 @settings(max_examples=60)
 def test_payloads_keep_their_length_and_whether_they_are_text(raw: bytes) -> None:
-    made = NAMES.payload(raw)
+    new_raw = NAMES.payload(raw)
 
-    assert len(made) == len(raw)
-    assert is_text(made) is is_text(raw)
-    assert NAMES.payload(raw) == made
+    assert len(new_raw) == len(raw)
+    assert is_text(new_raw) is is_text(raw)
+    assert NAMES.payload(raw) == new_raw
 
 
 def test_short_payloads_stay_different() -> None:
@@ -125,9 +128,9 @@ JSON = st.recursive(
 
 def shape(value: object) -> object:
     if isinstance(value, dict):
-        return [shape(one) for one in value.values()]
+        return [shape(each) for each in value.values()]
     if isinstance(value, list):
-        return [shape(one) for one in value]
+        return [shape(each) for each in value]
     return value if value is None or isinstance(value, bool) else type(value).__name__
 
 
@@ -137,24 +140,24 @@ def test_json_stays_json_of_the_same_structure(value: object, escaped: bool) -> 
     raw = json.dumps(value, ensure_ascii=escaped).encode("utf-8", "surrogatepass")
     if not is_text(raw):
         return
-    made = NAMES.payload(raw)
+    new_raw = NAMES.payload(raw)
 
-    assert len(made) == len(raw)
+    assert len(new_raw) == len(raw)
     if not isinstance(value, dict):
         # Keys of an object may become one, as in any text: then the later one counts.
-        assert shape(json.loads(made)) == shape(value) or isinstance(value, list)
-    json.loads(made)
+        assert shape(json.loads(new_raw)) == shape(value) or isinstance(value, list)
+    json.loads(new_raw)
 
 
 def test_long_texts_are_replaced_in_a_moment_and_everywhere() -> None:
     raw = b"the quick brown fox 123; " * 40_000
-    made = NAMES.payload(raw)
+    new_raw = NAMES.payload(raw)
 
     assert len(raw) > MAX_JSON
-    assert len(made) == len(raw)
-    assert b"quick" not in made
-    assert made[::25] != raw[::25]
-    assert {made[at] for at in range(3, 2_500, 25)} == {0x20}
+    assert len(new_raw) == len(raw)
+    assert b"quick" not in new_raw
+    assert new_raw[::25] != raw[::25]
+    assert {new_raw[at] for at in range(3, 2_500, 25)} == {0x20}
 
 
 @given(st.lists(st.sampled_from("abc xY12"), min_size=1, max_size=3), st.integers(0, 3))
@@ -162,13 +165,15 @@ def test_long_texts_are_replaced_in_a_moment_and_everywhere() -> None:
 def test_filters_match_the_same_topics(levels: list[str], depth: int) -> None:
     topic = "/".join(levels)
     for wanted in (topic, "#", "/".join(levels[:depth]) + "/#", "+/" * (len(levels) - 1) + "+", topic + "/x"):
-        by_level = ["/".join(NAMES.name(one.encode()).decode() for one in text.split("/")) for text in (wanted, topic)]
+        by_level = [
+            "/".join(NAMES.name(word.encode()).decode() for word in text.split("/")) for text in (wanted, topic)
+        ]
         assert matches(*by_level) is matches(wanted, topic)
 
 
 def test_a_secret_keeps_nothing_but_its_length() -> None:
-    made = NAMES.secret(b"a-b c:d!", b"password")
+    raw = NAMES.secret(b"a-b c:d!", b"password")
 
-    assert len(made) == 8
-    assert made.isalnum()
+    assert len(raw) == 8
+    assert raw.isalnum()
     assert not is_text(NAMES.secret(b"\xff\x00\xfe\x01\x02", b"password"))

@@ -12,7 +12,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import SYN, Fragment
 from mqttscope.redact import pieces
-from mqttscope.redact.kinds import Choice
+from mqttscope.redact.kinds import TreatmentChoice
 from tests.corpus.test_redacted import CAPTURES, before, values
 from tests.dissect.scenes import mixed_tape
 from tests.dissect.talk import CONNACK, PUBACK_3, V5, Talk, Tape, connect, wire
@@ -34,9 +34,9 @@ def opened(tape: Tape | None = None, client_port: int = 50_000) -> Talk:
 
 def same(frames: list[Frame]) -> bytes:
     """The bytes that are shared, after a look at what the linter says of them."""
-    made = redacted(frames)
-    assert shapes(made) == shapes(frames)
-    shared = b"".join(one.data for one in made)
+    new_frames = redacted(frames)
+    assert shapes(new_frames) == shapes(frames)
+    shared = b"".join(frame.data for frame in new_frames)
     for word in (b"secret", b"boiler", b"plant"):
         assert word not in shared
     return shared
@@ -66,8 +66,8 @@ def test_segments_that_come_again_overlap_or_come_out_of_order() -> None:
                 frames[at], frames[at + 1] = frames[at + 1], frames[at]
             else:
                 frames.insert(at + 1, frames[at])
-        made = [replace(one, number=at, timestamp_ns=at * 1_000_000) for at, one in enumerate(frames, 1)]
-        same(made)
+        new_frames = [replace(frame, number=at, timestamp_ns=at * 1_000_000) for at, frame in enumerate(frames, 1)]
+        same(new_frames)
 
 
 def test_bytes_that_come_again_with_other_content_stay_other_bytes() -> None:
@@ -79,8 +79,8 @@ def test_bytes_that_come_again_with_other_content_stay_other_bytes() -> None:
     frames = taped(talk.tape)
 
     assert b"BOILER" not in same(frames)
-    made = redacted(frames)
-    first, again = (one.data[-len(PUBLISH) :] for one in made if len(one.data) == len(made[6].data))
+    new_frames = redacted(frames)
+    first, again = (frame.data[-len(PUBLISH) :] for frame in new_frames if len(frame.data) == len(new_frames[6].data))
     assert first != again
     assert first[:-6] == again[:-6]
 
@@ -96,7 +96,7 @@ def test_gaps_and_cut_frames() -> None:
     frames = taped(talk.tape)
     same(frames)
     for length in (60, 70, 80):
-        same([replace(one, data=one.data[:length]) for one in frames])
+        same([replace(frame, data=frame.data[:length]) for frame in frames])
 
 
 def test_fragments_are_replaced_where_they_lie() -> None:
@@ -104,11 +104,11 @@ def test_fragments_are_replaced_where_they_lie() -> None:
     talk.client(PUBLISH * 3)
     talk.close()
     frames: list[Frame] = []
-    for one in taped(talk.tape):
-        at = 0 if one.link_type == 101 else 14
-        datagram = one.data[at:]
+    for single_frame in taped(talk.tape):
+        at = 0 if single_frame.link_type == 101 else 14
+        datagram = single_frame.data[at:]
         if len(datagram) < 100:
-            frames.append(one)
+            frames.append(single_frame)
             continue
         body = datagram[20:]
         cuts = [body[:48], body[48:72], body[72:]]
@@ -117,10 +117,10 @@ def test_fragments_are_replaced_where_they_lie() -> None:
             head = bytearray(datagram[:20])
             head[2:4] = (20 + len(part)).to_bytes(2, "big")
             head[6:8] = (offset // 8 | (0 if offset == 72 else 0x2000)).to_bytes(2, "big")
-            frames.append(replace(one, data=one.data[:at] + bytes(head) + part))
-    frames = [replace(one, number=number) for number, one in enumerate(frames, 1)]
+            frames.append(replace(single_frame, data=single_frame.data[:at] + bytes(head) + part))
+    frames = [replace(frame, number=number) for number, frame in enumerate(frames, 1)]
 
-    assert sum(isinstance(segment(one), Fragment) for one in frames) == 3
+    assert sum(isinstance(segment(frame), Fragment) for frame in frames) == 3
     same(frames)
     assert len(redacted(frames)) == len(frames)
     # One that is never complete holds nothing that anybody reads.
@@ -139,15 +139,15 @@ def test_ports_that_are_used_again_and_equal_numbers() -> None:
     same(taped(tape))
 
 
-@each("choice, kept", [(Choice(), False), (Choice.of(["payloads"]), True)])
-def test_what_is_to_stay_stays(choice: Choice, kept: bool) -> None:
+@each("choice, expected", [(TreatmentChoice(), False), (TreatmentChoice.of(["payloads"]), True)])
+def test_what_is_to_stay_stays(choice: TreatmentChoice, expected: bool) -> None:
     talk = opened()
     talk.client(PUBLISH)
     talk.close()
     run = redaction(choice)
-    shared = b"".join(one.data for one in redacted(taped(talk.tape), run))
+    shared = b"".join(frame.data for frame in redacted(taped(talk.tape), run))
 
-    assert (SECRET in shared) is kept
+    assert (SECRET in shared) is expected
     assert b"boiler/" not in shared
     assert run.choice.counts["topics"] == 1
 
@@ -162,8 +162,8 @@ def test_other_protocols_are_left_out() -> None:
     frames = [*taped(talk.tape), name]
 
     run = redaction()
-    made = redacted(frames, run)
-    assert len(made) == sum(one.data.find(b"\x07\x5b") >= 0 for one in taped(talk.tape))
+    new_frames = redacted(frames, run)
+    assert len(new_frames) == sum(frame.data.find(b"\x07\x5b") >= 0 for frame in taped(talk.tape))
     assert run.dropped["not_tcp"] == 1
     assert run.dropped["no_mqtt"] > 4
     assert run.read == len(frames) == run.written + sum(run.dropped.values())
@@ -201,7 +201,7 @@ def test_data_in_a_syn_is_replaced() -> None:
     talk.ack("client")
     talk.client(wire(connect()), PUBLISH)
     talk.close()
-    shared = b"".join(one.data for one in redacted(taped(talk.tape)))
+    shared = b"".join(frame.data for frame in redacted(taped(talk.tape)))
 
     assert b"secret" not in shared
 
@@ -212,9 +212,9 @@ def test_topics_match_the_same_filters_afterwards() -> None:
     talk.client(Subscribe(packet_identifier=1, subscriptions=[Subscription("site/pump-7/#")]), version=V5)
     talk.server(Publish(topic_name="site/pump-7/temp", payload=b"21", properties=Properties()), version=V5)
     talk.close()
-    made = [one.packet for one in dissect(redacted(taped(talk.tape))) if isinstance(one, PacketEvent)]
-    subscribe = next(one for one in made if isinstance(one, Subscribe))
-    publish = next(one for one in made if isinstance(one, Publish))
+    packets = [event.packet for event in dissect(redacted(taped(talk.tape))) if isinstance(event, PacketEvent)]
+    subscribe = next(control_packet for control_packet in packets if isinstance(control_packet, Subscribe))
+    publish = next(control_packet for control_packet in packets if isinstance(control_packet, Publish))
 
     assert publish.topic_name.startswith(subscribe.subscriptions[0].topic_filter[:-1])
     assert not publish.topic_name.startswith("site")
@@ -226,8 +226,8 @@ def test_whatever_the_frames_are_nothing_fails_and_nothing_of_a_secret_is_left()
         draw = random.Random(seed)
         frames: list[Frame] = []
         path = draw.choice(pool)
-        for one in before(path):
-            data = bytearray(one.data)
+        for single_frame in before(path):
+            data = bytearray(single_frame.data)
             luck = draw.random()
             if luck < 0.2:
                 for _ in range(draw.randrange(1, 4)):
@@ -236,11 +236,11 @@ def test_whatever_the_frames_are_nothing_fails_and_nothing_of_a_secret_is_left()
                 del data[draw.randrange(len(data)) :]
             elif luck < 0.3:
                 continue
-            kind = one.link_type if luck < 0.98 else draw.choice((0, 101, 113, 276, 105, 127, 9, 239))
-            frames.append(replace(one, data=bytes(data), link_type=kind, number=len(frames) + 1))
+            kind = single_frame.link_type if luck < 0.98 else draw.choice((0, 101, 113, 276, 105, 127, 9, 239))
+            frames.append(replace(single_frame, data=bytes(data), link_type=kind, number=len(frames) + 1))
         run = redaction()
-        made = redacted(frames, run)
-        assert reread(written(made)) == [replace(one, capture="shared") for one in made]
-        secrets = [one for one in values(path) if len(one) >= 8 and len(set(one)) > 4 and one.isascii()]
-        assert Secrets(secrets).leak(b"\n".join(one.data for one in made)) is None
+        new_frames = redacted(frames, run)
+        assert reread(written(new_frames)) == [replace(frame, capture="shared") for frame in new_frames]
+        secrets = [raw for raw in values(path) if len(raw) >= 8 and len(set(raw)) > 4 and raw.isascii()]
+        assert Secrets(secrets).leak(b"\n".join(frame.data for frame in new_frames)) is None
         assert run.read == len(frames) == run.written + sum(run.dropped.values())

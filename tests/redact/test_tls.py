@@ -9,9 +9,9 @@ from typing import Any
 
 from mqttscope.net.tls_hello import TlsObserver
 from mqttscope.redact.addresses import Addresses
-from mqttscope.redact.http import Heads
-from mqttscope.redact.kinds import Choice
-from mqttscope.redact.packets import Packets
+from mqttscope.redact.http import HeadRedactor
+from mqttscope.redact.kinds import TreatmentChoice
+from mqttscope.redact.packets import PacketRedactor
 from mqttscope.redact.pseudonyms import Pseudonyms
 from mqttscope.redact.tls import TlsStream, TlsValues
 from tests.conftest import ROOT
@@ -34,35 +34,35 @@ CERTIFICATE = ssl.PEM_cert_to_DER_cert(PEM[PEM.index("-----BEGIN CERTIFICATE") :
 
 def values() -> TlsValues:
     names = Pseudonyms(b"key")
-    packets = Packets(names, Choice())
-    return TlsValues(names, Heads(names, Addresses(names), packets), packets)
+    packets = PacketRedactor(names, TreatmentChoice())
+    return TlsValues(names, HeadRedactor(names, Addresses(names), packets), packets)
 
 
 def replaced(data: bytes, cuts: list[int] | None = None) -> bytes:
     """A direction with other values; what is not learned is a zero."""
-    made = bytearray(len(data))
+    buffer = bytearray(len(data))
 
     def learn(at: int, raw: bytes, new: bytes) -> None:
         assert data[at : at + len(raw)] == raw
         assert len(new) == len(raw)
-        made[at : at + len(raw)] = new
+        buffer[at : at + len(raw)] = new
 
     stream = TlsStream(values(), learn)
     places = [0, *(cuts or []), len(data)]
     for start, end in pairwise(places):
-        stream.take(start, data[start:end])
+        stream.feed(start, data[start:end])
     stream.close()
-    return bytes(made)
+    return bytes(buffer)
 
 
 def seen(client: bytes, server: bytes) -> dict[str, Any]:
     observer = TlsObserver()
     observer.feed(True, client)
     observer.feed(False, server)
-    found = observer.summary()
+    document = observer.summary()
     for name in ("server_name", "alpn_offered"):
-        found[name] = [len(one) for one in found[name] or ()]
-    return found
+        document[name] = [len(each) for each in document[name] or ()]
+    return document
 
 
 CLIENT = (
@@ -100,29 +100,29 @@ def test_any_cut_gives_the_same() -> None:
 
 
 def test_certificates_keep_their_structure() -> None:
-    made = values().message(11, vector(3, vector(3, CERTIFICATE)))[6:]
+    new_raw = values().message(11, vector(3, vector(3, CERTIFICATE)))[6:]
 
     def tags(raw: bytes) -> list[tuple[int, int, int]]:
-        found, at = [], 0
+        rows, at = [], 0
         while at < len(raw):
             size, body = raw[at + 1], at + 2
             if size > 0x80:
                 body += size & 0x7F
                 size = int.from_bytes(raw[at + 2 : body], "big")
-            found.append((raw[at], at, size))
+            rows.append((raw[at], at, size))
             if raw[at] & 0x20:
-                found += tags(raw[body : body + size])
+                rows += tags(raw[body : body + size])
             at = body + size
-        return found
+        return rows
 
-    assert tags(made) == tags(CERTIFICATE)
-    assert made != CERTIFICATE
+    assert tags(new_raw) == tags(CERTIFICATE)
+    assert new_raw != CERTIFICATE
     subject = b"localhost" if b"localhost" in CERTIFICATE else CERTIFICATE[-40:]
-    assert subject not in made
+    assert subject not in new_raw
 
 
 @each(
-    "kind, body, kept",
+    "kind, body, expected",
     [
         (12, b"\x03\0\x1d" + vector(1, b"public") + b"\x04\x03" + vector(2, b"signature"), b"\x03\0\x1d\x06"),
         (
@@ -141,24 +141,24 @@ def test_certificates_keep_their_structure() -> None:
         (41, b"", b""),
     ],
 )
-def test_messages_keep_their_lengths_inside(kind: int, body: bytes, kept: bytes) -> None:
-    made = values().message(kind, body)
+def test_messages_keep_their_lengths_inside(kind: int, body: bytes, expected: bytes) -> None:
+    raw = values().message(kind, body)
 
-    assert len(made) == len(body)
-    assert made.startswith(kept)
+    assert len(raw) == len(body)
+    assert raw.startswith(expected)
     for secret in (b"public", b"signature", b"premaster", b"anything", b"abc"):
-        assert secret not in made
+        assert secret not in raw
 
 
 def test_bytes_without_framing_and_beside_gaps_are_replaced() -> None:
     learned: list[tuple[int, bytes, bytes]] = []
     stream = TlsStream(values(), lambda *row: learned.append(row))
-    stream.take(0, record(23, b"x" * 40)[:20])
+    stream.feed(0, record(23, b"x" * 40)[:20])
     stream.gap(10)
-    stream.take(30, b"secret and more" + record(23, b"y" * 5))
+    stream.feed(30, b"secret and more" + record(23, b"y" * 5))
     stream.gap(500)
-    stream.take(600, b"no record of anything")
+    stream.feed(600, b"no record of anything")
     stream.close()
 
-    assert all(raw != made for _, raw, made in learned if len(raw) > 5)
+    assert all(raw != new_raw for _, raw, new_raw in learned if len(raw) > 5)
     assert sum(len(raw) for _, raw, _ in learned) == 20 + 15 + 10 + 21

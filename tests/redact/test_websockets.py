@@ -32,15 +32,15 @@ def opened(extra: str = "") -> Talk:
 
 def carried(talk: Talk) -> tuple[bytes, bytes]:
     """What the client and the server have said inside of their frames."""
-    web, said = WebSocket(), {True: b"", False: b""}
-    for one in redacted(taped(talk.tape)):
-        found = segment(one)
-        assert isinstance(found, Segment)
-        from_client = found.key[8:10] != (8080).to_bytes(2, "big")
-        for event in web.feed(from_client, found.payload) if found.payload else ():
-            said[True] += application([event], True)
-            said[False] += application([event], False)
-    return said[True], said[False]
+    web, result = WebSocket(), {True: b"", False: b""}
+    for single_frame in redacted(taped(talk.tape)):
+        actual_segment = segment(single_frame)
+        assert isinstance(actual_segment, Segment)
+        from_client = actual_segment.key[8:10] != (8080).to_bytes(2, "big")
+        for event in web.feed(from_client, actual_segment.payload) if actual_segment.payload else ():
+            result[True] += application([event], True)
+            result[False] += application([event], False)
+    return result[True], result[False]
 
 
 @each(
@@ -66,12 +66,12 @@ def test_every_byte_is_replaced_under_its_mask(payloads: list[bytes]) -> None:
             talk.client(whole[at : at + size])
         talk.server(frame(wire(CONNACK)))
         talk.close()
-        said, answered = carried(talk)
+        raw, answered = carried(talk)
         plain = wire(connect()) + PUBLISH
-        assert (len(said), answered) == (len(plain), wire(CONNACK))
-        assert b"secret" not in said
-        assert b"boiler" not in said
-        assert said[: len(plain) - len(PUBLISH)].startswith(wire(connect())[:8])
+        assert (len(raw), answered) == (len(plain), wire(CONNACK))
+        assert b"secret" not in raw
+        assert b"boiler" not in raw
+        assert raw[: len(plain) - len(PUBLISH)].startswith(wire(connect())[:8])
         frames = taped(talk.tape)
         if size == 7:
             assert shapes(frames) == shapes(redacted(frames))
@@ -96,10 +96,10 @@ def test_compressed_messages_have_the_same_length(parameters: str, monkeypatch: 
     talk.server(frame(wire(CONNACK)))
     talk.close()
     frames, run = taped(talk.tape), redaction()
-    made = redacted(frames, run)
+    new_frames = redacted(frames, run)
 
     assert run.unfit == 0
-    assert shapes(made) == shapes(frames)
+    assert shapes(new_frames) == shapes(frames)
 
 
 def test_messages_of_a_length() -> None:
@@ -108,15 +108,15 @@ def test_messages_of_a_length() -> None:
         plain = bytes(draw.choice(b"abcdefgh") for _ in range(size))
         shortest = len(fit_shortest(plain))
         for length in (shortest, shortest + 5, shortest + 6, shortest + 30, shortest + 131):
-            made = fit(plain, length, b"")
-            assert made is not None
-            assert len(made) == length
-            assert zlib.decompressobj(-15).decompress(made + FLUSH) == plain
+            raw = fit(plain, length, b"")
+            assert raw is not None
+            assert len(raw) == length
+            assert zlib.decompressobj(-15).decompress(raw + FLUSH) == plain
     assert fit(bytes(draw.randbytes(200)), 20, b"") is None
     window = b"a text that comes again and again"
-    made = fit(window, 12, window)
-    assert made is not None
-    assert zlib.decompressobj(-15, zdict=window).decompress(made + FLUSH) == window
+    raw = fit(window, 12, window)
+    assert raw is not None
+    assert zlib.decompressobj(-15, zdict=window).decompress(raw + FLUSH) == window
 
 
 def fit_shortest(plain: bytes) -> bytes:
@@ -126,11 +126,11 @@ def fit_shortest(plain: bytes) -> bytes:
 
 def test_empty_blocks_have_every_length_but_a_few() -> None:
     for length in range(80):
-        made = _empty_blocks(length)
-        assert (made is None) is (length in (1, 2, 3, 4, 8))
-        if made:
-            assert len(made) == length
-            assert zlib.decompressobj(-15).decompress(fit_shortest(b"text") + FLUSH + made) == b"text"
+        raw = _empty_blocks(length)
+        assert (raw is None) is (length in (1, 2, 3, 4, 8))
+        if raw:
+            assert len(raw) == length
+            assert zlib.decompressobj(-15).decompress(fit_shortest(b"text") + FLUSH + raw) == b"text"
     assert _empty_blocks(-1) is None
 
 
@@ -141,6 +141,6 @@ def test_what_is_lost_is_filler() -> None:
     talk.client(b"\x00secret in no frame" * 4)
     talk.ack("server")
     talk.close()
-    made = b"".join(one.data for one in redacted(taped(talk.tape)))
+    raw = b"".join(frame.data for frame in redacted(taped(talk.tape)))
 
-    assert b"secret" not in made
+    assert b"secret" not in raw

@@ -84,10 +84,10 @@ class Hostile:
     def end(self) -> None:
         """Let all go."""
         self._over = True
-        for one in self._open:
+        for other_socket in self._open:
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-            one.close()
+                other_socket.shutdown(socket.SHUT_RDWR)
+            other_socket.close()
 
     def _serve(self, client: socket.socket) -> None:
         with suppress(OSError), client:
@@ -140,11 +140,11 @@ def _drain(client: socket.socket) -> None:
             pass
 
 
-def _pump(one: socket.socket, other: socket.socket) -> None:
+def _pump(other_socket: socket.socket, other: socket.socket) -> None:
     with suppress(OSError):
-        while data := one.recv(BLOCK_BYTES):
+        while data := other_socket.recv(BLOCK_BYTES):
             other.sendall(data)
-    for end in (one, other):
+    for end in (other_socket, other):
         with suppress(OSError):
             end.shutdown(socket.SHUT_RDWR)
 

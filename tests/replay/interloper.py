@@ -24,14 +24,14 @@ Change = Callable[[str, ControlPacket], Said]
 
 def altered(packet: P, **fields: Any) -> P:
     """The same with other fields."""
-    made = copy(packet)
+    p = copy(packet)
     for name, value in fields.items():
-        setattr(made, name, value)
-    made.raw = b""
-    return made
+        setattr(p, name, value)
+    p.raw = b""
+    return p
 
 
-def once(matches: Callable[[str, ControlPacket], bool], made: Callable[[Any], Said]) -> Change:
+def once(matches: Callable[[str, ControlPacket], bool], result: Callable[[Any], Said]) -> Change:
     """Changes the first packet that matches, and no other."""
     done = False
 
@@ -40,7 +40,7 @@ def once(matches: Callable[[str, ControlPacket], bool], made: Callable[[Any], Sa
         if done or not matches(client, packet):
             return (packet,)
         done = True
-        return made(packet)
+        return result(packet)
 
     return change
 
@@ -90,10 +90,10 @@ class Between:
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            for one in (writer, up_writer):
-                one.close()
+            for stream_writer in (writer, up_writer):
+                stream_writer.close()
                 with suppress(ConnectionError):
-                    await one.wait_closed()
+                    await stream_writer.wait_closed()
 
     async def _upwards(
         self,
@@ -119,18 +119,18 @@ class Between:
             together = b""
             for item in stream.feed(data):
                 assert isinstance(item, ControlPacket), item
-                for said in self.change(name[0], item):
-                    if said == CLOSE:
+                for result in self.change(name[0], item):
+                    if result == CLOSE:
                         writer.write(together)
                         return
-                    together += _bytes(said, stream.version)
+                    together += _bytes(result, stream.version)
             writer.write(together)
 
 
-def _bytes(said: ControlPacket | bytes, version: ProtocolVersion) -> bytes:
-    if isinstance(said, bytes):
-        return said
-    return said.raw or encode(said, version)
+def _bytes(result: ControlPacket | bytes, version: ProtocolVersion) -> bytes:
+    if isinstance(result, bytes):
+        return result
+    return result.raw or encode(result, version)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from mqttscope.lint.conversation_text import parse_packet
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Malformed, ProtocolVersion, Publish, decode, encode
 from mqttscope.mqtt.properties import Properties
 from mqttscope.replay.rewrite.links import Changes, copy_scripts
-from mqttscope.replay.script import C2S, S2C, Entry, Script, ScriptReader, read_scripts
+from mqttscope.replay.script import C2S, S2C, Script, ScriptEntry, ScriptReader, read_scripts
 from mqttscope.session.connection import Connection
 from tests.conftest import ROOT
 
@@ -45,25 +45,25 @@ class Builder:
     ) -> Connection:
         """Begin a connection at the next packet; without ``version`` its CONNECT will tell, or a guess."""
         client = client or f"10.0.0.1:{5000 + self.opened}"
-        made = Connection(self.opened, client, server, CAPTURE, self.number, self.now_ns, handshake_seen=True)
+        connection = Connection(self.opened, client, server, CAPTURE, self.number, self.now_ns, handshake_seen=True)
         if version is not None:
-            made.version = version
+            connection.version = version
         self.opened += 1
-        self.connections[key] = made
-        self.reader.feed(ConnectionOpened(made, self.number + 1, self.now_ns, CAPTURE))
-        return made
+        self.connections[key] = connection
+        self.reader.feed(ConnectionOpened(connection, self.number + 1, self.now_ns, CAPTURE))
+        return connection
 
     def wait(self, ns: int) -> None:
         """Let time pass."""
         self.now_ns += ns
 
-    def say(self, key: Hashable, arrow: str, said: ControlPacket | bytes) -> None:
+    def say(self, key: Hashable, arrow: str, result: ControlPacket | bytes) -> None:
         """One packet: ``>`` of the client, ``<`` of the server."""
         connection, direction = self.connections[key], C2S if arrow == ">" else S2C
-        version = said.version if isinstance(said, Connect) else connection.version
-        raw = said if isinstance(said, bytes) else encode(said, version)
-        as_written = self.as_written and isinstance(said, ControlPacket)
-        packet = replace(said, raw=raw) if as_written else decode(raw, version)  # type: ignore[type-var]
+        version = result.version if isinstance(result, Connect) else connection.version
+        raw = result if isinstance(result, bytes) else encode(result, version)
+        as_written = self.as_written and isinstance(result, ControlPacket)
+        packet = replace(result, raw=raw) if as_written else decode(raw, version)  # type: ignore[type-var]
         place = (direction, self.number, self.number + 1, self.now_ns, CAPTURE)
         self.number += 1
         if isinstance(packet, Malformed):
@@ -128,11 +128,11 @@ Said = tuple[str, ControlPacket] | str
 """What one side says (``>`` the client): a packet, or words without the property blocks that captures have."""
 
 
-def as_packet(said: Said) -> tuple[str, ControlPacket]:
+def as_packet(result: Said) -> tuple[str, ControlPacket]:
     """Who says what."""
-    if isinstance(said, tuple):
-        return said
-    arrow, words = said.split(" ", 1)
+    if isinstance(result, tuple):
+        return result
+    arrow, words = result.split(" ", 1)
     return arrow, parse_packet(words.split(), V5, client_identifier="", keep_alive=0)
 
 
@@ -153,13 +153,13 @@ class Recorder:
 
         Without ``client`` they do not.
         """
-        said = tuple(map(as_packet, lines))
+        pairs = tuple(map(as_packet, lines))
         if client is not None:
             level, name = int(version), "MQIsdp" if version == V3_1 else "MQTT"
             hello = Connect(name, level, client_identifier=client, keep_alive=60)
-            said = ((">", hello), ("<", Connack(session_present=None if version == V3_1 else False)), *said)
+            pairs = ((">", hello), ("<", Connack(session_present=None if version == V3_1 else False)), *pairs)
         key = self.builder.opened
-        for arrow, packet in said:
+        for arrow, packet in pairs:
             self.builder.wait(SECOND)
             if key not in self.builder.connections:
                 self.builder.open(key, version=version)
@@ -226,10 +226,10 @@ def certain(script: Script) -> bool:
     return script.connection.version_evidence == "CONNECT"
 
 
-def recorded(*said: Said, version: ProtocolVersion = V5, client: str | None = "c1") -> list[Script]:
+def recorded(*arguments: Said, version: ProtocolVersion = V5, client: str | None = "c1") -> list[Script]:
     """A recording of one connection."""
     recorder = Recorder()
-    recorder.connection(*said, version=version, client=client)
+    recorder.connection(*arguments, version=version, client=client)
     return recorder.scripts
 
 
@@ -246,10 +246,10 @@ def told(script: Script) -> str:
 def links(scripts: list[Script]) -> list[tuple[int, int | None, int | None]]:
     """Which place answers which, and which sends which again."""
     entries = [entry for script in scripts for entry in script.entries]
-    return [(one.place, place(one.answers), place(one.resends)) for one in entries]
+    return [(script_entry.place, place(script_entry.answers), place(script_entry.resends)) for script_entry in entries]
 
 
-def place(entry: Entry | None) -> int | None:
+def place(entry: ScriptEntry | None) -> int | None:
     return None if entry is None else entry.place
 
 
@@ -288,15 +288,23 @@ def changed(scripts: list[Script], change: Callable[[list[Script], Changes], obj
 
 def snapshot(scripts: list[Script]) -> list[object]:
     """Everything of a recording that a change might touch by mistake."""
-    found: list[object] = []
+    result: list[object] = []
     for script in scripts:
-        found += [script.connection.client_identifier, script.version, script.opened_ns, script.opened_place]
-        found += [replace(script.ending), script.ended_place]
-        found += [
-            (id(one), id(one.packet), _words(one), one.raw, one.topic, one.timestamp_ns) for one in script.entries
+        result += [script.connection.client_identifier, script.version, script.opened_ns, script.opened_place]
+        result += [replace(script.ending), script.ended_place]
+        result += [
+            (
+                id(script_entry),
+                id(script_entry.packet),
+                _words(script_entry),
+                script_entry.raw,
+                script_entry.topic,
+                script_entry.timestamp_ns,
+            )
+            for script_entry in script.entries
         ]
-    return [*found, links(scripts)]
+    return [*result, links(scripts)]
 
 
-def _words(entry: Entry) -> str:
+def _words(entry: ScriptEntry) -> str:
     return repr(entry.packet)

@@ -31,9 +31,9 @@ from mqttscope.mqtt import (
 )
 from mqttscope.mqtt.topics import matches, parse_shared
 from mqttscope.replay.client.exchanges import ClientSessions
-from mqttscope.replay.client.player import ClientOptions, ClientPlayer, Until, Wait
+from mqttscope.replay.client.player import AwaitedEvent, ClientOptions, ClientPlayer, ClientWait
 from mqttscope.replay.live import Close, LiveConnection, Send
-from mqttscope.replay.order import End, Gates, Opening, Step, make_order
+from mqttscope.replay.order import ConnectionEnd, ConnectionOpening, Gates, Step, make_order
 from mqttscope.replay.script import C2S, S2C, Ending, Script
 from mqttscope.session.connection import Connection
 
@@ -81,13 +81,13 @@ class Broker:
         elif isinstance(packet, Pubrec):
             self._say(client, Pubrel(packet_identifier=packet.packet_identifier))
         elif isinstance(packet, Subscribe):
-            codes = [one.maximum_qos for one in packet.subscriptions]
+            codes = [subscription.maximum_qos for subscription in packet.subscriptions]
             self._say(client, Suback(packet_identifier=packet.packet_identifier, reason_codes=codes))
-            for one in packet.subscriptions:
-                client.subscriptions[one.topic_filter] = one.maximum_qos
+            for subscription in packet.subscriptions:
+                client.subscriptions[subscription.topic_filter] = subscription.maximum_qos
                 for topic, message in self.retained.items():
-                    if matches(one.topic_filter, topic):
-                        self._deliver(client, message, topic, one.maximum_qos, retain=True)
+                    if matches(subscription.topic_filter, topic):
+                        self._deliver(client, message, topic, subscription.maximum_qos, retain=True)
         elif isinstance(packet, Unsubscribe):
             for name in packet.topic_filters:
                 client.subscriptions.pop(name, None)
@@ -132,10 +132,12 @@ class Broker:
     def _deliver(self, client: Client, message: Publish, topic: str, granted: int, *, retain: bool) -> None:
         qos = min(granted, message.qos)
         identifier = next(client.identifiers) if qos else None
-        made = Publish(qos=qos, retain=retain, topic_name=topic, packet_identifier=identifier, payload=message.payload)
+        publish = Publish(
+            qos=qos, retain=retain, topic_name=topic, packet_identifier=identifier, payload=message.payload
+        )
         if client.version == 5:
-            made.properties = Properties()
-        self._say(client, made)
+            publish.properties = Properties()
+        self._say(client, publish)
 
     def _say(self, client: Client, packet: ControlPacket) -> None:
         client.to_client.append(encode(packet, client.version))
@@ -159,7 +161,7 @@ class Simulation:
     options: ClientOptions = field(default_factory=ClientOptions)
     causal: bool = False
     players: list[ClientPlayer] = field(default_factory=list)
-    waited: list[Until] = field(default_factory=list)
+    waited: list[AwaitedEvent] = field(default_factory=list)
     """What was waited for in vain."""
     stalled: int = 0
     now: int = STEP_NS
@@ -181,7 +183,7 @@ class Simulation:
                 if index in ended:
                     continue
                 if index not in clients:
-                    if gates.open_for(Opening(index)):
+                    if gates.open_for(ConnectionOpening(index)):
                         clients[index] = self.broker.connect()
                         progress = True
                     continue
@@ -204,10 +206,10 @@ class Simulation:
             self.broker.take(client, send.data)
             progress = True
         entry = player.peek()
-        if player.urgent or gates.open_for(End(index) if entry is None else entry):
+        if player.urgent or gates.open_for(ConnectionEnd(index) if entry is None else entry):
             self.now += STEP_NS
             action = player.perform(self.now)
-            progress |= not isinstance(action, Wait)
+            progress |= not isinstance(action, ClientWait)
             if isinstance(action, Send):
                 self.broker.take(client, action.data)
                 if action.entry.source is not None:
@@ -222,8 +224,8 @@ class Simulation:
         ended.add(index)
         player.ended(ending)
         self._reach(gates, player)
-        gates.reach(End(index))
-        self._elapse(gates, End(index))
+        gates.reach(ConnectionEnd(index))
+        self._elapse(gates, ConnectionEnd(index))
         for skipped in player.skipped:
             self._elapse(gates, skipped)
 
@@ -244,9 +246,9 @@ class Simulation:
             if index in ended or index not in clients:
                 continue
             entry = player.peek()
-            if player.urgent or gates.open_for(End(index) if entry is None else entry):
+            if player.urgent or gates.open_for(ConnectionEnd(index) if entry is None else entry):
                 action = player.perform(self.now)
-                assert isinstance(action, Wait), action
+                assert isinstance(action, ClientWait), action
                 self.waited.append(action.until)
                 gave_up = player.give_up()
                 if isinstance(gave_up, Close):
@@ -256,7 +258,7 @@ class Simulation:
                 return
         # Whoever waits at a gate does so for something recorded earlier.
         for index in range(len(self.players)):
-            for step in (Opening(index), End(index)):
+            for step in (ConnectionOpening(index), ConnectionEnd(index)):
                 if index not in ended and not gates.open_for(step):
                     gates.when_open(step, lambda: None)
             entry = self.players[index].peek()

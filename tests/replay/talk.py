@@ -33,7 +33,7 @@ from mqttscope.mqtt import (
     Unsubscribe,
     encode,
 )
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.difference import Difference
 from tests.replay.recordings import Builder, conversation
@@ -61,7 +61,7 @@ def compare(pairs: Iterable[tuple[Script, Script | None]], **settings: Any) -> l
 
 
 def told(differences: list[Difference]) -> list[Found]:
-    return [(str(one.kind), one.field, one.follows) for one in differences]
+    return [(str(difference.kind), difference.field, difference.follows) for difference in differences]
 
 
 def connack(line: str) -> str:
@@ -76,7 +76,9 @@ def asked(*answers: str) -> str:
 def delivered(*deliveries: str) -> str:
     """Three messages, and what a subscriber gets."""
     published = ["pub > publish t/a one", "pub > publish t/b two", "pub > publish t/a three"]
-    return OPENED + "\n".join((*published, *(f"sub < {one}" for one in deliveries), "sub > pingreq", "sub < pingresp"))
+    return OPENED + "\n".join(
+        (*published, *(f"sub < {delivery}" for delivery in deliveries), "sub > pingreq", "sub < pingresp")
+    )
 
 
 ALL = ("publish t/a one", "publish t/b two", "publish t/a three")
@@ -94,7 +96,9 @@ def replay(recorded: list[Script], text: str, version: ProtocolVersion = V5) -> 
     left = record(text, version)
     pairs: list[tuple[Script, Script | None]] = []
     for script in recorded:
-        live = next((one for one in left if one.connection.client == script.connection.client), None)
+        live = next(
+            (other_script for other_script in left if other_script.connection.client == script.connection.client), None
+        )
         if live is not None:
             left.remove(live)
             _attribute(script, live)
@@ -110,14 +114,14 @@ def pairs(recorded: str, live: str, version: ProtocolVersion = V5) -> list[tuple
 def copied(scripts: Iterable[Script]) -> list[tuple[Script, Script | None]]:
     """Scripts with replays in which everything was said again."""
     scripts = list(scripts)
-    copies: dict[int, Entry] = {}
+    copies: dict[int, ScriptEntry] = {}
     for script in scripts:
         for entry in script.entries:
             copies[id(entry)] = replace(entry, source=entry)
     for copy in copies.values():
         copy.answers = None if copy.answers is None else copies[id(copy.answers)]
         copy.resends = None if copy.resends is None else copies[id(copy.resends)]
-    return [(one, replace(one, entries=[copies[id(entry)] for entry in one.entries])) for one in scripts]
+    return [(script, replace(script, entries=[copies[id(entry)] for entry in script.entries])) for script in scripts]
 
 
 def _attribute(recorded: Script, live: Script) -> None:
@@ -127,22 +131,31 @@ def _attribute(recorded: Script, live: Script) -> None:
         if isinstance(entry.packet, Publish) and not entry.from_client:
             entry.resends = None
         elif isinstance(entry.packet, Pubrel):
-            answered = [one for one in live.entries if isinstance(one.packet, Pubrec) and one.answers is entry.answers]
+            answered = [
+                script_entry
+                for script_entry in live.entries
+                if isinstance(script_entry.packet, Pubrec) and script_entry.answers is entry.answers
+            ]
             entry.answers = answered[0] if answered and entry.from_client else None
-    waiting = [one for one in recorded.entries if one.from_client]
+    waiting = [script_entry for script_entry in recorded.entries if script_entry.from_client]
     for entry in live.entries:
         if entry.from_client:
-            entry.source = next((one for one in waiting if _same(one, entry)), None)
+            entry.source = next((script_entry for script_entry in waiting if _same(script_entry, entry)), None)
             if entry.source is not None:
                 waiting.remove(entry.source)
         elif entry.answers is not None and entry.answers.source is not None:
             request = entry.answers.source
             entry.source = next(
-                (one for one in recorded.entries if one.answers is request and one.type == entry.type), None
+                (
+                    script_entry
+                    for script_entry in recorded.entries
+                    if script_entry.answers is request and script_entry.type == entry.type
+                ),
+                None,
             )
 
 
-def _same(recorded: Entry, live: Entry) -> bool:
+def _same(recorded: ScriptEntry, live: ScriptEntry) -> bool:
     before, now = recorded.packet, live.packet
     if isinstance(before, Publish) and isinstance(now, Publish):
         return (recorded.topic, before.payload, before.dup) == (live.topic, now.payload, now.dup)
@@ -176,15 +189,20 @@ def speak(builder: Builder, text: str, version: ProtocolVersion = V5) -> list[Sc
 
 def packet(name: str, kind: str, words: list[str], version: ProtocolVersion = V5) -> ControlPacket:
     """The packet that a line describes."""
-    made = parse_packet((kind, *words), version, client_identifier=name, keep_alive=0)
-    if isinstance(made, Connect) and made.password is not None and made.user_name is None:
-        made.user_name = "user"
+    control_packet = parse_packet((kind, *words), version, client_identifier=name, keep_alive=0)
+    if isinstance(control_packet, Connect) and control_packet.password is not None and control_packet.user_name is None:
+        control_packet.user_name = "user"
     # Packets of captures have property blocks where their version has them, also empty ones.
-    if version == V5 and isinstance(made, _WITH_BLOCKS) and made.properties is None:
-        made.properties = Properties()
-    if version == V5 and isinstance(made, Connect) and made.will is not None and made.will.properties is None:
-        made.will.properties = Properties()
-    return made
+    if version == V5 and isinstance(control_packet, _WITH_BLOCKS) and control_packet.properties is None:
+        control_packet.properties = Properties()
+    if (
+        version == V5
+        and isinstance(control_packet, Connect)
+        and control_packet.will is not None
+        and control_packet.will.properties is None
+    ):
+        control_packet.will.properties = Properties()
+    return control_packet
 
 
 def read(words: str, version: ProtocolVersion = V5, name: str = "dev") -> ControlPacket:
@@ -195,8 +213,8 @@ def read(words: str, version: ProtocolVersion = V5, name: str = "dev") -> Contro
 
 def whole(*lines: str, version: ProtocolVersion = V5, ended: tuple[str, str] = ("fin", "client")) -> Script:
     """A connection in words: ``> publish a qos=1 id=1``."""
-    said = (line.split(" ", 1) for line in lines)
-    return conversation(*((arrow, read(words, version)) for arrow, words in said), ended=ended)
+    text_lists = (line.split(" ", 1) for line in lines)
+    return conversation(*((arrow, read(words, version)) for arrow, words in text_lists), ended=ended)
 
 
 def session(*lines: str, hello: str = "connect", ended: tuple[str, str] = ("fin", "client")) -> Script:
@@ -218,8 +236,8 @@ Equal = dict[str, tuple[str, str]]
 
 def check(recorded: str, live: str, expected: list[Found]) -> None:
     """What is found, and that the recording does not differ from itself."""
-    found = compare(pairs(recorded, live))
+    differences = compare(pairs(recorded, live))
 
-    assert told(found) == expected
-    assert all(one.message.endswith(".") for one in found)
+    assert told(differences) == expected
+    assert all(difference.message.endswith(".") for difference in differences)
     assert told(compare(copied(record(recorded)))) == []

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from mqttscope.mqtt import Publish
-from mqttscope.replay.alterations import Alterations, Causes, Options
-from mqttscope.replay.rewrite import Moment, Rewrites, multiply, rewrite, select, span
+from mqttscope.replay.alterations import AlterationOptions, Alterations, CauseFinder
+from mqttscope.replay.rewrite import RecordingTime, Rewrites, multiply, rewrite, select, span
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify import verify
 from tests.replay.talk import OPENED, record, replay
@@ -43,33 +43,33 @@ def altered(
 ) -> tuple[list[Script], Alterations]:
     """A recording as the options change it, as the command does."""
     captured = record(TALK)
-    cut = tuple(None if one is None else Moment.parse(one) for one in (start, end))
+    cut = tuple(None if text is None else RecordingTime.parse(text) for text in (start, end))
     played, _ = select(captured, clients=clients, start=cut[0], end=cut[1], places=places)
     rewrites = Rewrites.parse(topics, (), settings)
     played, _ = rewrite(played, rewrites)
     if copies > 1:
         played, _ = multiply(played, copies)
-    paths = [one.split("=")[0] for one in settings]
-    options = Options(
+    paths = [setting.split("=")[0] for setting in settings]
+    options = AlterationOptions(
         clients, places is not None, *span(captured, *cut), topics=bool(topics), settings=paths, copies=copies
     )
     return played, Alterations(captured, played, options)
 
 
-def unreachable(**given: object) -> dict[str, str]:
+def unreachable(**argument: object) -> dict[str, str]:
     """By client and topic: deliveries that cannot come, and because of which option."""
-    played, made = altered(**given)  # type: ignore[arg-type]
+    played, alterations = altered(**argument)  # type: ignore[arg-type]
     return {
         f"{script.name} {entry.topic}": option
         for script in played
         for entry in script.entries
         if not entry.from_client and isinstance(entry.packet, Publish)
-        if (option := made.cannot_come(script, entry))
+        if (option := alterations.preventing_option(script, entry))
     }
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("document", "expected"),
     [
         ({}, {}),
         ({"copies": 3}, {}),
@@ -85,8 +85,8 @@ def unreachable(**given: object) -> dict[str, str]:
         ({"topics": ("t/b=x/b",)}, {"sub x/b": "--map-topic"}),
     ],
 )
-def test_deliveries_that_cannot_come_name_the_option(given: dict[str, object], found: dict[str, str]) -> None:
-    assert unreachable(**given) == found
+def test_deliveries_that_cannot_come_name_the_option(document: dict[str, object], expected: dict[str, str]) -> None:
+    assert unreachable(**document) == expected
 
 
 def test_what_follows_from_a_delivery_that_cannot_come_is_hopeless_too() -> None:
@@ -94,18 +94,21 @@ def test_what_follows_from_a_delivery_that_cannot_come_is_hopeless_too() -> None
         OPENED + "pub > publish t/a x qos=2 id=1\nsub < publish t/a x qos=2 id=5\nsub > pubrec 5\nsub < pubrel 5"
     )
     played, _ = select(captured, clients=["sub"])
-    made = Alterations(captured, played, Options(clients=["sub"]))
+    alterations = Alterations(captured, played, AlterationOptions(clients=["sub"]))
 
-    assert [entry.type for entry in played[0].entries if entry in made.unreachable(played)] == ["publish", "pubrel"]
+    assert [entry.type for entry in played[0].entries if entry in alterations.unreachable(played)] == [
+        "publish",
+        "pubrel",
+    ]
 
 
 def test_which_option_left_a_packet_out() -> None:
     captured = record(TALK)
-    options = Options(clients=["pub"], filtered=True, start_ns=captured[0].opened_ns + 1)
+    options = AlterationOptions(clients=["pub"], filtered=True, start_ns=captured[0].opened_ns + 1)
 
     assert options.left_out_by(captured[0], captured[0].entries[0]) == "--client"
     assert options.left_out_by(captured[1], captured[1].entries[0]) == "--filter"
-    assert Options(end_ns=0).left_out_by(captured[0], captured[0].entries[0]) == "--end"
+    assert AlterationOptions(end_ns=0).left_out_by(captured[0], captured[0].entries[0]) == "--end"
     assert options.parts == ["--client", "--filter", "--start"]
 
 
@@ -117,17 +120,17 @@ ONE, TWO = "sub < publish t/a one qos=1 id=9\nsub > puback 9\n", "sub < publish 
 STORED = "late < publish t/a one retain\n"
 
 
-def marked(live: str, **given: object) -> list[tuple[str, str, bool]]:
+def marked(live: str, **argument: object) -> list[tuple[str, str, bool]]:
     """Kinds of differences, with the option and whether it is certain."""
-    played, made = altered(**given)  # type: ignore[arg-type]
-    found = verify(replay(played, live))
-    Causes(made).mark(found.differences)
-    assert found.counting == [one for one in found.differences if not one.certain]
-    return [(str(one.kind), one.option, one.certain) for one in found.differences]
+    played, alterations = altered(**argument)  # type: ignore[arg-type]
+    verification = verify(replay(played, live))
+    CauseFinder(alterations).mark(verification.differences)
+    assert verification.counting == [difference for difference in verification.differences if not difference.certain]
+    return [(str(difference.kind), difference.option, difference.certain) for difference in verification.differences]
 
 
 @pytest.mark.parametrize(
-    ("given", "live", "found"),
+    ("document", "live", "expected"),
     [
         pytest.param({}, SUB + PUB + SENT + "pub < puback 1\npub > publish t/b two\n" + ONE + LATE + STORED,
                      [("missing-delivery", "", False)], id="the broker alone"),
@@ -155,22 +158,22 @@ def marked(live: str, **given: object) -> list[tuple[str, str, bool]]:
         pytest.param({"copies": 2}, "", [("not-connected", "", False)] * 6, id="no broker"),
     ],
 )  # fmt: skip
-def test_options_are_named(given: dict[str, object], live: str, found: list[tuple[str, str, bool]]) -> None:
-    assert marked(live, **given) == found
+def test_options_are_named(document: dict[str, object], live: str, expected: list[tuple[str, str, bool]]) -> None:
+    assert marked(live, **document) == expected
 
 
 def test_copies_get_the_messages_of_each_other_and_no_more() -> None:
-    played, made = altered(copies=2, clients=("sub", "pub"))
-    said = SUB + PUB + SENT + "pub < puback 1\npub > publish t/b two\n"
-    talk = "".join(re.sub("(?m)^(sub|pub)", rf"\1-{copy}", said) for copy in (1, 2))
+    played, alterations = altered(copies=2, clients=("sub", "pub"))
+    text = SUB + PUB + SENT + "pub < puback 1\npub > publish t/b two\n"
+    talk = "".join(re.sub("(?m)^(sub|pub)", rf"\1-{copy}", text) for copy in (1, 2))
     talk += "".join(f"sub-{n} < publish t/a one qos=1 id={i}\nsub-{n} > puback {i}\n" for n in (1, 2) for i in (8, 9))
     talk += "sub-1 < publish t/b two\n" * 3 + "sub-2 < publish t/b two\n" * 2
     for script in played:
         script.connection.client = script.name
-    found = verify(replay(played, talk))
-    Causes(made).mark(found.differences)
+    verification = verify(replay(played, talk))
+    CauseFinder(alterations).mark(verification.differences)
 
-    extra = [one for one in found.differences if one.kind == "extra-delivery"]
-    assert [(one.option, one.certain) for one in extra] == [("--clients", True)] * 2 + [("--clients", False)] + [
-        ("--clients", True)
-    ] * 2
+    extra = [difference for difference in verification.differences if difference.kind == "extra-delivery"]
+    assert [(difference.option, difference.certain) for difference in extra] == [("--clients", True)] * 2 + [
+        ("--clients", False)
+    ] + [("--clients", True)] * 2

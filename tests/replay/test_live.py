@@ -5,42 +5,42 @@ from __future__ import annotations
 from mqttscope.mqtt import Connect, Puback, Publish
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.properties import Properties
-from mqttscope.replay.live import MAX_BEYOND_BYTES, PACKET_BYTES, LiveConnection, Room, readdressed, sent_again
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.live import MAX_BEYOND_BYTES, PACKET_BYTES, LiveConnection, PacketBudget, readdressed, sent_again
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.session.connection import CONNECTED, Connection
 from tests.replay.client.playing import begun, say
 from tests.replay.talk import read, whole
 
 
 def test_room_is_limited_for_each_connection_and_for_all() -> None:
-    made = Room(left=3 * PACKET_BYTES)
+    budget = PacketBudget(left=3 * PACKET_BYTES)
 
-    assert made.take(0, b"") == PACKET_BYTES
-    assert made.take(MAX_BEYOND_BYTES, b"") == 0
-    assert made.take(0, b"x" * PACKET_BYTES) == 2 * PACKET_BYTES
-    assert made.take(0, b"") == 0
+    assert budget.reserve(0, b"") == PACKET_BYTES
+    assert budget.reserve(MAX_BEYOND_BYTES, b"") == 0
+    assert budget.reserve(0, b"x" * PACKET_BYTES) == 2 * PACKET_BYTES
+    assert budget.reserve(0, b"") == 0
 
 
 def test_beyond_the_room_packets_are_counted_and_not_kept() -> None:
-    room = Room(of_one=3 * PACKET_BYTES + 10)
-    one = begun(whole("> connect", "< connack", "< publish t 1"), room=room)
-    say(one, *["pingresp"] * 10, "publish t 1")
+    room = PacketBudget(per_connection=3 * PACKET_BYTES + 10)
+    player = begun(whole("> connect", "< connack", "< publish t 1"), room=room)
+    say(player, *["pingresp"] * 10, "publish t 1")
 
-    kept = [entry.type for entry in one.live.script.entries]
-    assert kept == ["connect", "connack", *["pingresp"] * 3, "publish"]
-    assert one.live.not_kept == 7
+    texts = [entry.type for entry in player.live.script.entries]
+    assert texts == ["connect", "connack", *["pingresp"] * 3, "publish"]
+    assert player.live.not_kept == 7
 
 
 def test_an_acknowledgement_that_is_sent_again_and_again_is_beyond_the_recording() -> None:
-    room = Room(of_one=4 * PACKET_BYTES + 50)
+    room = PacketBudget(per_connection=4 * PACKET_BYTES + 50)
     exchange = "> publish t qos=2 id=1", "< pubrec 1", "> pubrel 1", "< pubcomp 1"
-    one = begun(whole("> connect", "< connack", *exchange), room=room)
-    one.perform(0)
+    player = begun(whole("> connect", "< connack", *exchange), room=room)
+    player.perform(0)
     for _ in range(20):
-        say(one, "pubrec 1")
+        say(player, "pubrec 1")
 
-    assert len(one.live.script.entries) <= 2 + 3 + 4
-    assert one.live.not_kept > 20
+    assert len(player.live.script.entries) <= 2 + 3 + 4
+    assert player.live.not_kept > 20
 
 
 def both() -> tuple[LiveConnection, LiveConnection]:
@@ -49,7 +49,7 @@ def both() -> tuple[LiveConnection, LiveConnection]:
     return LiveConnection(client, plays_client=True), LiveConnection(server, plays_client=False)
 
 
-def said(live: LiveConnection, *lines: str) -> list[Entry]:
+def said(live: LiveConnection, *lines: str) -> list[ScriptEntry]:
     """Let both sides say something in turn."""
     for line in lines:
         arrow, words = line.split(" ", 1)
@@ -70,10 +70,12 @@ def test_both_halves_find_the_same_answers() -> None:
             "> pingreq", "> puback 1", "< pubrec 1", "> pubrel 1", "< pubcomp 1",
             "< pingresp", "< pingresp", "> puback 1",
         )  # fmt: skip
-        answered = [None if one.answers is None else entries.index(one.answers) for one in entries]
+        answered = [
+            None if script_entry.answers is None else entries.index(script_entry.answers) for script_entry in entries
+        ]
 
         assert answered == [None, 0, None, None, None, 3, 2, 2, 2, 4, None, None]
-        assert [one.from_client for one in entries] == [at in (0, 2, 4, 5, 7, 11) for at in range(12)]
+        assert [script_entry.from_client for script_entry in entries] == [at in (0, 2, 4, 5, 7, 11) for at in range(12)]
         assert live.connection.phase is CONNECTED
         assert not live._waiting
         assert live._waiting_bytes == 0

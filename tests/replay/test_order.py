@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mqttscope.mqtt import Disconnect, Properties, Puback, Pubcomp, Pubrel, Suback, Subscribe, Subscription
-from mqttscope.replay.order import End, Gates, Opening, Order, Step, Timer, make_order
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.order import ConnectionEnd, ConnectionOpening, Gates, Step, StepOrder, Timer, make_order
+from mqttscope.replay.script import Script, ScriptEntry
 from tests.replay.recordings import V5, Line, connack, connect, publish, recordings
 
 
@@ -32,13 +32,13 @@ def conversation() -> list[Script]:
     )
 
 
-def before(order: Order, gates: Gates, step: Step) -> set[int]:
+def before(order: StepOrder, gates: Gates, step: Step) -> set[int]:
     """Places of the milestones that a step waits for."""
     need = order.needs[step]
     return {
         what.place
         for what, (number, change) in order.milestones.items()
-        if isinstance(what, Entry) and (number < need.all or (change is not None and change < need.changes))
+        if isinstance(what, ScriptEntry) and (number < need.all or (change is not None and change < need.changes))
     }
 
 
@@ -128,9 +128,9 @@ def test_the_end_of_a_connection_is_a_milestone() -> None:
     gates = Gates(make_order(scripts))
     gates.reach(scripts[0].entries[1])
 
-    assert not gates.open_for(Opening(1))
-    gates.reach(End(0))
-    assert gates.open_for(Opening(1))
+    assert not gates.open_for(ConnectionOpening(1))
+    gates.reach(ConnectionEnd(0))
+    assert gates.open_for(ConnectionOpening(1))
 
 
 def test_what_expired_in_the_recording_is_given_the_time_to_expire() -> None:
@@ -149,16 +149,16 @@ def test_what_expired_in_the_recording_is_given_the_time_to_expire() -> None:
     order = make_order(scripts)
     message = scripts[1].entries[2]
 
-    assert set(order.timers) == {End(0), message}
+    assert set(order.timers) == {ConnectionEnd(0), message}
     gates = Gates(order)
-    for one in [one for one in order.milestones if not isinstance(one, Timer)]:
-        gates.reach(one)
-    assert not gates.open_for(Opening(2))
+    for each in [milestone for milestone in order.milestones if not isinstance(milestone, Timer)]:
+        gates.reach(each)
+    assert not gates.open_for(ConnectionOpening(2))
     for timers in order.timers.values():
         assert all(1_000_000_000 < timer.wait_ns <= 3_000_000_000 for timer in timers)
         for timer in timers:
             gates.reach(timer)
-    assert gates.open_for(Opening(2))
+    assert gates.open_for(ConnectionOpening(2))
 
 
 def test_nobody_waits_for_what_cannot_come_again() -> None:
@@ -173,7 +173,7 @@ def test_nobody_waits_for_what_cannot_come_again() -> None:
     )
     order = make_order(scripts)
 
-    assert [what.type for what in order.milestones if isinstance(what, Entry)] == ["connack", "publish"]
+    assert [what.type for what in order.milestones if isinstance(what, ScriptEntry)] == ["connack", "publish"]
     assert scripts[0].entries[5] in order.milestones
 
 

@@ -12,11 +12,15 @@ from tests.replay.talk import MS, START_NS, record
 
 def test_each_answer_names_what_it_answers() -> None:
     _, sensor = captured("v5-qos")
-    answered = [(one.type, one.answers and one.answers.type) for one in sensor.entries if one.type != "publish"]
+    answered = [
+        (script_entry.type, script_entry.answers and script_entry.answers.type)
+        for script_entry in sensor.entries
+        if script_entry.type != "publish"
+    ]
     acknowledgements = [(name, "publish") for name in ("puback", "pubrec", "pubrel", "pubcomp")]
 
     assert answered == [("connect", None), ("connack", "connect"), *acknowledgements, ("disconnect", None)]
-    places = {one.place for script in captured("v5-qos") for one in script.entries}
+    places = {script_entry.place for script in captured("v5-qos") for script_entry in script.entries}
     assert places == set(range(len(places)))
 
 
@@ -25,12 +29,12 @@ def test_endings_say_who_ended_it() -> None:
 
     assert (slow.ending.how, slow.ending.by) == ("fin", "client")
     assert (office.ending.how, again.opened_place, slow.ended_place) == ("fin", 16, 16)
-    assert [one.name for one in (slow, office, again)] == ["slow", "office", "slow"]
+    assert [script.name for script in (slow, office, again)] == ["slow", "office", "slow"]
 
 
 def test_bytes_that_were_lost_are_counted() -> None:
-    assert all(not one.lost for one in captured("v5-qos"))
-    assert sum(one.lost for one in captured("lost-in-payload")) > 0
+    assert all(not script.lost for script in captured("v5-qos"))
+    assert sum(script.lost for script in captured("lost-in-payload")) > 0
 
 
 def test_the_first_end_is_the_end() -> None:
@@ -46,7 +50,7 @@ def test_what_a_client_says_behind_the_end_of_its_server_is_nobodys() -> None:
     late = "a > publish a qos=1 id=1\na > disconnect\n"
     (script,) = record(f"a > connect\na < connack\na < half-fin\n{late}a < fin")
 
-    assert [one.type for one in script.entries] == ["connect", "connack"]
+    assert [script_entry.type for script_entry in script.entries] == ["connect", "connack"]
     assert script.late == 2
 
 
@@ -54,7 +58,7 @@ def test_what_a_server_still_answers_comes_before_the_end() -> None:
     """Who sends FIN first may read on."""
     (script,) = record("a > connect\na > half-fin\na < connack\na > fin")
 
-    assert [one.type for one in script.entries] == ["connect", "connack"]
+    assert [script_entry.type for script_entry in script.entries] == ["connect", "connack"]
     assert (script.ended_place, script.late, script.ending.by) == (2, 0, "client")
 
 

@@ -29,15 +29,15 @@ NAMES = ("v5-qos", "v311-will", "many-in-one-segment", "example-alias-length-too
 HIDDEN = asked().replace("connect", "connect password=hunter2", 1)
 
 
-def document(said: str = HIDDEN, *, show_secrets: bool = False) -> dict[str, Any]:
-    (script,) = record(said)
+def document(text: str = HIDDEN, *, show_secrets: bool = False) -> dict[str, Any]:
+    (script,) = record(text)
     script.connection.client, script.connection.server = "10.0.0.1:5000", "10.0.0.2:1883"
-    made: dict[str, Any] = json.loads(write_script(script_file(script, show_secrets=show_secrets)))
-    return made
+    new_document: dict[str, Any] = json.loads(write_script(script_file(script, show_secrets=show_secrets)))
+    return new_document
 
 
 def said(script: Script) -> list[tuple[bool, bytes]]:
-    return [(one.from_client, one.raw) for one in script.entries]
+    return [(script_entry.from_client, script_entry.raw) for script_entry in script.entries]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,16 +46,16 @@ def test_a_connection_comes_back_as_it_was(name: str) -> None:
         if not script.begins or not script.connection.client.count("."):
             continue
         written = write_script(script_file(script, show_secrets=True))
-        made = read_script(written)
-        (again,) = read_scripts(dissect_segments(segments_of(made, "a.json", count(1).__next__)))
+        file = read_script(written)
+        (again,) = read_scripts(dissect_segments(segments_of(file, "a.json", count(1).__next__)))
 
         assert is_script(written)
         assert said(again) == said(script)
         assert again.ending.how == script.ending.how
         assert again.connection.client_identifier == script.connection.client_identifier
         apart = [
-            abs((one.timestamp_ns - again.opened_ns) - (other.timestamp_ns - script.opened_ns))
-            for one, other in zip(again.entries, script.entries, strict=True)
+            abs((script_entry.timestamp_ns - again.opened_ns) - (other.timestamp_ns - script.opened_ns))
+            for script_entry, other in zip(again.entries, script.entries, strict=True)
         ]
         assert max(apart) < 1_000
 
@@ -80,46 +80,46 @@ def test_what_acknowledges_whose_message() -> None:
         )
     )  # fmt: skip
 
-    assert [one.acknowledges for one in script_file(script).steps if one.kind == "puback"] == [OWN, FOREIGN, FOREIGN]
+    assert [step.acknowledges for step in script_file(script).steps if step.kind == "puback"] == [OWN, FOREIGN, FOREIGN]
 
 
 @each(
-    "said, told",
+    "expected, text",
     [
         ("dev > publish a b", "the capture does not have its CONNECT"),
         ("dev < connack", "the capture does not have its CONNECT"),
     ],
 )
-def test_what_cannot_be_written(said: str, told: str) -> None:
-    (script,) = record(said)
+def test_what_cannot_be_written(expected: str, text: str) -> None:
+    (script,) = record(expected)
 
-    with pytest.raises(ScriptFileError, match=told):
+    with pytest.raises(ScriptFileError, match=text):
         script_file(script)
 
 
 def test_topics_that_are_not_there() -> None:
     (script,) = record("dev > connect\ndev < connack\ndev < publish - a\ndev < publish - a topic_alias=3")
 
-    assert [one.says for one in script_file(script).steps[2:]] == [
+    assert [step.says for step in script_file(script).steps[2:]] == [
         "PUBLISH QoS 0 to an empty topic", "PUBLISH QoS 0 to an unknown topic",
     ]  # fmt: skip
 
 
 def test_what_the_capture_lacks() -> None:
     (script,) = record("dev > connect\ndev < connack\ndev > lost 10\ndev > publish a b\ndev < publish a c")
-    served, said = script.entries[3], script.entries[2]
+    served, script_entry = script.entries[3], script.entries[2]
     assert isinstance(served.packet, Publish)
-    assert isinstance(said.packet, Publish)
+    assert isinstance(script_entry.packet, Publish)
     served.packet.missing = 3
 
-    made = script_file(script)
-    said.packet.missing = 3
+    file = script_file(script)
+    script_entry.packet.missing = 3
     with pytest.raises(ScriptFileError, match="3 bytes of the packet in frame 3 are not in the capture"):
         script_file(script)
 
-    assert made.lost == 10
+    assert file.lost == 10
     # What a broker sent in part is left out.
-    assert [one.kind for one in made.steps] == ["connect", "connack", "publish"]
+    assert [step.kind for step in file.steps] == ["connect", "connack", "publish"]
 
 
 def _changed(**changes: Any) -> bytes:
@@ -127,18 +127,18 @@ def _changed(**changes: Any) -> bytes:
 
 
 def _step(at: int = 1, /, **changes: Any) -> bytes:
-    made = document()
-    made["steps"][at].update(changes)
-    return json.dumps(made).encode()
+    new_document = document()
+    new_document["steps"][at].update(changes)
+    return json.dumps(new_document).encode()
 
 
 @each(
-    "data, told",
+    "data, expected",
     [
-        (b"{", "it is no JSON"),
-        (b"[]", "no script of a connection"),
-        (b'{"a": 1}', "no script of a connection"),
-        (b'{"a":' * 100_000, "it is no JSON"),
+        (b"{", "it is not JSON"),
+        (b"[]", "not a script of a connection"),
+        (b'{"a": 1}', "not a script of a connection"),
+        (b'{"a":' * 100_000, "it is not JSON"),
         (b'{"script": "mqtt connection"}', '"schema" is not 1'),
         (_changed(version="4.0"), '"version"'),
         (_changed(steps=[]), '"steps" is not a list'),
@@ -149,7 +149,7 @@ def _step(at: int = 1, /, **changes: Any) -> bytes:
         (_changed(server="10.0.0.1:0"), '"server" is not an address'),
         (_changed(hidden=[{"step": 99, "fields": []}]), '"hidden" does not name steps'),
         (_changed(hidden=[1]), '"hidden" does not name steps'),
-        (_changed(steps=[1]), "step 0: it is no object"),
+        (_changed(steps=[1]), "step 0: it is not an object"),
         (_step(1, **{"from": "broker"}), 'step 1: "from" is neither'),
         (_step(after="soon"), 'step 1: "after" is not a number'),
         (_step(after=True), 'step 1: "after" is not a number'),
@@ -162,18 +162,18 @@ def _step(at: int = 1, /, **changes: Any) -> bytes:
         (_step(ends="gone"), 'step 1: "ends" is neither'),
     ],
 )
-def test_what_is_no_script(data: bytes, told: str) -> None:
+def test_what_is_no_script(data: bytes, expected: str) -> None:
     with pytest.raises(ScriptFileError) as error:
         read_script(data)
 
-    assert told in str(error.value)
+    assert expected in str(error.value)
 
 
 def test_two_address_families() -> None:
-    made = read_script(_changed(client="[::1]:5000"))
+    file = read_script(_changed(client="[::1]:5000"))
 
     with pytest.raises(ScriptFileError, match="of different address families"):
-        list(segments_of(made, "a.json", count(1).__next__))
+        list(segments_of(file, "a.json", count(1).__next__))
 
 
 def test_a_capture_is_no_script() -> None:

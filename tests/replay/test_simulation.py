@@ -90,9 +90,9 @@ limits = st.builds(
 )  # fmt: skip
 
 
-def record(said: list[tuple[str, int, int, int, bool]], versions: list[ProtocolVersion]) -> list[Script]:
+def record(rows: list[tuple[str, int, int, int, bool]], versions: list[ProtocolVersion]) -> list[Script]:
     recorder = Recorder()
-    for number, (what, who, which, qos, flag) in enumerate(said):
+    for number, (what, who, which, qos, flag) in enumerate(rows):
         name = f"c{who}"
         if name not in recorder.open:
             recorder.connect(name, versions[who], flag)
@@ -116,26 +116,26 @@ def record(said: list[tuple[str, int, int, int, bool]], versions: list[ProtocolV
 def errors(player: ClientPlayer) -> list[str]:
     """What the client did wrong."""
     linter = Linter(map(usual_rule, select().values()), strict=True)
-    found = [one for event in events(player) for one in linter.feed(event)]
-    return [one.message for one in found if one.direction is C2S and one.severity == "error"]
+    findings = [finding for event in events(player) for finding in linter.feed(event)]
+    return [finding.message for finding in findings if finding.direction is C2S and finding.severity == "error"]
 
 
 @settings(max_examples=300 if EXHAUSTIVE else 50, deadline=None)
 @given(
-    said=st.lists(actions, min_size=1, max_size=25),
+    sent_actions=st.lists(actions, min_size=1, max_size=25),
     versions=st.lists(st.sampled_from([V3_1_1, V5]), min_size=3, max_size=3),
     announced=st.none() | limits,
     causal=st.booleans(),
     refuse=st.sampled_from([0, 0, 0, 0x87]),
 )
 def test_no_client_breaks_a_rule(
-    said: list[tuple[str, int, int, int, bool]],
+    sent_actions: list[tuple[str, int, int, int, bool]],
     versions: list[ProtocolVersion],
     announced: Properties | None,
     causal: bool,
     refuse: int,
 ) -> None:
-    scripts = record(said, versions)
+    scripts = record(sent_actions, versions)
     replay = Simulation(scripts, Broker(limits=announced, refuse=refuse), causal=causal)
     players = replay.run()
 
@@ -144,6 +144,14 @@ def test_no_client_breaks_a_rule(
         assert not replay.stalled
         for player in players:
             live = player.live.script.entries
-            sent = [(one.type, one.topic) for one in live if one.from_client and one.source is not None]
-            said_then = [(one.type, one.topic) for one in player.script.entries if one.from_client]
+            sent = [
+                (script_entry.type, script_entry.topic)
+                for script_entry in live
+                if script_entry.from_client and script_entry.source is not None
+            ]
+            said_then = [
+                (script_entry.type, script_entry.topic)
+                for script_entry in player.script.entries
+                if script_entry.from_client
+            ]
             assert sorted(map(str, sent)) == sorted(map(str, said_then))

@@ -107,11 +107,11 @@ def printed(page: bytes, folder: Path, *, dark: bool = True) -> Printed:
     )  # fmt: skip
     done = subprocess.run([reader, "-bbox", str(target), "-"], capture_output=True, check=True, timeout=60)
     pages, width, words = 0, 1.0, list[tuple[str, float, float]]()
-    for found in _SHEET.finditer(done.stdout.decode()):
-        if found[1]:
-            pages, width = pages + 1, float(found[1])
+    for hit in _SHEET.finditer(done.stdout.decode()):
+        if hit[1]:
+            pages, width = pages + 1, float(hit[1])
         else:
-            words.append((unescape(found[4]), float(found[2]) / width, float(found[3]) / width))
+            words.append((unescape(hit[4]), float(hit[2]) / width, float(hit[3]) / width))
     return Printed(pages, words)
 
 

@@ -102,18 +102,18 @@ class Talk:
         """The event of a packet, given by its fields or by its bytes."""
         self._next(after)
         raw = packet if isinstance(packet, bytes) else encode(packet, self.connection.version)
-        found = decode(raw, self.connection.version)
+        actual_packet = decode(raw, self.connection.version)
         number = self.packets
         self.packets += 1
         place = (self.connection, direction, number, self.frame, self.now, "a.pcap")
-        if isinstance(found, Malformed):
-            return MalformedEvent(*place, found, None)
+        if isinstance(actual_packet, Malformed):
+            return MalformedEvent(*place, actual_packet, None)
         if not isinstance(packet, bytes):
-            found.missing = packet.missing
-        self.connection.identify(found)
-        topic = self.connection.resolve_topic(found, direction) if isinstance(found, Publish) else None
-        self.waiting = found, direction, number
-        return PacketEvent(*place, found, topic)
+            actual_packet.missing = packet.missing
+        self.connection.identify(actual_packet)
+        topic = self.connection.resolve_topic(actual_packet, direction) if isinstance(actual_packet, Publish) else None
+        self.waiting = actual_packet, direction, number
+        return PacketEvent(*place, actual_packet, topic)
 
     def answer(self, packet: ControlPacket | bytes, *, after: int = MS) -> Event:
         """The event of a packet that the server sends."""
@@ -134,9 +134,9 @@ class Talk:
         self.connection.gap_bytes += length
         return GapEvent(self.connection, C2S, self.frame, self.now, "a.pcap", length, reason)
 
-    def unparsed(self, found: Unparsed) -> Event:
+    def unparsed(self, actual_unparsed: Unparsed) -> Event:
         self._next(MS)
-        return UnparsedEvent(self.connection, C2S, self.frame, self.now, "a.pcap", found)
+        return UnparsedEvent(self.connection, C2S, self.frame, self.now, "a.pcap", actual_unparsed)
 
 
 def publish(topic: str = "a/b", payload: bytes = b"hi", **fields: object) -> Publish:
@@ -238,8 +238,8 @@ def _hostile(evil: str) -> Iterator[Event]:
         )
     )
     talk.connection.client_identifier = evil
-    told = Properties(reason_string=evil, response_information=evil, server_reference=evil)
-    yield talk.answer(Connack(reason_code=0x88, properties=told))
+    properties = Properties(reason_string=evil, response_information=evil, server_reference=evil)
+    yield talk.answer(Connack(reason_code=0x88, properties=properties))
     about = Properties(content_type=evil, response_topic=evil, correlation_data=evil.encode("utf-8", "surrogateescape"))
     yield talk.say(publish(evil, evil.encode("utf-8", "surrogateescape"), properties=about))
     yield talk.say(publish(evil * 40, ("\u202e" * 4000).encode(), qos=1, packet_identifier=1))

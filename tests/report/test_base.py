@@ -23,4 +23,4 @@ def test_iso_times(timestamp_ns: int, expected: str) -> None:
 def test_the_clock_keeps_no_second_too_long() -> None:
     clock = Clock()
     times = [START_NS, START_NS + 1, 253_402_300_800_000_000_000, START_NS, START_NS + 10**9, START_NS]
-    assert [clock.iso(one) for one in times] == [Clock().iso(one) for one in times]
+    assert [clock.iso(time) for time in times] == [Clock().iso(time) for time in times]

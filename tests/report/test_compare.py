@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from mqttscope.mqtt import Connect, Properties, Publish, Will, encode
-from mqttscope.replay.verify.captures import A, B, Comparison, Settings
+from mqttscope.replay.verify.captures import A, B, CaptureComparison, ComparisonSettings
 from mqttscope.report.base import View
 from mqttscope.report.compare import CompareJson, CompareText
 from tests.each import each
@@ -20,12 +20,12 @@ Report = CompareText | CompareJson
 
 
 class _Feeding:
-    def __init__(self, comparison: Comparison, side: int, report: Report) -> None:
+    def __init__(self, comparison: CaptureComparison, side: int, report: Report) -> None:
         self.comparison, self.side, self.report = comparison, side, report
 
     def feed(self, event: Any) -> None:
-        for one in self.comparison.feed(self.side, event):
-            self.report.feed(one)
+        for difference in self.comparison.feed(self.side, event):
+            self.report.feed(difference)
 
     def finish(self) -> list[Any]:
         return []
@@ -34,12 +34,12 @@ class _Feeding:
 def reported(
     kind: type[Report], a: str, b: str, *, complete: bool = True, view: View | None = None, **more: Any
 ) -> str:
-    sink, comparison = io.BytesIO(), Comparison(Settings())
+    sink, comparison = io.BytesIO(), CaptureComparison(ComparisonSettings())
     report = kind(sink, view or View(width=80), **more)
-    for side, said in ((A, a), (B, b)):
-        speak(Builder(START_NS, reader=_Feeding(comparison, side, report)), said)  # type: ignore[arg-type]
-    for one in comparison.finish():
-        report.feed(one)
+    for side, text in ((A, a), (B, b)):
+        speak(Builder(START_NS, reader=_Feeding(comparison, side, report)), text)  # type: ignore[arg-type]
+    for difference in comparison.finish():
+        report.feed(difference)
     report.close(comparison, NAMES, complete=complete)
     return sink.getvalue().decode()
 
@@ -60,31 +60,31 @@ B_SAID = asked(
 
 
 def test_a_page_in_80_columns() -> None:
-    told = as_text(A_SAID, f"{B_SAID}\n{asked()}")
+    text = as_text(A_SAID, f"{B_SAID}\n{asked()}")
 
-    assert max(map(len, told.splitlines())) <= 80
-    assert told.startswith(
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.startswith(
         "A  before.pcap: 1 connection, 16 packets, 236 bytes, 0 TCP segments\nB  after.pcap: 2 connections,"
     )
-    assert "\ndev (1 connection in A, 2 in B)\n" in told
-    assert "  ~ client CONNECT: keep_alive 60 in A, 30 in B (frame 1 / 1)\n" in told
-    assert "  ~ client CONNECT: password present in A, absent in B" in told
-    assert "  ~ client PUBLISH to a/b: payload one in A, two in B (frame 12 / 3)\n" in told
-    flowing = " ".join(told.split())
+    assert "\ndev (1 connection in A, 2 in B)\n" in text
+    assert "  ~ client CONNECT: keep_alive 60 in A, 30 in B (frame 1 / 1)\n" in text
+    assert "  ~ client CONNECT: password present in A, absent in B" in text
+    assert "  ~ client PUBLISH to a/b: payload one in A, two in B (frame 12 / 3)\n" in text
+    flowing = " ".join(text.split())
     assert "broker PUBACK of a/b: reason_code 0x00 Success in A, 0x97 Quota exceeded in B" in flowing
     assert "broker SUBACK of x/#: reason_codes[0] 0x01 Granted QoS 1 in A, 0x00 Granted QoS 0 in B" in flowing
-    assert "  - client PUBLISH to plant/line3: only in A (frame 6)\n" in told
-    assert "  + 1 connection only in B, with 3 packets\n" in told
-    assert "hunter2" not in told
+    assert "  - client PUBLISH to plant/line3: only in A (frame 6)\n" in text
+    assert "  + 1 connection only in B, with 3 packets\n" in text
+    assert "hunter2" not in text
 
 
 def test_differences_of_a_topic_are_one_line() -> None:
     a = asked(*(f"dev > publish a/b {number}" for number in range(12)))
 
-    told = as_text(a, asked())
+    text = as_text(a, asked())
 
-    assert "  - client PUBLISH to a/b: 12 only in A (frames 3, 4, 5, ...)\n" in told
-    assert told.endswith("\n12 differences in 1 of 1 client; 3 packets mean the same\n")
+    assert "  - client PUBLISH to a/b: 12 only in A (frames 3, 4, 5, ...)\n" in text
+    assert text.endswith("\n12 differences in 1 of 1 client; 3 packets mean the same\n")
 
 
 def test_nothing_differs() -> None:
@@ -93,10 +93,10 @@ def test_nothing_differs() -> None:
 
 
 def test_a_limit_counts_what_it_leaves_out() -> None:
-    told = as_text(A_SAID, B_SAID, most=2)
+    text = as_text(A_SAID, B_SAID, most=2)
 
-    assert told.count("frame") == 2
-    assert "more differences, left out by --limit" in told
+    assert text.count("frame") == 2
+    assert "more differences not shown (--limit)" in text
 
 
 @each("secrets", [False, True])
@@ -110,22 +110,22 @@ def test_secrets(secrets: bool) -> None:
 
 
 def test_nothing_of_a_capture_is_obeyed_by_a_terminal() -> None:
-    told = as_text(asked("dev > publish a\x1b[31m/b on"), asked())
+    text = as_text(asked("dev > publish a\x1b[31m/b on"), asked())
 
-    assert "\x1b" not in told
-    assert r"a\x1b[31m/b" in told
+    assert "\x1b" not in text
+    assert r"a\x1b[31m/b" in text
 
 
 def test_lines_of_json() -> None:
     *differences, client, total = map(json.loads, reported(CompareJson, A_SAID, B_SAID).splitlines())
 
-    assert {one["event"] for one in differences} == {"capture_difference"}
+    assert {difference["event"] for difference in differences} == {"capture_difference"}
     first = differences[0]
     assert (first["kind"], first["field"], first["client_identifier"]) == ("field", "keep_alive", "dev")
     assert (first["a"]["value"], first["b"]["value"]) == (60, 30)
     assert first["a"]["packet"]["connect"]["password"] == {"length": 7, "redacted": True}
     assert first["direction"] == "client_to_server"
-    alone = next(one for one in differences if one["only"] == "a")
+    alone = next(difference for difference in differences if difference["only"] == "a")
     assert (alone["topic"], alone["b"]["packet"]) == ("plant/line0", None)
     assert client["client_identifier"] == "dev"
     assert total["differences"] == client["differences"] == len(differences) == sum(total["kinds"].values())
@@ -145,7 +145,7 @@ def test_a_document(most: int | None, written: int) -> None:
 
 @each("kind", [CompareText, CompareJson])
 def test_user_properties_with_secret_names_are_hidden(kind: type[Report]) -> None:
-    def said(value: str) -> str:
+    def result(value: str) -> str:
         block = Properties(user_property=[("password", value)])
         will = Will("w", b"x", properties=block)
         packets = (
@@ -153,9 +153,9 @@ def test_user_properties_with_secret_names_are_hidden(kind: type[Report]) -> Non
             Publish(topic_name="a", properties=block),
         )
         damaged = b"\x36\x10\0\1a\0\1password=" + value[:2].encode()
-        return "\n".join(f"dev > raw {raw.hex()}" for raw in (*(encode(one, V5) for one in packets), damaged))
+        return "\n".join(f"dev > raw {raw.hex()}" for raw in (*(encode(packet, V5) for packet in packets), damaged))
 
-    told = reported(kind, said("hush!1"), said("tell!2"), view=View(width=400))
-    assert told.count("user_property") >= 3
+    text = reported(kind, result("hush!1"), result("tell!2"), view=View(width=400))
+    assert text.count("user_property") >= 3
     for hidden in ("hush!1", "tell!2", b"=hu".hex(), b"=te".hex()):
-        assert hidden not in told
+        assert hidden not in text

@@ -75,7 +75,7 @@ def test_names_lose_their_middle(text: str, width: int, expected: str) -> None:
 
 
 def test_what_this_program_writes_takes_one_column_each() -> None:
-    assert [cell_len(one) for one in "→…"] == [1, 1]
+    assert [cell_len(text) for text in "→…"] == [1, 1]
 
 
 @given(st.text(st.sampled_from("ab→…é漢\u0301"), max_size=20))

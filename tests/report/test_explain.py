@@ -28,9 +28,9 @@ def test_where_a_statement_applies(where: str, words: str) -> None:
 
 
 def test_statements_come_newest_version_first_and_partly_seen_ones_last() -> None:
-    found = [(one.statement.version, one.partly) for one in explain.cited(SECOND)]
-    assert found == [("5.0", True), ("3.1.1", True), ("3.1", False)]
-    where = {one.statement.key: one.where for one in explain.cited(UTF8)}
+    pairs = [(cited_statement.statement.version, cited_statement.partly) for cited_statement in explain.cited(SECOND)]
+    assert pairs == [("5.0", True), ("3.1.1", True), ("3.1", False)]
+    where = {cited_statement.statement.key: cited_statement.where for cited_statement in explain.cited(UTF8)}
     assert where["5.0 MQTT-3.1.3-12"] == "user_name of CONNECT"
 
 
@@ -40,7 +40,7 @@ def test_facts_and_help() -> None:
     assert explain.needs(QOS) == ["the CONNECT and the answer to it"]
     assert explain.needs(UTF8) == []
     assert explain.is_on(UTF8)
-    assert explain.switched(UTF8) == ""
+    assert explain.activation_note(UTF8) == ""
     assert explain.help_text(SECOND).startswith("A client sends CONNECT twice on one connection.\n\n")
     assert "\n\n* **5.0 MQTT-3.1.0-2** (section 3.1): " in explain.help_markdown(SECOND)
     assert explain.markdown("a*b ``x_y`` <c> [d]") == "a\\*b `x_y` \\<c\\> \\[d\\]"

@@ -6,7 +6,7 @@ from mqttscope.cli.options import PACKET_FORMATS
 from mqttscope.payloads.decoders import Decoders
 from mqttscope.report.base import View
 from mqttscope.report.formats import FORMATS, make_reporter
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from mqttscope.report.jsonl_decoded import DecodedLines
 from mqttscope.report.public_report import PublicReport
 from tests.each import each
@@ -25,5 +25,5 @@ def test_the_command_line_offers_each() -> None:
 
 
 def test_lines_with_decoders_are_a_class_of_their_own() -> None:
-    assert type(make_reporter("jsonl", Text(), View())) is JsonLines
+    assert type(make_reporter("jsonl", Text(), View())) is EventJsonLines
     assert type(make_reporter("jsonl", Text(), View(payloads=Decoders(())))) is DecodedLines

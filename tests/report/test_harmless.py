@@ -25,7 +25,7 @@ from mqttscope.events import ConnectionClosed, ConnectionEnding, Event, Malforme
 from mqttscope.mqtt import Auth, Connack, Connect, Properties, Will
 from mqttscope.net.frame import CaptureDrops, CaptureSecrets
 from mqttscope.report.base import Reporter, View
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
@@ -105,7 +105,7 @@ PACKETS = st.one_of(
 @settings(max_examples=120, derandomize=True, deadline=None)
 def test_any_packets_fit_and_are_harmless(packets: list[Any], width: int, unicode: bool, kind: type[Reporter]) -> None:
     talk = Talk(V5, known=False)
-    events = (talk.say(one) for one in packets)
+    events = (talk.say(packet) for packet in packets)
     check(shown(kind, events, width=width, unicode=unicode), width, unicode=unicode)
 
 
@@ -147,9 +147,9 @@ def test_secrets_are_shown_when_asked_for(kind: type[Reporter]) -> None:
     assert SECRET.decode() not in "\n".join(shown(kind, conversation(), width=400))
 
 
-def json_lines(sink: Lines, view: View) -> JsonLines:
+def json_lines(sink: Lines, view: View) -> EventJsonLines:
     """JSON Lines, made as the other reporters are."""
-    return JsonLines(sink, show_secrets=view.show_secrets)
+    return EventJsonLines(sink, show_secrets=view.show_secrets)
 
 
 @pytest.mark.parametrize("kind", [*FORMATS, Table, json_lines])
@@ -195,7 +195,7 @@ def test_every_format_shows_every_packet(path: Path) -> None:
         Tree(sinks[1], narrow),
         Ladder(sinks[2], narrow),
         Table(sinks[3], narrow),
-        JsonLines(sinks[4]),
+        EventJsonLines(sinks[4]),
     )
     packets: list[Any] = []
     others = ended = 0

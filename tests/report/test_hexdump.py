@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.mqtt import trace
-from mqttscope.mqtt.declare import Span
+from mqttscope.mqtt.declare import FieldSpan
 from mqttscope.report.base import View
-from mqttscope.report.hexdump import Hexdump, Mark, letter
+from mqttscope.report.hexdump import Hexdump, HexdumpMark, letter
 from mqttscope.report.style import Painter
 from mqttscope.report.tree import Tree
 from tests.each import each
@@ -25,7 +25,7 @@ ROW = re.compile(r"^  ([0-9a-f]{4,})  ((?:[0-9a-f*]{2} )*[0-9a-f*]{2})(?:  |$)")
 def dump(raw: bytes, *spans: tuple[int, int], width: int = 80, **more: Any) -> list[str]:
     """The lines of a dump without colour."""
     painter = Painter(View(width=width))
-    return [*Hexdump(raw, [Span(f"f{start}", start, end) for start, end in spans], painter, **more).lines()]
+    return [*Hexdump(raw, [FieldSpan(f"f{start}", start, end) for start, end in spans], painter, **more).lines()]
 
 
 def test_bytes_that_never_came_are_pointed_at_behind_the_last_one() -> None:
@@ -41,7 +41,7 @@ def test_every_byte_of_every_packet_is_in_the_dump_and_every_span_in_the_list(ca
     raw, version = case.raw[:4000], case.version  # type: ignore[attr-defined]
     lines = shown(Tree, [Talk(version).say(raw)], width=0, show_secrets=True, payload="hex")
     digits = re.compile(r"^  [0-9a-f]{4,}  ((?:[0-9a-f]{2} )*[0-9a-f]{2}) ")
-    dumped = "".join(found[1] for line in lines if (found := digits.match(line + " ")))
+    dumped = "".join(result[1] for line in lines if (result := digits.match(line + " ")))
     assert bytes.fromhex(dumped) == raw
     listed = [line for line in lines if re.match(r"  [a-zA-Z] +\d+(-\d+)? ", line)]
     spans = trace(raw, version)
@@ -66,9 +66,9 @@ def test_without_payload_the_dump_ends_before_it_and_in_40_columns_rows_have_eig
 
 @given(st.binary(max_size=200), st.sets(st.integers(0, 200), max_size=8), st.sampled_from([40, 60, 80, 120]))
 def test_every_byte_is_there_once_and_in_its_place(raw: bytes, edges: set[int], width: int) -> None:
-    cuts = sorted(one for one in edges if one <= len(raw))
+    cuts = sorted(edge for edge in edges if edge <= len(raw))
     lines = dump(raw, *zip(cuts[::2], cuts[1::2], strict=False), width=width)
-    rows = [found for line in lines if (found := ROW.match(line))]
+    rows = [result for line in lines if (result := ROW.match(line))]
 
     assert bytes.fromhex("".join(row[2] for row in rows)) == raw
     at = 0
@@ -81,7 +81,7 @@ def test_every_byte_is_there_once_and_in_its_place(raw: bytes, edges: set[int], 
 @given(st.binary(min_size=1, max_size=100), st.integers(0, 100), st.integers(1, 40))
 def test_what_is_hidden_is_in_no_row(raw: bytes, first: int, length: int) -> None:
     hidden = (first, first + length)
-    rows = [found[2].split() for line in dump(raw, (0, len(raw)), hidden=[hidden]) if (found := ROW.match(line))]
+    rows = [result[2].split() for line in dump(raw, (0, len(raw)), hidden=[hidden]) if (result := ROW.match(line))]
 
     expected = ["**" if hidden[0] <= at < hidden[1] else f"{byte:02x}" for at, byte in enumerate(raw)]
     assert [digits for row in rows for digits in row] == expected
@@ -118,14 +118,14 @@ def test_what_is_skipped_is_counted_by_whole_rows() -> None:
 @pytest.mark.parametrize(
     ("mark", "expected"),
     [
-        (Mark(2, 4, "wrong"), ["        " + " " * 6 + "^^^^^ wrong"]),
-        (Mark(3, 3, "empty"), ["        " + " " * 9 + "^^ empty"]),
-        (Mark(14, 18, "long"), ["        " + " " * 42 + "^^^^^ long", "        ^^^^^"]),
-        (Mark(15, 16, "x" * 60), ["        " + " " * 45 + "^^", "  " + "x" * 60]),
-        (Mark(20, 20, "after"), ["        " + " " * 12 + "^^ after"]),
+        (HexdumpMark(2, 4, "wrong"), ["        " + " " * 6 + "^^^^^ wrong"]),
+        (HexdumpMark(3, 3, "empty"), ["        " + " " * 9 + "^^ empty"]),
+        (HexdumpMark(14, 18, "long"), ["        " + " " * 42 + "^^^^^ long", "        ^^^^^"]),
+        (HexdumpMark(15, 16, "x" * 60), ["        " + " " * 45 + "^^", "  " + "x" * 60]),
+        (HexdumpMark(20, 20, "after"), ["        " + " " * 12 + "^^ after"]),
     ],
 )
-def test_carets_stand_under_the_bytes_of_a_mark(mark: Mark, expected: list[str]) -> None:
+def test_carets_stand_under_the_bytes_of_a_mark(mark: HexdumpMark, expected: list[str]) -> None:
     assert [
         line for line in dump(bytes(20), marks=[mark]) if not ROW.match(line) and line.strip() != "0020"
     ] == expected

@@ -14,9 +14,10 @@ from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.view import binary, malformed_view, text, view
 from mqttscope.net.frame import CaptureDrops
 from mqttscope.report.base import Clock
-from mqttscope.report.jsonl import AcknowledgedLines, JsonLines, PacketLines, dumps_text
+from mqttscope.report.jsonl import AcknowledgedLines, EventJsonLines, PacketLines, dumps_text
 from mqttscope.report.public import public_malformed
 from mqttscope.secrets.forms import without_tokens
+from mqttscope.secrets.values import without_tokens_of
 from tests.conftest import THOROUGH
 from tests.dissect.talk import Talk as Wire
 from tests.each import each
@@ -42,7 +43,7 @@ LIMIT = 24
 
 def general(event: PacketEvent, lines: PacketLines) -> str:
     """The line made from objects, without anything that is kept for the next one."""
-    packet = event.packet
+    packet = without_tokens_of(event.packet)
     length = len(packet.raw) + packet.missing
     body, _ = packet_end(packet.raw, 0, len(packet.raw))
     shown = {
@@ -65,11 +66,11 @@ SPOKEN = st.sampled_from((V3_1, V3_1_1, V5)).flatmap(lambda version: st.tuples(s
 @given(st.lists(st.tuples(SPOKEN, st.sampled_from((C2S, S2C)), st.integers(0, 3), st.integers(0, 2)), max_size=12))
 @settings(max_examples=300 if THOROUGH else 100, deadline=None, derandomize=True)
 def test_written_out_lines_are_those_made_from_objects(
-    said: list[tuple[tuple[ProtocolVersion, ControlPacket], Direction, int, int]],
+    packets_sent: list[tuple[tuple[ProtocolVersion, ControlPacket], Direction, int, int]],
 ) -> None:
     quick, slow = PacketLines(LIMIT, show_secrets=False), PacketLines(LIMIT, show_secrets=False)
     talks = {version: Talk(version, number=int(version)) for version in (V3_1, V3_1_1, V5)}
-    for (version, packet), direction, seconds, missing in said:
+    for (version, packet), direction, seconds, missing in packets_sent:
         event = talks[version].say(packet, direction, after=seconds * 600_000_000)
         if not isinstance(event, PacketEvent):
             continue
@@ -112,13 +113,13 @@ FORMS = (
 
 def test_a_payload_is_shown_the_same_whatever_others_of_its_form_came_before() -> None:
     for show_secrets in (False, True):
-        kept = PacketLines(LIMIT * 2, show_secrets=show_secrets)
+        packet_lines = PacketLines(LIMIT * 2, show_secrets=show_secrets)
         for digit in (b"1", b"7", b"90"):
-            for one in FORMS:
-                payload = one.replace(b"1", digit)
+            for form in FORMS:
+                payload = form.replace(b"1", digit)
                 event = Talk().say(publish("a/b", payload))
                 assert isinstance(event, PacketEvent)
-                line = kept.line(event)
+                line = packet_lines.line(event)
                 assert line == PacketLines(LIMIT * 2, show_secrets=show_secrets).line(event)
                 seen = payload if show_secrets else without_tokens(payload)
                 assert json.loads(line)["publish"]["payload"] == binary(seen, LIMIT * 2)
@@ -127,7 +128,7 @@ def test_a_payload_is_shown_the_same_whatever_others_of_its_form_came_before() -
 def objects(events: Iterable[Event], **options: Any) -> list[dict[str, Any]]:
     """Every line, parsed by another JSON reader."""
     sink = Lines()
-    reporter = JsonLines(sink, **options)
+    reporter = EventJsonLines(sink, **options)
     for event in events:
         reporter.feed(event)
     reporter.close()
@@ -149,8 +150,8 @@ def test_a_line_says_what_view_says_whatever_way_it_was_written(case: Any) -> No
         else:
             assert isinstance(event, MalformedEvent)
             assert shown["event"] == "malformed"
-            found = public_malformed(event)
-            wanted = json.loads(json.dumps(malformed_view(found.malformed, redacted=bool(found.hidden))))
+            malformed = public_malformed(event)
+            wanted = json.loads(json.dumps(malformed_view(malformed.malformed, redacted=bool(malformed.hidden))))
             assert shown["malformed"] == wanted
             assert shown["type"] == event.type
         assert (shown["direction"], shown["version"]) == (str(direction), version.text)
@@ -203,7 +204,7 @@ def test_every_event_has_its_line() -> None:
 
 
 def test_passwords_are_redacted_unless_asked_for() -> None:
-    hidden, asked = (objects(conversation(), show_secrets=one)[1]["connect"] for one in (False, True))
+    hidden, asked = (objects(conversation(), show_secrets=number)[1]["connect"] for number in (False, True))
     assert hidden["password"] == {"length": len(SECRET), "redacted": True}
     assert asked["password"] == {"length": len(SECRET), "text": SECRET.decode()}
 
@@ -242,9 +243,9 @@ def test_reasons_have_names_and_captures_need_none() -> None:
 def test_a_topic_in_disguise_behind_an_alias_makes_none_of_its_payloads_believed() -> None:
     """What a line has of a topic is kept, but not that of one that a damaged CONNECT may have."""
     alias, talk = Properties(topic_alias=1), Talk()
-    said = (("MQTT", SECRET, alias), ("", b"shown", alias), ("MQTT", SECRET, None))
-    first, second, third = objects(talk.say(publish(topic, text, properties=block)) for topic, text, block in said)
-    assert [one["topic"] for one in (first, second, third)] == ["MQTT"] * 3
+    row = (("MQTT", SECRET, alias), ("", b"shown", alias), ("MQTT", SECRET, None))
+    first, second, third = objects(talk.say(publish(topic, text, properties=block)) for topic, text, block in row)
+    assert [document["topic"] for document in (first, second, third)] == ["MQTT"] * 3
     assert second["publish"]["payload"] == {"length": 5, "text": "shown"}
     assert SECRET.decode() not in str(first) + str(third)
 
@@ -313,7 +314,7 @@ def test_lines_are_gathered_only_where_nobody_waits_for_them() -> None:
     events = [*conversation(), *hostile(), *conversation(), *conversation()]
     at_once, gathered = Lines(), Gathering()
     for sink in (at_once, gathered):
-        reporter = JsonLines(sink)
+        reporter = EventJsonLines(sink)
         seen = 0
         for event in events:
             before = len(sink.data)
@@ -327,7 +328,7 @@ def test_lines_are_gathered_only_where_nobody_waits_for_them() -> None:
 
 def test_lines_may_have_what_tcp_acknowledged() -> None:
     sink = Lines()
-    lines = AcknowledgedLines(sink, JsonLines(sink).line)
+    lines = AcknowledgedLines(sink, EventJsonLines(sink).line)
     for event in acknowledged():
         lines.feed(event)
     lines.close()
@@ -348,12 +349,12 @@ def unacknowledged(story: str, numbers_off: int = 2) -> tuple[object, object]:
 def closed_line(events: Iterable[Event]) -> tuple[object, object]:
     """What the last line of the events says of packets that were not acknowledged."""
     sink = Lines()
-    lines = JsonLines(sink)
+    lines = EventJsonLines(sink)
     for event in events:
         lines.feed(event)
     lines.close()
-    found = json.loads(sink.lines[-1])["tcp_unacknowledged"]
-    return found["client_to_server"], found["server_to_client"]
+    result = json.loads(sink.lines[-1])["tcp_unacknowledged"]
+    return result["client_to_server"], result["server_to_client"]
 
 
 @each(
@@ -382,5 +383,5 @@ def test_the_last_acknowledgment_may_come_when_both_sides_have_ended() -> None:
 
 def test_one_direction_proves_nothing_of_acknowledgments() -> None:
     talk = Wire().handshake().tell("> connect; ack server; > pingreq; +9; > pingreq")
-    talk.tape.segments = [one for one in talk.tape.segments if one.key == talk.keys["client"]]
+    talk.tape.segments = [segment for segment in talk.tape.segments if segment.key == talk.keys["client"]]
     assert closed_line(talk.events()) == (None, None)

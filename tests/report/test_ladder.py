@@ -7,7 +7,7 @@ import pytest
 
 from mqttscope.events import Event
 from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Pubrec, Pubrel
-from mqttscope.report.ladder import Ladder, Tags
+from mqttscope.report.ladder import ExchangeTags, Ladder
 from tests.each import each
 from tests.report.make import MS, V3_1_1, Talk, acknowledged, conversation, publish, shown
 
@@ -99,14 +99,14 @@ def test_exchanges_have_tags(packets: tuple[ControlPacket, ...], answers: str, t
 
 
 def test_interleaved_connections_keep_their_names() -> None:
-    one, two = Talk(number=0, identifier="one"), Talk(number=1, identifier="two")
-    events = [one.say(publish()), two.say(publish()), one.answer(publish())]
+    talk, two = Talk(number=0, identifier="one"), Talk(number=1, identifier="two")
+    events = [talk.say(publish()), two.say(publish()), talk.answer(publish())]
     lines = shown(Ladder, events, width=80)[1:]
     assert [line[16:22] for line in lines] == ["#0 one", "#1 two", "#0 one"]
 
 
 def test_tags_go_round_and_never_stand_for_two_exchanges() -> None:
-    tags = Tags()
+    tags = ExchangeTags()
     first = [tags.begin(0, packet) for packet in range(30)]
     assert sorted(first) == list(range(1, 31))
     assert tags.begin(0, 5) == first[5]
@@ -116,7 +116,7 @@ def test_tags_go_round_and_never_stand_for_two_exchanges() -> None:
     assert sorted(again) == list(range(1, 21))
     tags.forget(1)
     assert tags.begin(2, 0) <= 20
-    assert tags.of(1, 3) is None
+    assert tags.number_of(1, 3) is None
 
 
 def test_packets_that_were_never_acknowledged_have_a_sign_and_a_legend() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from mqttscope.capture import open_capture
 from mqttscope.dissect import dissect
-from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, UnparsedEvent
+from mqttscope.events import ConnectionClosed, ConnectionEnding, DiscardedEvent, Event, GapEvent, UnparsedEvent
 from mqttscope.mqtt import (
     Direction,
     Disconnect,
@@ -31,14 +31,14 @@ from tests.report.make import C2S, MS, S2C, START_NS, V3_1_1, Lines, Talk, publi
 
 def test_an_assumed_version_is_marked_once_and_again_when_it_changes() -> None:
     talk = Talk(V3_1_1, known=False)
-    told = [line for line in shown(TextLines, [talk.say(publish()), talk.say(publish())], width=0) if "3.1.1?" in line]
-    assert told == ["── #0 MQTT 3.1.1? (assumed, from a run of packets; --mqtt-version sets it)"]
+    texts = [line for line in shown(TextLines, [talk.say(publish()), talk.say(publish())], width=0) if "3.1.1?" in line]
+    assert texts == ["── #0 MQTT 3.1.1? (assumed, from a run of packets; --mqtt-version sets it)"]
 
 
 def test_aliases_that_were_not_kept_are_told_at_the_end() -> None:
     talk = Talk()
     talk.connection.client_side.aliases_dropped = 2
-    assert line_of(talk.closed()).endswith("2 topic aliases not kept (limit 16777216 bytes)")
+    assert line_of(talk.closed()).endswith("2 topic aliases dropped (limit 16777216 bytes)")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_how_a_connection_ended(how: str, by: str | None, sent: Disconnect | Non
 
 
 @each(
-    "changes, told",
+    "changes, expected",
     [
         (
             {
@@ -93,12 +93,12 @@ def test_how_a_connection_ended(how: str, by: str | None, sent: Disconnect | Non
         ),
     ],
 )
-def test_what_is_special_about_a_connection_stands_where_it_opens(changes: dict[str, object], told: str) -> None:
+def test_what_is_special_about_a_connection_stands_where_it_opens(changes: dict[str, object], expected: str) -> None:
     talk = Talk()
     for name, value in changes.items():
         setattr(talk.connection, name, value)
 
-    assert line_of(talk.opened(), show_secrets=True).endswith(f"#0 10.0.0.4:51234 → 10.0.0.2:1883{told}")
+    assert line_of(talk.opened(), show_secrets=True).endswith(f"#0 10.0.0.4:51234 → 10.0.0.2:1883{expected}")
     assert "Xyzzy" not in line_of(talk.opened())
 
 
@@ -109,7 +109,7 @@ def test_bytes_of_a_connect_that_could_not_be_read_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "missed", "expected"),
+    ("texts", "missed", "expected"),
     [
         pytest.param(
             {"version": "TLS 1.3", "server_name": "broker.example"}, 0,
@@ -122,12 +122,12 @@ def test_bytes_of_a_connect_that_could_not_be_read_are_not_shown() -> None:
     ],
 )  # fmt: skip
 def test_the_end_of_tls_says_what_was_agreed_on_and_how_much_went_each_way(
-    told: dict[str, str | None], missed: int, expected: str
+    texts: dict[str, str | None], missed: int, expected: str
 ) -> None:
     talk = Talk(identifier=None)
     talk.connection.transport = "tls"
     talk.connection.details = {
-        **told,
+        **texts,
         "client": {
             "records": {"handshake": 1, "application_data": 2},
             "bytes": {"handshake": 500, "application_data": 120},
@@ -154,19 +154,19 @@ def line_of(event: Event, **view: object) -> str:
 def test_every_reason_of_the_layer_below_has_words() -> None:
     """The docstrings of the fields list them."""
     source = (ROOT / "mqttscope" / "net" / "flow.py").read_text("utf-8")
-    told = {
+    result = {
         kind: {*REASON.findall(source.partition(f"class {kind}:")[2].partition("@dataclass")[0])}
         for kind in ("StreamGap", "SegmentDiscarded", "FlowClosed")
     }
 
-    assert told["StreamGap"] == notices.GAPS.keys()
-    assert told["SegmentDiscarded"] == notices._DISCARDED.keys()
-    assert told["FlowClosed"] == notices._CLOSED.keys()
+    assert result["StreamGap"] == GapEvent.reasons.keys()
+    assert result["SegmentDiscarded"] == DiscardedEvent.reasons.keys()
+    assert result["FlowClosed"] == notices._CLOSED.keys()
 
 
-@pytest.mark.parametrize("reason", [*notices.GAPS, "another"])
+@pytest.mark.parametrize("reason", [*GapEvent.reasons, "another"])
 def test_a_gap_says_why(reason: str) -> None:
-    words = notices.GAPS.get(reason, reason)
+    words = GapEvent.reasons.get(reason, reason)
 
     assert line_of(Talk().gap(1460, reason)).endswith(f" GAP        1460 bytes {words}")
     assert line_of(Talk().gap(1, reason)).endswith(f" GAP        1 byte {words}")
@@ -203,8 +203,8 @@ def test_a_side_that_begins_with_another_protocol_is_told(direction: Direction, 
         talk = Talk(identifier=None)
         for name, value in changes.items():
             setattr(talk.connection, name, value)
-        found = Unparsed("resynchronised", len(head), head, 0, None)
-        return line_of(UnparsedEvent(talk.connection, direction, 1, START_NS, "a.pcap", found))
+        unparsed = Unparsed("resynchronised", len(head), head, 0, None)
+        return line_of(UnparsedEvent(talk.connection, direction, 1, START_NS, "a.pcap", unparsed))
 
     assert line().endswith(words)
     assert ("not MQTT)" in line() or "not in MQTT)" in line()) is bool(words)
@@ -221,11 +221,11 @@ def test_only_the_first_bytes_of_a_side_are_another_protocol() -> None:
 
 
 def test_a_packet_that_breaks_the_layout_names_its_first_fault_and_counts_the_others() -> None:
-    one = line_of(Talk().say(bytes.fromhex("30 07 00 02 c3 28 00 78 79")))
+    text = line_of(Talk().say(bytes.fromhex("30 07 00 02 c3 28 00 78 79")))
     many = line_of(Talk().say(bytes.fromhex("82 0b 00 01 00 00 02 c3 28 ff 00 01 61")))
 
-    assert "utf8_ill_formed: topic_name at byte 4: not well-formed UTF-8: c3" in one
-    assert "more fault" not in one
+    assert "utf8_ill_formed: topic_name at byte 4: not well-formed UTF-8: c3" in text
+    assert "more fault" not in text
     assert re.search(r", [1-9] more faults?", many)
 
 
@@ -266,9 +266,9 @@ def closed(connection: Connection) -> ConnectionClosed:
 
 @pytest.fixture
 def connection() -> Connection:
-    found = Talk().connection
-    found.phase = CONNECTED
-    return found
+    actual_connection = Talk().connection
+    actual_connection.phase = CONNECTED
+    return actual_connection
 
 
 @pytest.mark.parametrize("format_", FORMATS)
@@ -322,7 +322,7 @@ def test_what_came_after_the_end(connection: Connection) -> None:
 
 
 @each(
-    "reason, told",
+    "reason, expected",
     [
         ("after_close", "after the connection was closed"),
         ("after_reset", "after the connection was reset"),
@@ -336,13 +336,13 @@ def test_what_came_after_the_end(connection: Connection) -> None:
         ("something_new", "something_new"),
     ],
 )
-def test_discarded_segments_have_a_line(connection: Connection, reason: str, told: str) -> None:
+def test_discarded_segments_have_a_line(connection: Connection, reason: str, expected: str) -> None:
     for format_ in FORMATS:
         event = DiscardedEvent(connection, S2C, 12, START_NS, "a.pcap", 62, reason)
         (line,) = reported(event, format_=format_)
 
         assert "DISCARDED" in line
-        assert f"62 bytes {told}" in line
+        assert f"62 bytes {expected}" in line
         assert "#0 dev1" in line
 
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from mqttscope.compressed import unpack
-from mqttscope.payloads.decoders import Decoded, Decoders, PayloadTable
+from mqttscope.payloads.decoders import DecodedPayload, Decoders, PayloadTable
 from mqttscope.payloads.values import compact
 from mqttscope.report.payload import KINDS, PayloadView, indented
 from tests.each import each
@@ -54,7 +54,8 @@ JSON = b'{"t": 21.5, "a": [1, 2], "s": "a: b, c"}'
             msgpack.packb({"a": 1}), {"content_type": "application/x-msgpack"}, 'msgpack: {"a":1}', id="MessagePack"
         ),
         pytest.param(
-            b"hi", {"content_type": "application/json"}, "hi (2 bytes; the content type says JSON, it is not)",
+            b"hi", {"content_type": "application/json"},
+            "hi (2 bytes; not JSON despite the content type)",
             id="a content type that lies",
         ),
         pytest.param(b"abc", {"missing": 4}, "abc (3 of 7 bytes captured)", id="bytes that were not captured"),
@@ -85,8 +86,8 @@ def test_hexadecimal_that_was_asked_for_is_whole_up_to_the_limit() -> None:
     assert PayloadView("hex", limit=100).preview(bytes(999), UNLIMITED).startswith(f"0x{'00' * 100}… (999 bytes")
     assert PayloadView(limit=3).preview(bytes(999), UNLIMITED) == "0x000000… (999 bytes)"
     # An indicator that lies is told where there is room.
-    told = "0xff (1 byte; payload_format_indicator says UTF-8, it is not)"
-    assert PayloadView().preview(b"\xff", 120, indicator=1) == told
+    text = "0xff (1 byte; not UTF-8 despite payload_format_indicator)"
+    assert PayloadView().preview(b"\xff", 120, indicator=1) == text
 
 
 @pytest.mark.parametrize(
@@ -174,21 +175,21 @@ def test_a_missing_library_is_named_with_the_way_to_get_it(module: str, monkeypa
     ],
 )
 def test_a_bomb_is_cut_at_the_limit(bomb: bytes) -> None:
-    found = unpack(bomb, 1 << 20)
-    assert found is not None
-    assert found.data == bytes(1 << 20)
-    assert found.cut
-    assert "1048576" in found.note
+    unpacked_data = unpack(bomb, 1 << 20)
+    assert unpacked_data is not None
+    assert unpacked_data.data == bytes(1 << 20)
+    assert unpacked_data.cut
+    assert "1048576" in unpacked_data.note
 
 
 def test_a_zstd_window_beyond_the_limit_is_refused() -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27, write_content_size=False)
     machine = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     frame = machine.compress(b"x" * 1000) + machine.flush()
-    found = unpack(frame, 1 << 20)
-    assert found is not None
-    assert found.steps == []
-    assert found.note.startswith("zstd does not unpack")
+    unpacked_data = unpack(frame, 1 << 20)
+    assert unpacked_data is not None
+    assert unpacked_data.steps == []
+    assert unpacked_data.note.startswith("zstd does not unpack")
 
 
 @pytest.mark.parametrize(
@@ -201,10 +202,10 @@ def test_a_zstd_window_beyond_the_limit_is_refused() -> None:
 )
 def test_what_a_damaged_stream_gave_before_the_damage_is_kept(compressed: bytes) -> None:
     damaged = compressed[: len(compressed) - 6] + b"\xff" * 6
-    found = unpack(damaged, 1 << 20)
-    assert found is not None
-    assert len(found.data) >= 30_000
-    assert found.note
+    unpacked_data = unpack(damaged, 1 << 20)
+    assert unpacked_data is not None
+    assert len(unpacked_data.data) >= 30_000
+    assert unpacked_data.note
 
 
 def test_a_compressed_payload_with_bytes_missing_says_so() -> None:
@@ -246,7 +247,7 @@ def test_any_bytes_as_cbor_or_messagepack_never_raise(payload: bytes) -> None:
         list(PayloadView(kind).show(payload).body)
 
 
-def decoded(payload: bytes, table: PayloadTable) -> Decoded | None:
+def decoded(payload: bytes, table: PayloadTable) -> DecodedPayload | None:
     return Decoders((table,)).decode(published(("a", payload))[0])
 
 
@@ -261,12 +262,12 @@ def decoded(payload: bytes, table: PayloadTable) -> Decoded | None:
     ],
 )
 def test_what_a_decoder_made_is_shown(payload: bytes, table: PayloadTable, line: str, lines: list[str]) -> None:
-    made = decoded(payload, table)
-    assert PayloadView().preview(payload, 200, decoded=made) == line
-    shown = PayloadView().show(payload, decoded=made)
+    decoded_payload = decoded(payload, table)
+    assert PayloadView().preview(payload, 200, decoded=decoded_payload) == line
+    shown = PayloadView().show(payload, decoded=decoded_payload)
     assert list(shown.body) == lines
     # Another view was asked for.
-    assert PayloadView("hex").show(payload, decoded=made).label == "hex"
+    assert PayloadView("hex").show(payload, decoded=decoded_payload).label == "hex"
 
 
 def test_text_of_a_decoder_is_cut_at_the_limit() -> None:

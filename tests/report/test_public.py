@@ -12,7 +12,7 @@ from tests.secrets.mutants import PASSWORD
 def test_what_has_no_secrets_is_passed_on_as_it_is() -> None:
     talk = Talk(V3_1_1)
     packets = (Publish(topic_name="plant/a", payload=b"21.5, and more"), Pingreq(), Puback(7))
-    events = [talk.say(encode(one, V3_1_1)) for one in packets]
+    events = [talk.say(encode(packet, V3_1_1)) for packet in packets]
 
     assert all(public.public_event(event) is event for event in events)
 

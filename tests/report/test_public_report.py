@@ -31,13 +31,13 @@ class Forgetful(PublicReport):
 
     def show(self, event: Event) -> None:
         """Write it all, but of a connection that carries packets the details of its HTTP request."""
-        values = {one.name: getattr(event, one.name) for one in fields(event)}
+        values = {field.name: getattr(event, field.name) for field in fields(event)}
         connection = values.get("connection")
         if connection is not None and not isinstance(event, ConnectionOpened):
             values["connection"] = replace(connection, details={})
         for name in ("packet", "malformed", "unparsed"):
-            found = values.get(name)
-            values[f"{name} again"] = [getattr(found, one, None) for one in ("raw", "payload", "password", "packet")]
+            result = values.get(name)
+            values[f"{name} again"] = [getattr(result, text, None) for text in ("raw", "payload", "password", "packet")]
         self.sink.write(repr(values).encode("utf-8", "surrogateescape") + b"\n")
 
 
@@ -49,10 +49,10 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(formats.FORMATS, "forgetful", ("forgetful", "Forgetful"))
 
 
-def told(made: Mutant, **view: Any) -> bytes:
+def told(new_mutant: Mutant, **view: Any) -> bytes:
     sink = Text()
     report = make_reporter("forgetful", sink, View(**view))
-    for event in dissect_segments(made.segments, READING):
+    for event in dissect_segments(new_mutant.segments, READING):
         report.feed(event)
     report.close()
     return sink.whole()
@@ -62,13 +62,13 @@ def told(made: Mutant, **view: Any) -> bytes:
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(("kind", "count"), [(mutant, 200), (splice, 40)])
 def test_a_report_cannot_leak(kind: Any, count: int) -> None:
-    found, shown = [], 0
+    texts, shown = [], 0
     for seed in range(count):
-        made = kind(seed)
-        secrets = Secrets(made.scene.secrets)
-        leak = secrets.leak(told(made))
-        if leak is not None and not says(made, secrets):
-            found.append(f"{leak} of {made.name}")
-        shown += secrets.leak(told(made, show_secrets=True)) is not None
-    assert found == []
+        result = kind(seed)
+        secrets = Secrets(result.scene.secrets)
+        leak = secrets.leak(told(result))
+        if leak is not None and not says(result, secrets):
+            texts.append(f"{leak} of {result.name}")
+        shown += secrets.leak(told(result, show_secrets=True)) is not None
+    assert texts == []
     assert shown > count // 2

@@ -14,34 +14,38 @@ from tests.replay.talk import asked, record
 CONNECTED = "dev > connect\ndev < connack\n"
 
 
-def script(said: str) -> Script:
-    (made,) = record(said)
-    return made
+def script(text: str) -> Script:
+    (new_script,) = record(text)
+    return new_script
 
 
-def shell(said: str, **options: Any) -> str:
-    return shell_script(script_file(script(said), **options)).decode()
+def shell(text: str, **options: Any) -> str:
+    return shell_script(script_file(script(text), **options)).decode()
 
 
 def printed(text: str, env: dict[str, str] | None = None) -> bytes:
     """What the shell script sends, without its pauses and without nc."""
-    told = text.replace("say | connection | od -An -v -tx1", "MAX_PAUSE=0 && say")
+    reported_text = text.replace("say | connection | od -An -v -tx1", "MAX_PAUSE=0 && say")
     done = subprocess.run(
-        ["/bin/sh"], input=told.encode(), capture_output=True, env=env or {"PATH": "/usr/bin:/bin"}, check=False
+        ["/bin/sh"],
+        input=reported_text.encode(),
+        capture_output=True,
+        env=env or {"PATH": "/usr/bin:/bin"},
+        check=False,
     )
     assert done.stderr == b""
     return done.stdout
 
 
-def sent(said: str) -> bytes:
-    return b"".join(one.raw for one in script(said).entries if one.from_client)
+def sent(text: str) -> bytes:
+    return b"".join(script_entry.raw for script_entry in script(text).entries if script_entry.from_client)
 
 
 def test_every_byte_is_printed_as_it_was() -> None:
     every = bytes(range(256)).hex()
-    said = CONNECTED + f"dev > raw 308202{'0001' + '61'}{every}\ndev > raw 2d2d6e25735c27\ndev > disconnect\ndev > fin"
+    text = CONNECTED + f"dev > raw 308202{'0001' + '61'}{every}\ndev > raw 2d2d6e25735c27\ndev > disconnect\ndev > fin"
 
-    assert printed(shell(said, show_secrets=True)) == sent(said)
+    assert printed(shell(text, show_secrets=True)) == sent(text)
 
 
 def test_pauses_and_answers() -> None:
@@ -57,33 +61,36 @@ def test_pauses_and_answers() -> None:
 
 
 def test_an_acknowledgement_of_a_message_of_others_is_left_out() -> None:
-    said = CONNECTED + "dev < publish a/b 1 qos=1 id=7\ndev > puback 7\ndev > disconnect\ndev > fin"
+    shown_text = CONNECTED + "dev < publish a/b 1 qos=1 id=7\ndev > puback 7\ndev > disconnect\ndev > fin"
 
-    text, test = shell(said), pytest_file(script_file(script(said))).decode()
+    text, test = shell(shown_text), pytest_file(script_file(script(shown_text))).decode()
 
-    for one in (text, test):
-        assert "left out: PUBACK of a message that another client published" in one
-    assert printed(text) == sent(said).replace(bytes.fromhex("40020007"), b"")
+    for other_text in (text, test):
+        assert "left out: PUBACK of a message that another client published" in other_text
+    assert printed(text) == sent(shown_text).replace(bytes.fromhex("40020007"), b"")
 
 
 def test_the_password_comes_from_the_environment() -> None:
     """Its lengths follow from that, and what else is hidden is named."""
-    said = asked().replace("connect", "connect password=hunter2", 1)
-    text = shell(said)
-    raw = script(said).entries[0].raw
+    shown_text = asked().replace("connect", "connect password=hunter2", 1)
+    text = shell(shown_text)
+    raw = script(shown_text).entries[0].raw
     environment = {"PATH": "/usr/bin:/bin"}
 
     for password in ("hunter2", "x", "\u00e9" * 100, "%s\\n'" * 50):
         octets = password.encode()
-        made = printed(text, {**environment, "MQTTSCOPE_PASSWORD": password})
-        assert len(octets).to_bytes(2, "big") + octets in made
+        new_raw = printed(text, {**environment, "MQTTSCOPE_PASSWORD": password})
+        assert len(octets).to_bytes(2, "big") + octets in new_raw
         if len(octets) < 50:
-            assert made[1] == raw[1] - 7 + len(octets)
-    assert printed(text, {**environment, "MQTTSCOPE_PASSWORD": "hunter2"}) == sent(said)
-    assert printed(shell(said, show_secrets=True)) == sent(said)
+            assert new_raw[1] == raw[1] - 7 + len(octets)
+    assert printed(text, {**environment, "MQTTSCOPE_PASSWORD": "hunter2"}) == sent(shown_text)
+    assert printed(shell(shown_text, show_secrets=True)) == sent(shown_text)
     assert "# Hidden: password of the CONNECT (step 0)." in text
     assert "hunter2" not in text
-    assert "the recorded password is hidden: set MQTTSCOPE_PASSWORD" in pytest_file(script_file(script(said))).decode()
+    assert (
+        "the recorded password is hidden: set MQTTSCOPE_PASSWORD"
+        in pytest_file(script_file(script(shown_text))).decode()
+    )
     refused = subprocess.run(["/bin/sh"], input=text.encode(), capture_output=True, env=environment, check=False)
     assert refused.returncode != 0
     assert b"the recorded password is hidden" in refused.stderr
@@ -92,11 +99,11 @@ def test_the_password_comes_from_the_environment() -> None:
 @each("make", [shell_script, pytest_file, json_script])
 def test_nothing_of_a_capture_is_executed(make: Any) -> None:
     wicked = 'a\n$(touch_x)`touch_x`\'"""\\'
-    said = script(CONNECTED + "dev > publish t 1\ndev > disconnect\ndev > fin")
-    said.connection.client_identifier = wicked
-    said.connection.capture = wicked
-    said.entries[2].topic = wicked
-    text = make(script_file(said)).decode()
+    shown_script = script(CONNECTED + "dev > publish t 1\ndev > disconnect\ndev > fin")
+    shown_script.connection.client_identifier = wicked
+    shown_script.connection.capture = wicked
+    shown_script.entries[2].topic = wicked
+    text = make(script_file(shown_script)).decode()
 
     lines = [line for line in text.splitlines() if "touch_x" in line]
     assert lines
@@ -109,9 +116,9 @@ def test_nothing_of_a_capture_is_executed(make: Any) -> None:
 
 
 def test_lines_are_not_endless() -> None:
-    said = CONNECTED + f"dev > publish {'t' * 200} {'x' * 5_000}\ndev > disconnect\ndev > fin"
-    made = script_file(script(said))
+    text = CONNECTED + f"dev > publish {'t' * 200} {'x' * 5_000}\ndev > disconnect\ndev > fin"
+    file = script_file(script(text))
 
-    assert max(map(len, shell_script(made).decode().splitlines())) < 220
-    assert max(map(len, pytest_file(made).decode().splitlines())) < 125
-    assert printed(shell_script(made).decode()) == sent(said)
+    assert max(map(len, shell_script(file).decode().splitlines())) < 220
+    assert max(map(len, pytest_file(file).decode().splitlines())) < 125
+    assert printed(shell_script(file).decode()) == sent(text)

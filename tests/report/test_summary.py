@@ -12,10 +12,10 @@ from tests.each import each
 
 
 def names(*topics: str, unicode: bool = True) -> TopicNames:
-    found = TopicNames(Painter(View(width=80, unicode=unicode)))
+    topic_names = TopicNames(Painter(View(width=80, unicode=unicode)))
     for topic in topics:
-        found.learn(topic)
-    return found
+        topic_names.learn(topic)
+    return topic_names
 
 
 LINES = tuple(f"plant/line{number}/temperature" for number in range(5))

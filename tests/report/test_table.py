@@ -22,10 +22,10 @@ def rows(events: object, **view: object) -> list[dict[str, str]]:
 
 
 def test_one_row_for_each_packet_with_all_columns() -> None:
-    found = rows(conversation())
-    assert [row["packet"] for row in found] == [str(number) for number in range(25)]
-    assert all(set(row) == set(COLUMNS) for row in found)
-    publish_row = next(row for row in found if row["packet_identifier"] == "10")
+    text_lists = rows(conversation())
+    assert [row["packet"] for row in text_lists] == [str(number) for number in range(25)]
+    assert all(set(row) == set(COLUMNS) for row in text_lists)
+    publish_row = next(row for row in text_lists if row["packet_identifier"] == "10")
     assert {name: value for name, value in publish_row.items() if value} == {
         "capture": "a.pcap",
         "frame": "6",
@@ -187,13 +187,13 @@ def test_what_decoders_make_of_payloads_is_in_columns_of_its_own() -> None:
     decoders = Decoders((PayloadTable("a/+", "json"), PayloadTable("c/#", "cbor")))
     talk = Talk()
     secret = b'{"t": 1, "password": "hunter2hunter2"}'
-    found = rows(
+    text_lists = rows(
         [talk.say(publish("a/1", b'{"t": [1, null]}')), talk.say(publish("a/2", b"{")),
          talk.say(publish("a/3", secret)),
          talk.say(publish("c/1", b"\x63=1+")), talk.say(publish("x", b"{}"))],
         payloads=decoders,
     )  # fmt: skip
-    cells = [(one["payload_format"], one["payload_value"], one["payload_error"]) for one in found]
+    cells = [(texts["payload_format"], texts["payload_value"], texts["payload_error"]) for texts in text_lists]
 
     assert cells[0] == ("json", '{"t":[1,null]}', "")
     assert cells[1][:2] == ("json", "")
@@ -201,7 +201,7 @@ def test_what_decoders_make_of_payloads_is_in_columns_of_its_own() -> None:
     assert cells[2][1].startswith('{"t":1,"password":"***')
     assert cells[3] == ("cbor", '"=1+"', "")
     assert cells[4] == ("", "", "")
-    assert found[0]["payload"] == '{"t": [1, null]}'
+    assert text_lists[0]["payload"] == '{"t": [1, null]}'
     shown = rows([talk.say(publish("a/4", secret))], payloads=decoders, show_secrets=True)
     assert "hunter2hunter2" in shown[0]["payload_value"]
 

@@ -89,7 +89,7 @@ def test_what_is_malformed_is_told_in_full_even_where_it_is_narrow() -> None:
 def test_a_client_is_called_by_its_identifier_once_it_is_known() -> None:
     talk = Talk(V5, identifier=None)
     packets = (publish(), Connect(client_identifier="pump", protocol_level=5), publish())
-    lines = shown(TextLines, (talk.say(one) for one in packets), width=0)
+    lines = shown(TextLines, (talk.say(packet) for packet in packets), width=0)
     assert [line.split()[2] for line in lines] == ["10.0.0.4:51234", "pump", "pump"]
 
 
@@ -146,13 +146,13 @@ def test_one_byte_is_a_byte_and_one_frame_is_a_frame() -> None:
     ]
     lines = "\n".join(shown(TextLines, events, width=0))
 
-    for told in (
+    for text in (
         "password (1 byte)",
         "(q0, 1 byte)",
         "data (1 byte)",
         "1 gap (1 byte)",
         "(1 frame before it was read)",
     ):
-        assert told in lines
+        assert text in lines
     assert "dropped 1 frame while" in lines
     assert not re.search(r"\b1 (bytes|frames|gaps)", lines)

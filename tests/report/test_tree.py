@@ -63,15 +63,15 @@ def test_all_faults_are_listed_and_pointed_at() -> None:
 
 
 @each(
-    "packet, told",
+    "packet, expected",
     [
         # Text that is short stands beside its bytes.
         (publish("t", b"on"), r".*payload +on"),
         (publish("", b"x", properties=Properties(topic_alias=7)), r".*7 → unknown.*"),
     ],
 )
-def test_what_is_said_of_a_message(packet: Publish, told: str) -> None:
-    assert any(re.fullmatch(told, line) for line in block_of(packet))
+def test_what_is_said_of_a_message(packet: Publish, expected: str) -> None:
+    assert any(re.fullmatch(expected, line) for line in block_of(packet))
 
 
 def test_a_huge_packet_is_explained_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,17 +116,17 @@ def test_a_huge_packet_is_explained_to_a_limit(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_meanings(packet: object, expected: list[str]) -> None:
     lines = "\n".join(block_of(packet, width=0))  # type: ignore[arg-type]
-    assert [one for one in expected if one not in lines] == []
+    assert [text for text in expected if text not in lines] == []
 
 
 def test_every_event_of_a_conversation_is_there() -> None:
     text = "\n".join(shown(Tree, conversation(), width=80))
-    for told in ("opened", "GAP", "UNPARSED", "MALFORMED", "reset by server", "!! b.pcap"):
-        assert told in text
+    for reported_text in ("opened", "GAP", "UNPARSED", "MALFORMED", "reset by server", "!! b.pcap"):
+        assert reported_text in text
 
 
 @pytest.mark.parametrize(
-    ("raw", "told"),
+    ("raw", "expected"),
     [
         pytest.param("30 05 0001 61 ff", ["1 byte of this packet never came"], id="missing"),
         pytest.param("c0 01 00", ["remaining_length           1 byte"], id="behind"),
@@ -138,9 +138,9 @@ def test_every_event_of_a_conversation_is_there() -> None:
         pytest.param("20 09 00 00 06 27 00000001 7f", ["maximum_packet_size      1 byte"], id="property"),
     ],
 )  # fmt: skip
-def test_one_byte_is_a_byte(raw: str, told: list[str]) -> None:
+def test_one_byte_is_a_byte(raw: str, expected: list[str]) -> None:
     text = "\n".join(block_of(bytes.fromhex(raw)))
-    assert [one for one in told if one not in text] == []
+    assert [other_text for other_text in expected if other_text not in text] == []
     assert not re.search(r"\b1 bytes", text)
 
 
@@ -152,8 +152,8 @@ def test_a_long_value_is_cut_between_characters() -> None:
 
 
 def test_a_line_says_whether_tcp_acknowledged_a_packet() -> None:
-    told = [line.strip() for line in shown(Tree, acknowledged()) if "TCP:" in line]
-    assert told == [
+    texts = [line.strip() for line in shown(Tree, acknowledged()) if "TCP:" in line]
+    assert texts == [
         "TCP: acknowledged",
         "TCP: acknowledged after the FIN of the server",
         "TCP: never acknowledged",

@@ -32,7 +32,7 @@ def test_time_column(mode: str, width: int, expected: list[str]) -> None:
     column = TimeColumn(View(width=width, time=mode))
     shown = [column.text(START_NS), column.text(START_NS + 3 * SECOND // 2)]
     assert shown == expected
-    assert {len(one) for one in shown} == {column.width}
+    assert {len(text) for text in shown} == {column.width}
 
 
 def test_time_that_runs_backwards_is_negative() -> None:

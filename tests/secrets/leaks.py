@@ -33,17 +33,17 @@ class Secrets:
         self.values = tuple(values)
         # Every run of 6 bytes has one of 4 in it that begins at a third byte: fewer to look for.
         runs: dict[bytes, set[bytes]] = {}
-        for one in self.values:
-            for at in range(max(0, len(one) - RUN + 1)):
+        for raw in self.values:
+            for at in range(max(0, len(raw) - RUN + 1)):
                 start = -(-at // 3) * 3
-                runs.setdefault(one[start : start + 4], set()).add(one[at : at + RUN])
-        self._runs = tuple((short, tuple(sorted(found))) for short, found in runs.items())
+                runs.setdefault(raw[start : start + 4], set()).add(raw[at : at + RUN])
+        self._runs = tuple((short, tuple(sorted(run))) for short, run in runs.items())
 
     def inside(self, data: bytes) -> bytes | None:
         """The first run of a secret in these bytes."""
-        for short, found in self._runs:
+        for short, chunks in self._runs:
             if short in data:
-                for run in found:
+                for run in chunks:
                     if run in data:
                         return run
         return None
@@ -51,9 +51,9 @@ class Secrets:
     def leak(self, written: bytes) -> tuple[str, bytes] | None:
         """The form in which some run of a secret stands in what was written, and the run."""
         for form, data in readings(written):
-            found = self.inside(data)
-            if found is not None:
-                return form, found
+            raw = self.inside(data)
+            if raw is not None:
+                return form, raw
         return None
 
 
@@ -64,7 +64,7 @@ def readings(written: bytes) -> Iterator[tuple[str, bytes]]:
     yield "hexdump", b"\n".join(_hexdumps(written))
     digits = b"\n".join(_unhexed(_DIGITS.findall(written)))
     yield "hex", digits
-    spaced = (re.sub(rb"[ :,]", b"", one) for one in _SPACED.findall(written))
+    spaced = (re.sub(rb"[ :,]", b"", hit) for hit in _SPACED.findall(written))
     yield "spaced hex", b"\n".join(_unhexed(spaced))
     yield "base64", b"\n".join(_from_base64(written))
     plain = _unescaped(written)
@@ -74,7 +74,7 @@ def readings(written: bytes) -> Iterator[tuple[str, bytes]]:
     if b"&" in written:
         yield "xml", html.unescape(written.decode("utf-8", "replace")).encode("utf-8", "replace")
     if b"%" in written:
-        yield "percent", _PERCENT.sub(lambda found: bytes.fromhex(found[1].decode()), written)
+        yield "percent", _PERCENT.sub(lambda match: bytes.fromhex(match[1].decode()), written)
 
 
 def _hexdumps(written: bytes) -> Iterator[bytes]:
@@ -82,10 +82,10 @@ def _hexdumps(written: bytes) -> Iterator[bytes]:
     rows: list[bytes] = []
     texts: list[bytes] = []
     for line in written.replace(b"\\n", b"\n").split(b"\n"):
-        found = _ROW.match(line)
-        if found is not None:
-            rows += (b"\0" if one == b"**" else bytes.fromhex(one.decode()) for one in found[1].split(b" "))
-            texts.append(found[2] or b"")
+        result = _ROW.match(line)
+        if result is not None:
+            rows += (b"\0" if word == b"**" else bytes.fromhex(word.decode()) for word in result[1].split(b" "))
+            texts.append(result[2] or b"")
         elif rows and not line.strip(b" ^-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_."):
             continue  # what stands under a row
         elif rows:
@@ -96,10 +96,10 @@ def _hexdumps(written: bytes) -> Iterator[bytes]:
     yield b"".join(texts)
 
 
-def _unhexed(found: Iterable[bytes]) -> Iterator[bytes]:
-    for one in found:
-        yield binascii.unhexlify(one[: len(one) // 2 * 2])
-        yield binascii.unhexlify(one[1 : len(one) - 1 + len(one) % 2])
+def _unhexed(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    for raw in chunks:
+        yield binascii.unhexlify(raw[: len(raw) // 2 * 2])
+        yield binascii.unhexlify(raw[1 : len(raw) - 1 + len(raw) % 2])
 
 
 def _from_base64(written: bytes) -> Iterator[bytes]:
@@ -123,7 +123,7 @@ def _unescaped(written: bytes) -> bytes:
     return _ESCAPE.sub(_byte, written)
 
 
-def _byte(found: re.Match[bytes]) -> bytes:
-    if found[4]:
-        return bytes((int(found[4], 8) & 0xFF,))
-    return bytes.fromhex((found[1] or found[2] or found[3]).decode())
+def _byte(match: re.Match[bytes]) -> bytes:
+    if match[4]:
+        return bytes((int(match[4], 8) & 0xFF,))
+    return bytes.fromhex((match[1] or match[2] or match[3]).decode())

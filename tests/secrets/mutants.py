@@ -72,19 +72,19 @@ class Scene:
 
 def _scene(name: str, version: ProtocolVersion, client: list[object], server: list[object], *secrets: bytes) -> Scene:
     def wire(packets: list[object]) -> list[bytes]:
-        return [one if isinstance(one, bytes) else encode(one, version) for one in packets]  # type: ignore[arg-type]
+        return [packet if isinstance(packet, bytes) else encode(packet, version) for packet in packets]  # type: ignore[arg-type]
 
     return Scene(name, wire(client), wire(server), secrets)
 
 
 def _login(level: int = 4, **values: object) -> Connect:
     name = "MQIsdp" if level == 3 else "MQTT"
-    made = Connect(protocol_name=name, protocol_level=level, client_identifier="dev-7", keep_alive=60)
+    connect = Connect(protocol_name=name, protocol_level=level, client_identifier="dev-7", keep_alive=60)
     if level == 5:
-        made.properties = Properties()
+        connect.properties = Properties()
     for key, value in values.items():
-        setattr(made, key, value)
-    return made
+        setattr(connect, key, value)
+    return connect
 
 
 def scenes() -> list[Scene]:
@@ -94,7 +94,7 @@ def scenes() -> list[Scene]:
     subscribe = Subscribe(7, None, [Subscription("plant/+/temperature", 1)])
     subscribe_5 = Subscribe(7, Properties(), [Subscription("plant/+/temperature", 1)])
     ok_5 = Connack(reason_code=0, session_present=False, properties=Properties())
-    found = [
+    actual_scenes = [
         _scene(
             "3.1.1", V3_1_1, [_login(user_name="ford", password=PASSWORD), subscribe, *plain],
             [Connack(), Suback(7, None, [1]), Pingresp()], PASSWORD,
@@ -148,11 +148,13 @@ def scenes() -> list[Scene]:
         ),
     ]  # fmt: skip
     web = [
-        Scene(f"{one.name} web", [REQUEST, *one.client], [RESPONSE, *one.server], one.secrets + tokens(), web=True)
-        for one in found
-        if one.name in ("3.1.1", "5.0")
+        Scene(
+            f"{scene.name} web", [REQUEST, *scene.client], [RESPONSE, *scene.server], scene.secrets + tokens(), web=True
+        )
+        for scene in actual_scenes
+        if scene.name in ("3.1.1", "5.0")
     ]
-    return [*found, *web]
+    return [*actual_scenes, *web]
 
 
 def tokens() -> tuple[bytes, ...]:
@@ -193,10 +195,10 @@ def _remaining_length(chance: random.Random, raw: bytes) -> bytes:
     while raw[body - 1] & 0x80 and body < min(5, len(raw)):
         body += 1
     length = len(raw) - body
-    said = chance.choice(
+    number = chance.choice(
         (length - chance.randint(1, 20), length + chance.randint(1, 40), 0, 2, chance.randrange(200), 2**28 - 1, 70_000)
     )
-    return raw[:1] + write_variable_byte_integer(max(0, said)) + raw[body:]
+    return raw[:1] + write_variable_byte_integer(max(0, number)) + raw[body:]
 
 
 def _inner_length(chance: random.Random, raw: bytes) -> bytes:
@@ -206,8 +208,10 @@ def _inner_length(chance: random.Random, raw: bytes) -> bytes:
         return _flip_byte(chance, raw)
     at = chance.choice(places)
     length = int.from_bytes(raw[at : at + 2], "big")
-    said = chance.choice((0, length - 1, length + 1, length + chance.randint(2, 40), chance.randrange(65_536), 65_535))
-    return raw[:at] + max(0, said).to_bytes(2, "big") + raw[at + 2 :]
+    number = chance.choice(
+        (0, length - 1, length + 1, length + chance.randint(2, 40), chance.randrange(65_536), 65_535)
+    )
+    return raw[:at] + max(0, number).to_bytes(2, "big") + raw[at + 2 :]
 
 
 def _property_length(chance: random.Random, raw: bytes) -> bytes:
@@ -271,32 +275,32 @@ CHANGES: tuple[Change, ...] = (
 def mutant(seed: int) -> Mutant:
     """The mutant of a number: the same forever."""
     chance = random.Random(seed)
-    found = scenes()
-    scene = found[seed % len(found)]
+    actual_scenes = scenes()
+    scene = actual_scenes[seed % len(actual_scenes)]
     client, server = list(scene.client), list(scene.server)
     names = []
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         side = server if chance.random() < 0.2 else client
-        holders = [number for number, raw in enumerate(side) if any(one in raw for one in scene.secrets)]
+        holders = [number for number, raw in enumerate(side) if any(secret in raw for secret in scene.secrets)]
         place = chance.choice(holders) if holders and chance.random() < 0.9 else chance.randrange(len(side))
         change = chance.choice(CHANGES)
         if side[place]:
             side[place] = change(chance, side[place])
         names.append(f"{change.__name__[1:]} of {'server' if side is server else 'client'}'s packet {place}")
     name = f"seed {seed}, {scene.name}: {'; '.join(names)}"
-    made = Mutant(name, scene, client, server)
-    made.segments = _segments(chance, made)
-    return made
+    new_mutant = Mutant(name, scene, client, server)
+    new_mutant.segments = _segments(chance, new_mutant)
+    return new_mutant
 
 
-def _segments(chance: random.Random, made: Mutant) -> list[Segment]:
+def _segments(chance: random.Random, new_mutant: Mutant) -> list[Segment]:
     """The conversation as segments, cut anywhere; now and then without its beginning or with a hole."""
-    talk = Talk(port=8080 if made.scene.web else 1883)
+    talk = Talk(port=8080 if new_mutant.scene.web else 1883)
     manner = chance.choice(("whole", "whole", "cut", "cut", "bytes", "at once"))
     if chance.random() < 0.9:
         talk.handshake()
-    up, down = made.client, made.server
-    if made.scene.web:
+    up, down = new_mutant.client, new_mutant.server
+    if new_mutant.scene.web:
         up = [raw if not at else _frame(chance, raw, from_client=True) for at, raw in enumerate(up)]
         down = [raw if not at else _frame(chance, raw, from_client=False) for at, raw in enumerate(down)]
     if manner == "at once":

@@ -20,12 +20,12 @@ from mqttscope.replay.script import read_scripts
 from mqttscope.replay.verify import verify
 from mqttscope.report.base import Reporter, View
 from mqttscope.report.broker_test.outcome import concealed
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.findings.sarif import head
 from mqttscope.report.findings.shown import FORMATS, make_reporter
-from mqttscope.report.html.packets import Packets
+from mqttscope.report.html.packets import PacketPage
 from mqttscope.report.html.page import script, style
-from mqttscope.report.jsonl import JsonLines, dumps
+from mqttscope.report.jsonl import EventJsonLines, dumps
 from mqttscope.report.ladder import Ladder
 from mqttscope.report.page import Page
 from mqttscope.report.replay.json import ReplayJson
@@ -34,7 +34,7 @@ from mqttscope.report.replay.text import ReplayText
 from mqttscope.report.table import Table
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
-from mqttscope.stats.as_html import Measured
+from mqttscope.stats.as_html import MeasuredPage
 from mqttscope.stats.as_html import render as page
 from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
@@ -69,18 +69,18 @@ def bare(page: bytes) -> bytes:
     return page.replace(style().encode(), b"").replace(script().encode(), b"")
 
 
-def outputs(made: Mutant) -> Iterator[tuple[str, bytes]]:
+def outputs(mutant: Mutant) -> Iterator[tuple[str, bytes]]:
     """What every format says of a damaged conversation."""
-    yield from inspected(made.segments)
-    yield from linted(made.segments)
-    yield "lake", rows(made.segments)
-    yield from replayed(made)
-    if not made.scene.web:
-        yield from decoded(b"".join(made.client), "client")
-        yield from decoded(b"".join(made.server), "server")
-        for side in (made.client, made.server):
+    yield from inspected(mutant.segments)
+    yield from linted(mutant.segments)
+    yield "lake", rows(mutant.segments)
+    yield from replayed(mutant)
+    if not mutant.scene.web:
+        yield from decoded(b"".join(mutant.client), "client")
+        yield from decoded(b"".join(mutant.server), "server")
+        for side in (mutant.client, mutant.server):
             for version in ProtocolVersion:
-                yield "mutate", b"\n".join(concealed(side, version, made.scene.secrets))
+                yield "mutate", b"\n".join(concealed(side, version, mutant.scene.secrets))
 
 
 def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
@@ -89,7 +89,8 @@ def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     sinks = [Text() for _ in range(7)]
     reporters: list[Reporter] = [
         TextLines(sinks[0], view), Tree(sinks[1], View(width=120)), Ladder(sinks[2], view), Table(sinks[3], view),
-        JsonLines(sinks[4]), Tree(sinks[5], View(width=60, payload="hex")), Measured(Packets(sinks[6], view)),
+        EventJsonLines(sinks[4]), Tree(sinks[5], View(width=60, payload="hex")),
+        MeasuredPage(PacketPage(sinks[6], view)),
     ]  # fmt: skip
     statistics = Statistics()
     for event in dissect_segments(segments, READING):
@@ -99,7 +100,7 @@ def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     for reporter in reporters:
         reporter.close()
     yield from zip(
-        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree", "html"), (bare(one.whole()) for one in sinks),
+        ("text", "tree", "ladder", "csv", "jsonl", "narrow tree", "html"), (bare(sink.whole()) for sink in sinks),
         strict=True,
     )  # fmt: skip
     statistics.finish()
@@ -111,17 +112,17 @@ def inspected(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
 def linted(segments: list[Segment]) -> Iterator[tuple[str, bytes]]:
     """``lint`` in all formats."""
     linter = Linter(rules())
-    findings = [one for event in dissect_segments(segments, READING) for one in linter.feed(event)]
+    findings = [finding for event in dissect_segments(segments, READING) for finding in linter.feed(event)]
     # Reports list their rules in full; a few of them will do.
-    broken = {one.rule for one in findings}
-    summary = Summary(
-        rules=[one for one in linter.rules if one.code in broken], quality=linter.quality, withheld=linter.withheld
+    broken = {finding.rule for finding in findings}
+    summary = RunSummary(
+        rules=[rule for rule in linter.rules if rule.code in broken], quality=linter.quality, withheld=linter.withheld
     )
     for name in FORMATS:
         sink = Text()
         reporter = make_reporter(name, sink, View(width=100))
-        for one in findings:
-            reporter.feed(one)
+        for finding in findings:
+            reporter.feed(finding)
         reporter.close(summary)
         # What SARIF says of all rules comes from no capture either.
         yield f"lint {name}", bare(sink.whole().removeprefix(head()))
@@ -141,8 +142,8 @@ def rows(segments: list[Segment]) -> bytes:
     for event in dissect_segments(segments, collector.options.reading()):
         collector.feed(event)
     parts: list[bytes] = []
-    for found in collector.rows.values():
-        _flat(found, parts)
+    for row in collector.rows.values():
+        _flat(row, parts)
     for key, memory in collector.key_memories(()).items():
         _flat([key, repr(load(dump(memory, shown=PUBLIC)))], parts)
     return b"\n".join(parts)
@@ -154,30 +155,30 @@ def _flat(value: Any, parts: list[bytes]) -> None:
     elif isinstance(value, str):
         parts.append(value.encode("utf-8", "surrogateescape"))
     elif isinstance(value, dict):
-        for one in value.values():
-            _flat(one, parts)
+        for each in value.values():
+            _flat(each, parts)
     elif isinstance(value, list | tuple):
-        for one in value:
-            _flat(one, parts)
+        for each in value:
+            _flat(each, parts)
 
 
-def replayed(made: Mutant) -> Iterator[tuple[str, bytes]]:
+def replayed(mutant: Mutant) -> Iterator[tuple[str, bytes]]:
     """``replay``: the plan, and the mutant as the answer to what was meant."""
-    scripts = read_scripts(dissect_segments(made.segments, READING))
+    scripts = read_scripts(dissect_segments(mutant.segments, READING))
     plan, view = make_plan(scripts), View(width=100)
     more: dict[str, Any] = {"broker": "mqtt://127.0.0.1", "pace": "asap", "length_ns": 0, "changes": []}
     page = Page(view)
     write_plan(page, plan, scripts, **more)
     yield "replay plan", page.encoded() + dumps(plan_document(plan, scripts, **more))
-    found = verify([(script, script) for script in scripts])
+    verification = verify([(script, script) for script in scripts])
     others = verify([(script, None) for script in scripts])
     for name, kind in (("replay text", ReplayText), ("replay jsonl", ReplayJson)):
         sink = Text()
-        for one in (found, others):
+        for single_verification in (verification, others):
             report = kind(sink, view)
-            for difference in one.differences:
+            for difference in single_verification.differences:
                 report.feed(difference)
-            report.close(one)
+            report.close(single_verification)
         yield name, sink.whole()
 
 
@@ -193,6 +194,6 @@ def decoded(raw: bytes, sender: str) -> Iterator[tuple[str, bytes]]:
     yield "decode jsonl", b"".join(Sequence(None, sender).json(raw, 4096, show_secrets=False))
 
 
-def events(made: Mutant) -> list[Event]:
+def events(mutant: Mutant) -> list[Event]:
     """What the dissector says."""
-    return list(dissect_segments(made.segments, READING))
+    return list(dissect_segments(mutant.segments, READING))

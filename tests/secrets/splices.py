@@ -53,7 +53,7 @@ LEAVING = b"\x00\x15leaving-Slartibartfast\x16\x00\x04"
 @cache
 def splice_scenes() -> tuple[Scene, ...]:
     """The conversations that are damaged here."""
-    told = [Publish(topic_name="plant/b", payload=b"22.5"), Pingreq()]
+    packets = [Publish(topic_name="plant/b", payload=b"22.5"), Pingreq()]
     told_5 = [Publish(topic_name="plant/b", payload=b"22.5", properties=Properties()), Pingreq()]
     subscribe = Subscribe(3, None, [Subscription("plant/#", 1)])
     subscribe_5 = Subscribe(3, Properties(), [Subscription("plant/#", 1)])
@@ -65,17 +65,18 @@ def splice_scenes() -> tuple[Scene, ...]:
     def auth(code: int, data: bytes) -> Auth:
         return Auth(code, Properties(authentication_method=METHOD, authentication_data=data))
 
-    found = [
-        _scene("spoken 3.1", V3_1, [_login(3, user_name="arthur", password=SPOKEN), subscribe, *told],
+    scenes = [
+        _scene("spoken 3.1", V3_1, [_login(3, user_name="arthur", password=SPOKEN), subscribe, *packets],
                [ok, Suback(3, None, [1]), Pingresp()], SPOKEN),
-        _scene("packed 3.1.1", V3_1_1, [_login(user_name="arthur", password=PACKED), subscribe, sent, *told],
+        _scene("packed 3.1.1", V3_1_1, [_login(user_name="arthur", password=PACKED), subscribe, sent, *packets],
                [ok, Suback(3, None, [1]), Puback(9), Pingresp()], PACKED),
         _scene("worded 3.1.1", V3_1_1,
                [_login(user_name="arthur", password=WORDED, will=Will(will_topic="left", will_payload=b"so long")),
-                *told],
+                *packets],
                [ok, Pingresp()], WORDED),
         _scene("again 3.1.1", V3_1_1,
-               [_login(user_name="arthur", password=SPOKEN), *told, _login(user_name="ford", password=NUMBERS), *told],
+               [_login(user_name="arthur", password=SPOKEN), *packets,
+                _login(user_name="ford", password=NUMBERS), *packets],
                [ok, sent, Pingresp()], SPOKEN, NUMBERS),
         _scene("numbers 5.0", V5, [_login(5, user_name="arthur", password=NUMBERS, will=will), subscribe_5, sent_5,
                 *told_5],
@@ -101,10 +102,12 @@ def splice_scenes() -> tuple[Scene, ...]:
         ),
     ]  # fmt: skip
     web = [
-        Scene(f"{one.name} web", [REQUEST, *one.client], [RESPONSE, *one.server], one.secrets + tokens(), web=True)
-        for one in (found[2], found[6])
+        Scene(
+            f"{scene.name} web", [REQUEST, *scene.client], [RESPONSE, *scene.server], scene.secrets + tokens(), web=True
+        )
+        for scene in (scenes[2], scenes[6])
     ]
-    return (*found, *web)
+    return (*scenes, *web)
 
 
 Change = Callable[[random.Random, bytes, ProtocolVersion], bytes]
@@ -137,19 +140,19 @@ def _field_twice(chance: random.Random, raw: bytes, version: ProtocolVersion) ->
     spans = trace(raw, version) if raw else []
     if not spans:
         return raw + raw
-    one, other = chance.choice(spans), chance.choice(spans)
-    return raw[: one.end] + raw[other.start : other.end] + raw[one.end :]
+    span, other = chance.choice(spans), chance.choice(spans)
+    return raw[: span.end] + raw[other.start : other.end] + raw[span.end :]
 
 
 def _fields_swapped(chance: random.Random, raw: bytes, version: ProtocolVersion) -> bytes:
     spans = sorted(trace(raw, version), key=lambda span: span.start) if raw else []
     if len(spans) < 3:
         return raw[::-1]
-    one, other = sorted(chance.sample(spans, 2), key=lambda span: span.start)
-    if one.end > other.start:
+    field_span, other = sorted(chance.sample(spans, 2), key=lambda span: span.start)
+    if field_span.end > other.start:
         return raw
-    first, second = raw[one.start : one.end], raw[other.start : other.end]
-    return raw[: one.start] + second + raw[one.end : other.start] + first + raw[other.end :]
+    first, second = raw[field_span.start : field_span.end], raw[other.start : other.end]
+    return raw[: field_span.start] + second + raw[field_span.end : other.start] + first + raw[other.end :]
 
 
 def _length_of_field(chance: random.Random, raw: bytes, version: ProtocolVersion) -> bytes:
@@ -164,8 +167,10 @@ def _length_of_field(chance: random.Random, raw: bytes, version: ProtocolVersion
         return _remaining(chance, raw, version)
     start, length = chance.choice(at)
     rest = len(raw) - start - 2
-    said = chance.choice((length - 1, length + 1, length + 2, length * 2, rest, rest + 1, rest - 1, length ^ 0x100, 0))
-    return raw[:start] + (max(0, said) % 65_536).to_bytes(2, "big") + raw[start + 2 :]
+    number = chance.choice(
+        (length - 1, length + 1, length + 2, length * 2, rest, rest + 1, rest - 1, length ^ 0x100, 0)
+    )
+    return raw[:start] + (max(0, number) % 65_536).to_bytes(2, "big") + raw[start + 2 :]
 
 
 def _remaining(chance: random.Random, raw: bytes, version: ProtocolVersion) -> bytes:
@@ -175,10 +180,10 @@ def _remaining(chance: random.Random, raw: bytes, version: ProtocolVersion) -> b
         return raw[:1] + b"\x05" + raw[1:]
     length = end - body
     edge = chance.choice(_edges(raw, version)) - body
-    said = max(
+    shown_number = max(
         0, chance.choice((length - 1, length + 1, length - 2, length + 2, edge, edge + 1, 127, 128, 129, length + 128))
     )
-    number = write_variable_byte_integer(said)
+    number = write_variable_byte_integer(shown_number)
     if chance.random() < 0.1:
         number = number[:-1] + bytes((number[-1] | 0x80,)) + b"\0" * chance.randint(1, 4)
     return raw[:1] + number + raw[body:]
@@ -191,8 +196,8 @@ def _block_length(chance: random.Random, raw: bytes, version: ProtocolVersion) -
         return _length_of_field(chance, raw, version)
     span = chance.choice(spans)
     length = raw[span.start] & 0x7F
-    said = max(0, length + chance.choice((-20, -3, -2, -1, 1, 2, 3, 20, 64)))
-    return raw[: span.start] + write_variable_byte_integer(said) + raw[span.end :]
+    number = max(0, length + chance.choice((-20, -3, -2, -1, 1, 2, 3, 20, 64)))
+    return raw[: span.start] + write_variable_byte_integer(number) + raw[span.end :]
 
 
 def _other_property(chance: random.Random, raw: bytes, version: ProtocolVersion) -> bytes:
@@ -219,16 +224,16 @@ def _connect_head(chance: random.Random, raw: bytes, version: ProtocolVersion) -
     if name < 0:
         return raw[1:]
     end = name + 2 + raw[name + 1]
-    made = bytearray(raw)
+    buffer = bytearray(raw)
     for _ in range(chance.randint(1, 2)):
         where = chance.choice((name + 1, chance.randrange(name + 2, end), end, end + 1, end + 1))
-        if where < len(made):
-            made[where] = chance.choice((made[where] ^ 1 << chance.randrange(8), chance.randrange(256), 3, 4, 5))
+        if where < len(buffer):
+            buffer[where] = chance.choice((buffer[where] ^ 1 << chance.randrange(8), chance.randrange(256), 3, 4, 5))
     if chance.random() < 0.2:
-        made[name:end] = chance.choice(
+        buffer[name:end] = chance.choice(
             (b"\x00\x04MQTT", b"\x00\x06MQIsdp", b"\x00\x04mqtt", b"\x00\x00", b"\x00\x05MQTTX")
         )
-    return bytes(made)
+    return bytes(buffer)
 
 
 def _spliced_in(chance: random.Random, raw: bytes, version: ProtocolVersion) -> bytes:
@@ -255,8 +260,8 @@ def _of_side(chance: random.Random, side: list[bytes], first: int) -> str:
     at = chance.randrange(first, len(side))
     other = chance.randrange(first, len(side))
     if how == "joined":
-        one, two = side[at], side[other]
-        side[at] = one[: chance.randrange(len(one) + 1)] + two[chance.randrange(len(two) + 1) :]
+        raw, two = side[at], side[other]
+        side[at] = raw[: chance.randrange(len(raw) + 1)] + two[chance.randrange(len(two) + 1) :]
     elif how == "lost" and len(side) > first + 1:
         del side[at]
     elif how == "repeated":
@@ -271,8 +276,8 @@ def _of_side(chance: random.Random, side: list[bytes], first: int) -> str:
 def splice(seed: int) -> Mutant:
     """The mutant of a number: the same forever."""
     chance = random.Random(f"splice {seed}")
-    found = splice_scenes()
-    scene = found[seed % len(found)]
+    scenes = splice_scenes()
+    scene = scenes[seed % len(scenes)]
     client, server = list(scene.client), list(scene.server)
     version = V5 if "5.0" in scene.name else V3_1_1
     first = 1 if scene.web else 0
@@ -283,25 +288,25 @@ def splice(seed: int) -> Mutant:
         if chance.random() < 0.2:
             names.append(f"{_of_side(chance, side, first)} of {where}")
             continue
-        holders = [at for at, raw in enumerate(side) if at >= first and any(one in raw for one in scene.secrets)]
+        holders = [at for at, raw in enumerate(side) if at >= first and any(secret in raw for secret in scene.secrets)]
         at = chance.choice(holders) if holders and chance.random() < 0.85 else chance.randrange(first, len(side))
         change = chance.choice(CHANGES)
         if side[at]:
             side[at] = change(chance, side[at], version)
         names.append(f"{change.__name__[1:]} of {where}'s packet {at}")
-    made = Mutant("", scene, client, server)
-    made.segments, how = _captured(chance, made)
-    made.name = f"seed {seed}, {scene.name}: {'; '.join([*names, how])}"
-    return made
+    mutant = Mutant("", scene, client, server)
+    mutant.segments, how = _captured(chance, mutant)
+    mutant.name = f"seed {seed}, {scene.name}: {'; '.join([*names, how])}"
+    return mutant
 
 
-def _captured(chance: random.Random, made: Mutant) -> tuple[list[Segment], str]:
+def _captured(chance: random.Random, mutant: Mutant) -> tuple[list[Segment], str]:
     """What a tap saw of the conversation."""
-    talk = Talk(port=8080 if made.scene.web else 1883)
+    talk = Talk(port=8080 if mutant.scene.web else 1883)
     if chance.random() < 0.85:
         talk.handshake()
-    up, down = list(made.client), list(made.server)
-    if made.scene.web:
+    up, down = list(mutant.client), list(mutant.server)
+    if mutant.scene.web:
         up = up[:1] + [_frame(chance, raw, from_client=True) for raw in up[1:]]
         down = down[:1] + [_frame(chance, raw, from_client=False) for raw in down[1:]]
     size = chance.choice((0, 0, 5, 11, 40, 536))
@@ -313,22 +318,22 @@ def _captured(chance: random.Random, made: Mutant) -> tuple[list[Segment], str]:
     if chance.random() < 0.5:
         talk.close(chance.choice(("client", "server")))
     segments = talk.tape.segments
-    carrying = [at for at, one in enumerate(segments) if one.payload]
+    carrying = [at for at, segment in enumerate(segments) if segment.payload]
     how = chance.choice(("whole", "whole", "lost", "cut", "repeated", "reordered"))
     if how == "whole" or not carrying:
         return segments, f"segments of {size}"
     at = chance.choice(carrying)
-    one = segments[at]
+    segment = segments[at]
     if how == "lost":
         behind = min(len(segments), at + chance.choice((1, 1, 2, 3)))
         segments = segments[:at] + segments[behind:]
     elif how == "cut":
-        kept = chance.randrange(len(one.payload))
-        lacking = len(one.payload) - kept + one.missing
-        segments[at] = replace(one, payload=one.payload[:kept], missing=lacking)
+        number = chance.randrange(len(segment.payload))
+        lacking = len(segment.payload) - number + segment.missing
+        segments[at] = replace(segment, payload=segment.payload[:number], missing=lacking)
     elif how == "repeated":
         other = chance.randrange(at, len(segments))
-        segments.insert(other, replace(one, timestamp_ns=segments[other].timestamp_ns, frame=segments[other].frame))
+        segments.insert(other, replace(segment, timestamp_ns=segments[other].timestamp_ns, frame=segments[other].frame))
     elif at + 1 < len(segments):
         segments[at], segments[at + 1] = segments[at + 1], segments[at]
     return segments, f"segments of {size}, {how} at {at}"

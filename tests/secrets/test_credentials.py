@@ -21,7 +21,13 @@ from mqttscope.mqtt import (
     decode,
     encode,
 )
-from mqttscope.secrets.credentials import credential_bytes, credentials_in, hidden_credentials, starred, without_told
+from mqttscope.secrets.credentials import (
+    credential_bytes,
+    credentials_in,
+    hidden_credentials,
+    starred,
+    without_property_credentials,
+)
 from mqttscope.secrets.forms import without
 from mqttscope.secrets.packets import hidden_in_packet
 from mqttscope.secrets.values import public, without_tokens_of
@@ -95,13 +101,30 @@ def test_what_is_said_instead_has_the_length() -> None:
     assert without(text, hidden_credentials(text)) == "secret=***(3 characters), token=***(4 characters)"
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("a?password=hunter22", "a?password=***(8 characters)"),
+        ("token='***(8 characters)'", "token='***(8 characters)'"),
+        ("token='***(8 characters)hunter22'", "token='***(25 characters)'"),
+    ],
+)
+def test_a_replacement_is_not_replaced_again(text: str, hidden: str) -> None:
+    once = without(text, hidden_credentials(text))
+
+    assert once == hidden
+    assert without(once, hidden_credentials(once)) == hidden
+
+
 def test_properties_without_any_are_themselves() -> None:
     plain = Properties(reason_string="token: expired", user_property=[("hint", "a=b")])
-    assert without_told(plain) is plain
-    assert without_told(None) is None
-    shown = without_told(Properties(user_property=[("password", "swordfish"), ("note", "pwd=swordfish")]))
+    assert without_property_credentials(plain) is plain
+    assert without_property_credentials(None) is None
+    shown = without_property_credentials(
+        Properties(user_property=[("password", "swordfish"), ("note", "pwd=swordfish")])
+    )
     assert shown == Properties(user_property=[("password", "*********"), ("note", "pwd=*********")])
-    shown = without_told(
+    shown = without_property_credentials(
         Properties(user_property=[("pin", "1234"), ("auth", "Zq99a8f3"), ("pin", "13"), ("auth", "WPA2-PSK")])
     )
     assert shown == Properties(

@@ -8,8 +8,8 @@ from mqttscope.dissect import dissect_segments
 from mqttscope.events import PacketEvent
 from mqttscope.lint.engine import Linter
 from mqttscope.mqtt import Auth, Connack, Connect, Pingreq, Properties, Publish, encode
-from mqttscope.report.jsonl import JsonLines
-from mqttscope.secrets.findings import Hiding, conceal
+from mqttscope.report.jsonl import EventJsonLines
+from mqttscope.secrets.findings import HidingOptions, conceal
 from mqttscope.secrets.packets import BROKEN, CLEAR, SUSPECT
 from tests.dissect.talk import Talk
 from tests.secrets.mutants import V3_1_1, V5
@@ -20,7 +20,7 @@ PUBLISH = Publish(topic_name="plant/a", payload=b"Xyzzy-Plugh")
 
 def shown(talk: Talk) -> str:
     sink = Text()
-    reporter = JsonLines(sink)
+    reporter = EventJsonLines(sink)
     for event in dissect_segments(talk.tape.segments):
         reporter.feed(event)
     reporter.close()
@@ -30,9 +30,9 @@ def shown(talk: Talk) -> str:
 def doubts(talk: Talk) -> list[int]:
     """How little each packet of the client was trusted when it came."""
     return [
-        one.connection.client_side.doubt
-        for one in dissect_segments(talk.tape.segments)
-        if isinstance(one, PacketEvent) and one.direction == "client_to_server"
+        dissect_segment.connection.client_side.doubt
+        for dissect_segment in dissect_segments(talk.tape.segments)
+        if isinstance(dissect_segment, PacketEvent) and dissect_segment.direction == "client_to_server"
     ]
 
 
@@ -69,15 +69,15 @@ def test_one_packet_in_the_rest_of_a_connect_does_not_open_it() -> None:
 @pytest.mark.parametrize("length", [20, 24])
 def test_no_message_quotes_what_is_hidden_in_another_packet(length: int) -> None:
     """A wrong length puts Authentication Data into the Authentication Method that later packets are compared with."""
-    given = Properties(authentication_method="SCRAM", authentication_data=b"Frumious-Bandersnatch")
-    raw = encode(Connect(protocol_level=5, client_identifier="a", properties=given), V5)
+    properties = Properties(authentication_method="SCRAM", authentication_data=b"Frumious-Bandersnatch")
+    raw = encode(Connect(protocol_level=5, client_identifier="a", properties=properties), V5)
     raw = raw.replace(b"\x00\x05SCRAM", bytes((0, length)) + b"SCRAM")
     talk = Talk().handshake()
     talk.client(raw)
     talk.server(encode(Auth(0x18, Properties(authentication_method="SCRAM", authentication_data=b"x")), V5))
     linter = Linter(rules())
-    found = [one for event in dissect_segments(talk.tape.segments) for one in linter.feed(event)]
-    assert any(one.withheld for one in found)
-    for one in found:
-        message = conceal(one, Hiding()).message
+    findings = [finding for event in dissect_segments(talk.tape.segments) for finding in linter.feed(event)]
+    assert any(finding.withheld for finding in findings)
+    for finding in findings:
+        message = conceal(finding, HidingOptions()).message
         assert not any(b"Frumious-Bandersnatch"[at : at + 6].decode() in message for at in range(16)), message

@@ -21,7 +21,8 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Disconnect
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
-from mqttscope.secrets.findings import Hiding, conceal, concealed, masked
+from mqttscope.secrets import findings
+from mqttscope.secrets.findings import HidingOptions, conceal, concealed, masked
 from tests.each import each
 from tests.report.findings.samples import ACCEPTED, MADE, real, written
 
@@ -35,8 +36,8 @@ MAIL = "jane.doe@example.org"
 
 def about(packet: ControlPacket, message: str = "wrong", **changes: Any) -> Finding:
     """A finding about a packet that was sent."""
-    made = replace(MADE, version="5.0", raw=encode(packet, V5), message=message, packet_type=None, statements=())
-    return replace(made, **{"field": "", "offset": 0, "length": 1, **changes})
+    finding = replace(MADE, version="5.0", raw=encode(packet, V5), message=message, packet_type=None, statements=())
+    return replace(finding, **{"field": "", "offset": 0, "length": 1, **changes})
 
 
 def words(shown: str) -> str:
@@ -79,27 +80,27 @@ PACKETS: list[tuple[ControlPacket, str]] = [
 ]
 
 
-@pytest.mark.parametrize("said", [f"f/token={VALUE}", f"api_key: {VALUE}", f"wss://host/x?sig={VALUE}"])
-def test_credentials_with_their_names_are_in_no_name_and_no_message(said: str) -> None:
+@pytest.mark.parametrize("expected", [f"f/token={VALUE}", f"api_key: {VALUE}", f"wss://host/x?sig={VALUE}"])
+def test_credentials_with_their_names_are_in_no_name_and_no_message(expected: str) -> None:
     shown = conceal(
         replace(
             MADE,
             raw=b"",
-            message=f"topic {said!r} is wrong",
-            client_identifier=said,
-            topic=said,
-            related=(Related(f"it said {said}", 1, 2, 0),),
+            message=f"topic {expected!r} is wrong",
+            client_identifier=expected,
+            topic=expected,
+            related=(Related(f"it said {expected}", 1, 2, 0),),
         ),
-        Hiding(),
+        HidingOptions(),
     )
 
     assert VALUE not in repr(shown)
-    assert VALUE not in masked(said)
-    assert masked(" ".join([said] * 1_000)).count(VALUE) == 0
+    assert VALUE not in masked(expected)
+    assert masked(" ".join([expected] * 1_000)).count(VALUE) == 0
 
 
 @each("form", FINDING_FORMATS)
-@each("packet, secret", PACKETS, ids=[f"{type(one).__name__}-{said}" for one, said in PACKETS])
+@each("packet, secret", PACKETS, ids=[f"{type(control_packet).__name__}-{text}" for control_packet, text in PACKETS])
 def test_what_looks_like_a_secret_is_in_no_format(form: str, packet: ControlPacket, secret: str) -> None:
     message = f"the field {secret!r} is wrong"
     finding = about(
@@ -115,13 +116,13 @@ def test_what_looks_like_a_secret_is_in_no_format(form: str, packet: ControlPack
     if secret == VALUE:
         # Nothing but its name makes it one.
         finding = replace(finding, topic="x", client_identifier="c")
-    given: list[Any] = [finding, (finding, ACCEPTED), finding]
+    argument: list[Any] = [finding, (finding, ACCEPTED), finding]
 
-    shown = words(written(form, given))
+    shown = words(written(form, argument))
     assert secret not in shown
     assert secret[:12] not in shown
     assert secret[4:] not in shown
-    assert written(form, given, width=60).count(secret) == 0
+    assert written(form, argument, width=60).count(secret) == 0
 
 
 def test_the_hexdump_keeps_its_shape() -> None:
@@ -139,10 +140,10 @@ def test_the_hexdump_keeps_its_shape() -> None:
 
 @pytest.mark.parametrize("form", FINDING_FORMATS)
 def test_the_findings_about_secrets_tell_none(form: str) -> None:
-    found = real("SEC104")
-    shown = words(written(form, found))
+    findings = real("SEC104")
+    shown = words(written(form, findings))
 
-    assert len(found) >= 5
+    assert len(findings) >= 5
     for secret in ("AKIAIOSFODNN7", "jane.doe", "170 1234567", "hunter2", "0123456789abcdef0123456789abcdef01234567"):
         assert secret not in shown
 
@@ -150,8 +151,8 @@ def test_the_findings_about_secrets_tell_none(form: str) -> None:
 def test_a_message_that_is_cut_or_escaped_tells_nothing() -> None:
     value = "correct horse\tbattery staple, and so on"
     packet = Publish(topic_name="dev/" + "x" * 40 + "/" + DIGITS, properties=by_name("token", value))
-    for said in (repr(packet.topic_name[:65] + "..."), repr(value), repr(value[:30] + "...")):
-        shown = conceal(about(packet, f"PUBLISH field {said} has a fault"), Hiding()).message
+    for text in (repr(packet.topic_name[:65] + "..."), repr(value), repr(value[:30] + "...")):
+        shown = conceal(about(packet, f"PUBLISH field {text} has a fault"), HidingOptions()).message
 
         assert shown.startswith("PUBLISH field ")
         assert shown.endswith(" has a fault")
@@ -163,7 +164,7 @@ def test_the_client_identifier_of_the_connect_is_shown_whatever_a_damaged_packet
     finding = about(
         Publish(topic_name="a"), "of esp-office, hidden", client_identifier="esp-office", topic="t/esp-office"
     )
-    shown = conceal(replace(finding, withheld=(b"esp-office-and-more",)), Hiding())
+    shown = conceal(replace(finding, withheld=(b"esp-office-and-more",)), HidingOptions())
 
     assert shown.client_identifier == "esp-office"
     assert "esp-office" not in shown.message + (shown.topic or "")
@@ -172,13 +173,13 @@ def test_the_client_identifier_of_the_connect_is_shown_whatever_a_damaged_packet
 def test_ordinary_findings_stay_what_they_are() -> None:
     packet = Publish(topic_name="plant/line1/temperature", properties=by_name("unit", "C"), payload=b"21.5")
     finding = about(packet, "PUBLISH topic name 'plant/line1/temperature' is wrong", topic="plant/line1/temperature")
-    shown = concealed(finding, Hiding())
+    shown = concealed(finding, HidingOptions())
 
     assert shown.finding == finding
     assert shown.finding.raw == finding.raw
     assert shown.hidden == []
     # Short values are hidden in bytes and do not spoil messages.
-    shown = concealed(about(Publish(topic_name="a", properties=by_name("pwd", "is")), "this is wrong"), Hiding())
+    shown = concealed(about(Publish(topic_name="a", properties=by_name("pwd", "is")), "this is wrong"), HidingOptions())
     assert shown.finding.message == "this is wrong"
     assert [end - start for start, end in shown.hidden] == [2]
 
@@ -186,7 +187,7 @@ def test_ordinary_findings_stay_what_they_are() -> None:
 def test_secrets_are_shown_when_they_are_asked_for_and_the_fingerprint_stays() -> None:
     finding = about(Publish(topic_name=KEY), f"{KEY} is wrong", topic=KEY)
 
-    assert concealed(finding, Hiding(show_secrets=True)).finding is finding
+    assert concealed(finding, HidingOptions(show_secrets=True)).finding is finding
     assert KEY in written("full", [finding], show_secrets=True)
     assert json.loads(written("jsonl", [finding]))["fingerprint"] == finding.fingerprint
 
@@ -220,12 +221,12 @@ def test_whatever_was_captured_can_be_concealed(packet: ControlPacket) -> None:
             raw[chance.randrange(len(raw))] = chance.randrange(256)
         version = chance.choice(("3.1", "3.1.1", "5.0"))
         missing, offset = chance.choice((0, 0, 7)), chance.randrange(len(raw))
-        given = replace(about(packet), raw=bytes(raw), version=version, missing=missing, offset=offset, field="x")
-        shown = concealed(given, Hiding(payload_limit=16))
+        finding = replace(about(packet), raw=bytes(raw), version=version, missing=missing, offset=offset, field="x")
+        shown = concealed(finding, HidingOptions(payload_limit=16))
 
         assert len(shown.finding.raw) == len(raw)
         assert all(0 <= start <= end <= len(raw) for start, end in shown.hidden)
-        written("full", [given])
+        written("full", [finding])
 
 
 def test_a_packet_that_was_cut_hides_what_is_left() -> None:
@@ -253,7 +254,7 @@ def test_a_megabyte_of_hostile_text_takes_no_time() -> None:
     for packet in packets:
         finding = about(packet, packet.topic_name, topic=packet.topic_name)
         started = time.process_time()
-        conceal(finding, Hiding(payload_limit=256))
+        conceal(finding, HidingOptions(payload_limit=256))
 
         # Quadratic time would be minutes.
         assert time.process_time() - started < 10
@@ -266,3 +267,51 @@ def test_long_texts_are_masked_to_their_end() -> None:
     assert KEY not in shown
     assert MAIL not in shown
     assert shown.startswith("topic/" * 2_000 + "AKIA***(20 characters)/level/")
+
+
+_PARTS = (
+    "a",
+    "line 7",
+    "é",
+    "\x16\0",
+    "pass",
+    "psk=",
+    "key",
+    "https://u:",
+    "@h/",
+    KEY,
+    DIGITS,
+    TOKEN,
+    VALUE,
+    MAIL,
+    "+4930123456",
+)
+
+
+def _drawn(draw: random.Random) -> Finding:
+    """A finding about a PUBLISH with drawn texts."""
+
+    def text() -> str:
+        return "".join(draw.choices(_PARTS, weights=[8, 8, 8, *[1] * 12], k=draw.randint(1, 4)))
+
+    topic = text().replace("\0", "")
+    block = Properties(user_property=[(text().replace("\0", ""), "b")]) if draw.random() < 0.3 else Properties()
+    packet = Publish(topic_name=topic, payload=text().encode() * draw.choice((1, 1, 300)), properties=block)
+    related = (Related(text(), 1, 1, 1),) if draw.random() < 0.3 else ()
+    changes: dict[str, Any] = {
+        "topic": topic,
+        "related": related,
+        "client_identifier": text(),
+        "doubt": draw.choice((0, 0, 2)),
+    }
+    return about(packet, text(), **changes)
+
+
+def test_the_quick_proof_that_nothing_is_hidden_changes_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = random.Random(7)
+    samples = [about(packet, f"wrong {secret[:12]}") for packet, secret in PACKETS] + [_drawn(draw) for _ in range(500)]
+    quick = [concealed(finding, HidingOptions()) for finding in samples]
+    monkeypatch.setattr(findings, "_is_harmless", lambda *_: False)
+
+    assert quick == [concealed(finding, HidingOptions()) for finding in samples]
+    assert 50 < sum(shown.finding is finding for shown, finding in zip(quick, samples, strict=True)) < 450

@@ -45,13 +45,13 @@ BASE64 = "wJalrXUtnFEMI7K9MDENGbPxRfiCYzEXAMPLEK4y"
     ],
 )
 def test_secrets_are_known_and_hidden(text: str, what: str) -> None:
-    found = find_secret(text)
+    secret = find_secret(text)
 
-    assert found is not None
-    assert found.what == what
-    assert "***" in found.masked
+    assert secret is not None
+    assert secret.what == what
+    assert "***" in secret.masked
     for start in range(len(text) - 12):
-        assert text[start : start + 12] not in found.masked
+        assert text[start : start + 12] not in secret.masked
 
 
 @pytest.mark.parametrize(
@@ -94,20 +94,20 @@ def test_all_secrets_of_a_text_are_hidden() -> None:
     "text", [KEY, f"a {BASE64} of jane.doe@example.org, {KEY}/b", "x" * 9_000 + f"/{KEY}/" + "y" * 99]
 )
 def test_places_are_what_is_masked(text: str) -> None:
-    found = find_all(text)
+    parts = find_all(text)
 
-    assert found
-    assert all(one.end <= after.start for one, after in pairwise(found))
-    assert without(text, found) == masked(text)
+    assert parts
+    assert all(part.end <= after.start for part, after in pairwise(parts))
+    assert without(text, parts) == masked(text)
 
 
 def test_places_in_long_and_in_ordinary_texts() -> None:
     # A secret where two looks meet is found, and a private key continues to the end.
     for start in range(MAX_SEARCHED - 60, MAX_SEARCHED + 20):
         text = "/" * start + KEY + "/" * 5_000
-        assert [(one.start, one.end) for one in find_all(text)] == [(start, start + len(KEY))]
-    (found,) = find_all("key: -----BEGIN PRIVATE KEY-----\n" + "MIIE\n" * 5_000)
-    assert (found.start, found.end) == (5, 25_033)
+        assert [(hidden_part.start, hidden_part.end) for hidden_part in find_all(text)] == [(start, start + len(KEY))]
+    (part,) = find_all("key: -----BEGIN PRIVATE KEY-----\n" + "MIIE\n" * 5_000)
+    assert (part.start, part.end) == (5, 25_033)
     assert find_all("plant1/line4/machine7/temperature") == find_all("") == []
 
 
@@ -173,24 +173,26 @@ def test_every_output_hides_them() -> None:
         Pingreq(),
     ]
     secrets = (b"Grault-Vorpal", b"Xyzzy-Plugh-77", JWT, b"Slartibart", b"Frumious-Bander")
-    client = [encode(one, V3_1_1) for one in packets]
-    made = Mutant("tokens", Scene("3.1.1", client, [], secrets), client, [encode(Connack(reason_code=0), V3_1_1)])
+    client = [encode(packet, V3_1_1) for packet in packets]
+    mutant = Mutant("tokens", Scene("3.1.1", client, [], secrets), client, [encode(Connack(reason_code=0), V3_1_1)])
 
     class Whole:
         """No chance at all."""
 
-        choice = staticmethod(lambda found: found[0])
+        choice = staticmethod(lambda result: result[0])
         random = staticmethod(lambda: 0.5)
 
-    made.segments = _segments(Whole(), made)  # type: ignore[arg-type]
-    seen = dict(outputs(made))
+    mutant.segments = _segments(Whole(), mutant)  # type: ignore[arg-type]
+    seen = dict(outputs(mutant))
     assert {name for name, written in seen.items() if Secrets(secrets).leak(written)} == set()
     for name in ("text", "tree", "jsonl", "csv", "lake"):
         assert b"ford" in seen[name], name
-    lines = [json.loads(one) for one in seen["jsonl"].splitlines()]
-    shown = [one["publish"]["payload"] for one in lines if one.get("type") == "publish"]
-    assert [one["length"] for one in shown] == [len(one.payload) for one in packets if isinstance(one, Publish)]
-    assert all(decode(one) for one in client)
+    lines = [json.loads(line) for line in seen["jsonl"].splitlines()]
+    shown = [line["publish"]["payload"] for line in lines if line.get("type") == "publish"]
+    assert [row["length"] for row in shown] == [
+        len(packet.payload) for packet in packets if isinstance(packet, Publish)
+    ]
+    assert all(decode(raw) for raw in client)
 
 
 @pytest.mark.parametrize(

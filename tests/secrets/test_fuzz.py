@@ -24,12 +24,12 @@ SPLICED, ALL_SPLICED = 40, 6_000
 AUTHENTICATION_DATA = 0x16
 
 
-def says(made: Mutant, secrets: Secrets) -> bool:
+def says(new_mutant: Mutant, secrets: Secrets) -> bool:
     """Whether a well-formed packet names a run of a secret as something that is none: a user name, a topic."""
-    found = list(dissect_segments(made.segments, READING))
-    for sender, side in (("client", made.client), ("server", made.server)):
-        found += Sequence(None, sender).events(b"".join(side))
-    for event in found:
+    events = list(dissect_segments(new_mutant.segments, READING))
+    for sender, side in (("client", new_mutant.client), ("server", new_mutant.server)):
+        events += Sequence(None, sender).events(b"".join(side))
+    for event in events:
         if isinstance(event, PacketEvent) and secrets.inside(b"\0".join(_open_values(event))) is not None:
             return True
     return False
@@ -37,19 +37,21 @@ def says(made: Mutant, secrets: Secrets) -> bool:
 
 def _open_values(event: PacketEvent) -> list[bytes]:
     packet = event.packet
-    found: list[object] = [
-        getattr(packet, name, None) for name in [one.name for one in fields(packet)] if name not in ("raw", "password")
+    result: list[object] = [
+        getattr(packet, name, None)
+        for name in [field.name for field in fields(packet)]
+        if name not in ("raw", "password")
     ]
     if isinstance(packet, Connect) and packet.will is not None:
-        found += [packet.will.will_topic, packet.will.will_payload, packet.will.properties]
+        result += [packet.will.will_topic, packet.will.will_payload, packet.will.properties]
     values: list[bytes] = []
-    for one in found:
-        if isinstance(one, Properties):
-            for number, value in one.items:
+    for each in result:
+        if isinstance(each, Properties):
+            for number, value in each.items:
                 parts = value if isinstance(value, tuple) else (value,)
                 values += [_raw(part) for part in parts if number != AUTHENTICATION_DATA]
         else:
-            values.append(_raw(one))
+            values.append(_raw(each))
     return values
 
 
@@ -61,48 +63,48 @@ def _raw(value: object) -> bytes:
 
 def leaks(seeds: range, kind: Callable[[int], Mutant] = mutant) -> tuple[list[str], int]:
     """What leaks of these mutants, and how many were left out since they say their secret openly."""
-    found: list[str] = []
+    texts: list[str] = []
     openly = 0
     for seed in seeds:
-        made = kind(seed)
-        secrets = Secrets(made.scene.secrets)
-        for name, written in outputs(made):
+        new_mutant = kind(seed)
+        secrets = Secrets(new_mutant.scene.secrets)
+        for name, written in outputs(new_mutant):
             leak = secrets.leak(written)
             if leak is not None:
-                if says(made, secrets):
+                if says(new_mutant, secrets):
                     openly += 1
                     break
-                found.append(f"{name} ({leak[0]}): {leak[1]!r} of {made.name}")
-    return found, openly
+                texts.append(f"{name} ({leak[0]}): {leak[1]!r} of {new_mutant.name}")
+    return texts, openly
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(4))
 def test_no_output_shows_a_secret(part: int) -> None:
-    found, openly = leaks(range(part * SOME // 4, (part + 1) * SOME // 4))
-    assert found == []
+    texts, openly = leaks(range(part * SOME // 4, (part + 1) * SOME // 4))
+    assert texts == []
     assert openly <= SOME // 100
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(2))
 def test_no_output_shows_a_secret_of_what_was_spliced(part: int) -> None:
-    found, openly = leaks(range(part * SPLICED // 2, (part + 1) * SPLICED // 2), splice)
-    assert found == []
+    texts, openly = leaks(range(part * SPLICED // 2, (part + 1) * SPLICED // 2), splice)
+    assert texts == []
     assert openly <= SPLICED // 20
 
 
 @pytest.mark.exhaustive
 def test_no_output_shows_a_secret_of_very_much_that_was_spliced() -> None:
-    found, openly = leaks(range(ALL_SPLICED), splice)
-    assert found == []
+    texts, openly = leaks(range(ALL_SPLICED), splice)
+    assert texts == []
     assert openly <= ALL_SPLICED // 50
 
 
 @pytest.mark.exhaustive
 def test_no_output_shows_a_secret_in_very_many_ways() -> None:
-    found, openly = leaks(range(ALL))
-    assert found == []
+    texts, openly = leaks(range(ALL))
+    assert texts == []
     assert openly <= ALL // 100
 
 
@@ -110,16 +112,16 @@ if __name__ == "__main__":
     import sys
     import time
 
-    def say(told: object) -> None:
-        sys.stdout.write(f"{told}\n")
+    def say(result: object) -> None:
+        sys.stdout.write(f"{result}\n")
 
-    first, behind = (int(one) for one in sys.argv[1:3])
+    first, behind = (int(text) for text in sys.argv[1:3])
     if behind <= first:
         sys.exit("python -m tests.secrets.test_fuzz FIRST BEHIND: the second number is the larger one")
     began = time.monotonic()
-    all_found, said = leaks(range(first, behind), splice if sys.argv[3:] == ["splices"] else mutant)
-    for one in all_found[: int(os.environ.get("SHOWN", "40"))]:
-        say(one)
-    say(Counter(one.split(" (")[0] for one in all_found))
-    say(Counter(one.partition("seed ")[2].partition(",")[0] for one in all_found).most_common(5))
-    say(f"{behind - first} mutants, {len(all_found)} leaks, {said} say it openly, {time.monotonic() - began:.0f} s")
+    all_found, open_count = leaks(range(first, behind), splice if sys.argv[3:] == ["splices"] else mutant)
+    for leak in all_found[: int(os.environ.get("SHOWN", "40"))]:
+        say(leak)
+    say(Counter(text.split(" (")[0] for text in all_found))
+    say(Counter(text.partition("seed ")[2].partition(",")[0] for text in all_found).most_common(5))
+    say(f"{behind - first}, {len(all_found)} leaks, {open_count} say so openly, {time.monotonic() - began:.0f} s")

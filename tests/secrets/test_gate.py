@@ -10,7 +10,7 @@ import click
 import pytest
 
 from mqttscope.cli.main import group
-from mqttscope.lint.examples import Step, client, opened, server
+from mqttscope.lint.examples import ExampleStep, client, opened, server
 from mqttscope.mqtt import (
     Auth,
     Connack,
@@ -26,6 +26,7 @@ from mqttscope.mqtt import (
     Will,
     encode,
 )
+from tests.capture.test_annotate import by_frame
 from tests.cli.made import on, write_capture
 from tests.cli.running import invoke
 from tests.secrets.leaks import Secrets
@@ -57,7 +58,7 @@ OUTSIDE = {
 }
 
 
-def planted(*, in_names: bool = True) -> Iterator[Step]:
+def planted(*, in_names: bool = True) -> Iterator[ExampleStep]:
     """A conversation with the secret in all places; ``in_names``: also in the Client Identifier and in topics."""
     name = f"token={SECRET}" if in_names else "name"
     connect, accepted = opened(client_identifier="dev")
@@ -100,8 +101,8 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def commands() -> dict[str, click.Command]:
     context = click.Context(group)
-    found = {name: group.get_command(context, name) for name in group.list_commands(context)}
-    return {name: command for name, command in found.items() if command is not None}
+    actual_commands = {name: group.get_command(context, name) for name in group.list_commands(context)}
+    return {name: command for name, command in actual_commands.items() if command is not None}
 
 
 def formats() -> Iterator[tuple[str, ...]]:
@@ -112,7 +113,7 @@ def formats() -> Iterator[tuple[str, ...]]:
         yield (name,)
         for option in command.params:
             if "--format" in option.opts and isinstance(option.type, click.Choice):
-                yield from ((name, "--format", str(one)) for one in option.type.choices)
+                yield from ((name, "--format", str(choice)) for choice in option.type.choices if choice != "pcapng")
 
 
 def test_every_command_is_here_or_says_why_not() -> None:
@@ -129,9 +130,20 @@ def test_no_format_shows_what_was_planted(words: tuple[str, ...], capture: Path)
     assert Secrets([SECRET.encode()]).leak(done.out + done.err.encode()) is None
 
 
+@pytest.mark.parametrize("words", [("lint", "--select", "ALL"), ("explain", "--all"), ("explain", "--message", "#")])
+def test_comments_of_a_copy_do_not_show_it(words: tuple[str, ...], capture: Path, tmp_path: Path) -> None:
+    """The frames of the copy have it, as the original has."""
+    copy = tmp_path / "copy.pcapng"
+    assert invoke(*words, capture, "--output", copy).code in (0, 1)
+    comments = "\n".join(text for texts in by_frame(copy.read_bytes()).values() for text in texts)
+
+    assert comments
+    assert Secrets([SECRET.encode()]).leak(comments.encode()) is None
+
+
 def test_decode_shows_nothing_of_it() -> None:
     packets = [packet for step in planted() for packet in step.packets]
-    data = b"".join(one if isinstance(one, bytes) else encode(one, ProtocolVersion.V5) for one in packets)
+    data = b"".join(packet if isinstance(packet, bytes) else encode(packet, ProtocolVersion.V5) for packet in packets)
     for form in ("text", "jsonl"):
         done = invoke("decode", "--mqtt-version", "5.0", "--format", form, data.hex())
         assert done.code in (0, 1), done.err

@@ -52,12 +52,12 @@ def test_what_was_looked_at_is_known() -> None:
     ],
 )  # fmt: skip
 def test_escapes_and_comments_are_resolved_and_places_stay(text: str, plain: str) -> None:
-    made = unescaped(text)
+    result = unescaped(text)
 
-    assert made is not None
-    assert made[0] == plain
-    assert text[made[1](len(plain) - 1)] == "a"
-    assert made[1](len(plain)) == len(text)
+    assert result is not None
+    assert result[0] == plain
+    assert text[result[1](len(plain) - 1)] == "a"
+    assert result[1](len(plain)) == len(text)
 
 
 @pytest.mark.parametrize("text", ["", "50 % of", "mqtt://broker", "a/b"])

@@ -75,8 +75,8 @@ def test_users_add_words() -> None:
     assert is_secret_name("device_imei")
     assert is_secret_name("password")
     assert "imei" in names.stems()
-    told = "from mqttscope.secrets.names import is_secret_name; print(is_secret_name('imei'))"
-    done = subprocess.run([sys.executable, "-c", told], capture_output=True, check=True, env=os.environ)
+    text = "from mqttscope.secrets.names import is_secret_name; print(is_secret_name('imei'))"
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, check=True, env=os.environ)
     assert done.stdout.strip() == b"True"
     set_words(())
     assert not is_secret_name("device_imei")

@@ -289,10 +289,10 @@ SHOWN = [
 ]
 
 
-def marked(text: str, *, told: bool = False) -> str:
+def marked(text: str, *, is_prose: bool = False) -> str:
     plain = text.replace("«", "").replace("»", "")
     parts, at = [], 0
-    for start, end in joined(named_values(plain, told=told)):
+    for start, end in joined(named_values(plain, is_prose=is_prose)):
         parts += [plain[at:start], "«", plain[start:end], "»"]
         at = end
     return "".join([*parts, plain[at:]])
@@ -345,7 +345,7 @@ def test_a_text_that_was_cut_shows_nothing_of_the_value(text: str) -> None:
     ],
 )
 def test_texts_that_are_told_are_prose(text: str) -> None:
-    assert marked(text, told=True) == text
+    assert marked(text, is_prose=True) == text
 
 
 @pytest.mark.parametrize(

@@ -133,10 +133,10 @@ class TestAuthenticationData:
 
     @pytest.mark.parametrize("raw", [CONNECT, CONNACK, AUTH], ids=["connect", "connack", "auth"])
     def test_it_is_hidden_like_a_password(self, raw: str) -> None:
-        found = decode(parse(raw), V5)
-        assert not isinstance(found, Malformed)
+        packet = decode(parse(raw), V5)
+        assert not isinstance(packet, Malformed)
 
-        assert view(found, V5)["properties"]["authentication_data"] == {"length": 4, "redacted": True}
+        assert view(packet, V5)["properties"]["authentication_data"] == {"length": 4, "redacted": True}
         assert packets.redacted(parse(raw), V5) == parse(raw).replace(b"hush", b"****")
 
     @each(
@@ -215,12 +215,12 @@ class TestOtherPackets:
 
 def test_a_field_of_which_a_part_is_hidden_is_not_visible() -> None:
     raw = parse(LOGIN.replace("00 05 68", "00 25 68"))
-    found = decode(raw)
-    assert isinstance(found, Malformed)
+    packet = decode(raw)
+    assert isinstance(packet, Malformed)
     hidden = packets.hidden_in_damaged(raw, V3_1_1)
-    assert "user_name" in found.fields_read
-    assert "user_name" not in packets.visible_fields(found.fields_read, raw, V3_1_1, hidden)
-    assert "client_identifier" in packets.visible_fields(found.fields_read, raw, V3_1_1, hidden)
+    assert "user_name" in packet.fields_read
+    assert "user_name" not in packets.visible_fields(packet.fields_read, raw, V3_1_1, hidden)
+    assert "client_identifier" in packets.visible_fields(packet.fields_read, raw, V3_1_1, hidden)
     assert packets.visible_fields(["a"], raw, V3_1_1, []) == ("a",)
 
 
@@ -253,9 +253,9 @@ def test_whatever_the_bytes_are_the_rest_of_them_stays(
     assert packets.covered(raw, hidden)[:1] == raw[:1]
     assert len(packets.redacted(raw, version, doubt)) == len(raw)
     assert packets.is_identified(raw) in (True, False)
-    found = decode(raw, version) if raw else None
-    if isinstance(found, Malformed):
-        assert set(packets.visible_fields(found.fields_read, raw, version, hidden)) <= set(found.fields_read)
+    packet = decode(raw, version) if raw else None
+    if isinstance(packet, Malformed):
+        assert set(packets.visible_fields(packet.fields_read, raw, version, hidden)) <= set(packet.fields_read)
 
 
 class TestBeginning:
@@ -283,8 +283,8 @@ class TestBeginning:
     def test_what_is_read_later_has_the_same_layout(self, text: str) -> None:
         whole = parse(text)
         for stop in range(1, len(whole) + 1):
-            made = packets.covered(whole[:stop], packets.hidden_in_beginning(whole[:stop])) + whole[stop:]
-            assert not isinstance(decode(made, V5), Malformed), stop
+            raw = packets.covered(whole[:stop], packets.hidden_in_beginning(whole[:stop])) + whole[stop:]
+            assert not isinstance(decode(raw, V5), Malformed), stop
 
 
 PAYLOAD = b'{"t":21.5,"password":"hush!1"}'
@@ -312,10 +312,10 @@ def framed(first: int, body: bytes, announced: int | None = None) -> bytes:
     ],
 )
 def test_damaged_packets_show_no_credentials(raw: bytes, version: ProtocolVersion) -> None:
-    found = decode(raw, version)
-    assert isinstance(found, Malformed)
+    packet = decode(raw, version)
+    assert isinstance(packet, Malformed)
     assert b"hush!1" not in packets.covered(raw, packets.hidden_in_damaged(raw, version))
-    assert b"hush!1" not in repr(public_damaged(found, packets.hidden_in_damaged(raw, version), version)).encode()
+    assert b"hush!1" not in repr(public_damaged(packet, packets.hidden_in_damaged(raw, version), version)).encode()
 
 
 def test_nothing_else_of_them_is_hidden_and_what_follows_is_not_in_doubt() -> None:

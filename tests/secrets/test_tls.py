@@ -22,10 +22,10 @@ from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.tables import Collector
 from mqttscope.lint.engine import Linter
 from mqttscope.report.base import Reporter, View
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.findings.sarif import head
 from mqttscope.report.findings.shown import FORMATS, make_reporter
-from mqttscope.report.jsonl import JsonLines
+from mqttscope.report.jsonl import EventJsonLines
 from mqttscope.report.text import TextLines
 from mqttscope.report.tree import Tree
 from tests.dissect.secure import TLS_1_2, TLS_1_3, Secure, write
@@ -36,7 +36,9 @@ from tests.secrets.sinks import Text, _flat, rules
 from tests.secrets.splices import splice_scenes
 
 pytestmark = pytest.mark.tshark
-SCENES = [one for one in (*scenes(), *splice_scenes()) if one.name in ("5.0", "re-authentication 5.0", "again 3.1.1")]
+SCENES = [
+    scene for scene in (*scenes(), *splice_scenes()) if scene.name in ("5.0", "re-authentication 5.0", "again 3.1.1")
+]
 
 
 @pytest.mark.long
@@ -44,17 +46,17 @@ SCENES = [one for one in (*scenes(), *splice_scenes()) if one.name in ("5.0", "r
 @pytest.mark.parametrize("version", [TLS_1_2, TLS_1_3], ids=["1.2", "1.3"])
 def test_no_output_of_what_was_decrypted_shows_a_secret(scene: Scene, version: ssl.TLSVersion, tmp_path: Path) -> None:
     secure, talk = Secure(version), Talk(port=8883).handshake()
-    said = secure.connection(talk)
+    secure_talk = secure.connection(talk)
     for at in range(max(len(scene.client), len(scene.server))):
         for who, side in (("client", scene.client), ("server", scene.server)):
             if at < len(side):
-                said.say(who, side[at])
+                secure_talk.say(who, side[at])
     talk.close()
     source = [str(write(talk.tape, tmp_path / "a.pcapng"))]
     decryption = Decryption(Keys(secure.keylog.read_bytes()))
     reading = Options(decrypting=True)
     events = list(dissect_segments(decryption.join(segments(open_capture(source))), dissector=Dissector(reading)))
-    read = [one for one in events if isinstance(one, PacketEvent | MalformedEvent)]
+    read = [event for event in events if isinstance(event, PacketEvent | MalformedEvent)]
     assert len(read) == len(scene.client) + len(scene.server)
     secrets = Secrets(scene.secrets)
     for name, written in outputs_of(source, secure.keylog.read_bytes(), reading):
@@ -68,30 +70,30 @@ def outputs_of(source: list[str], keys: bytes, reading: Options) -> list[tuple[s
         decryption = Decryption(Keys(keys))
         return dissect_segments(decryption.join(segments(open_capture(source))), dissector=Dissector(reading))
 
-    made: list[tuple[str, bytes]] = []
+    pairs: list[tuple[str, bytes]] = []
     for name in ("text", "tree", "jsonl"):
         sink = Text()
         view = View(width=100)
-        reporter: Reporter = JsonLines(sink) if name == "jsonl" else TextLines(sink, view)
+        reporter: Reporter = EventJsonLines(sink) if name == "jsonl" else TextLines(sink, view)
         if name == "tree":
             reporter = Tree(sink, view)
         for event in events():
             reporter.feed(event)
         reporter.close()
-        made.append((name, sink.whole()))
+        pairs.append((name, sink.whole()))
     linter = Linter(rules())
-    findings = [one for event in events() for one in linter.feed(event)]
+    findings = [finding for event in events() for finding in linter.feed(event)]
     for name in FORMATS:
         sink = Text()
         report = make_reporter(name, sink, View(width=100))
-        for one in findings:
-            report.feed(one)
-        report.close(Summary(rules=[], quality=linter.quality, withheld=linter.withheld))
-        made.append((f"lint {name}", sink.whole().removeprefix(head())))
+        for finding in findings:
+            report.feed(finding)
+        report.close(RunSummary(rules=[], quality=linter.quality, withheld=linter.withheld))
+        pairs.append((f"lint {name}", sink.whole().removeprefix(head())))
     collector = Collector(LakeOptions(reading, rules=rules(), payload_limit=4096), rules=rules())
     for event in events():
         collector.feed(event)
     parts: list[bytes] = []
-    for found in collector.rows.values():
-        _flat(found, parts)
-    return [*made, ("lake", b"\n".join(parts))]
+    for row in collector.rows.values():
+        _flat(row, parts)
+    return [*pairs, ("lake", b"\n".join(parts))]

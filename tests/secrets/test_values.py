@@ -41,9 +41,9 @@ TOKEN = b'{"password":"Xyzzy-Plugh","t":21.5}'
 
 def read(packet: ControlPacket, version: ProtocolVersion = V5) -> ControlPacket:
     """A packet with its bytes."""
-    found = decode(encode(packet, version), version)
-    assert not isinstance(found, Malformed)
-    return found
+    actual_packet = decode(encode(packet, version), version)
+    assert not isinstance(actual_packet, Malformed)
+    return actual_packet
 
 
 def made_public(packet: ControlPacket, version: ProtocolVersion = V5, doubt: int = 0) -> ControlPacket:
@@ -52,12 +52,12 @@ def made_public(packet: ControlPacket, version: ProtocolVersion = V5, doubt: int
 
 def test_a_password_is_stars_in_the_field_and_in_the_bytes() -> None:
     packet = read(Connect(client_identifier="c", user_name="ford", password=SECRET), V3_1_1)
-    found = made_public(packet, V3_1_1)
+    control_packet = made_public(packet, V3_1_1)
 
-    assert isinstance(found, Connect)
-    assert found.password == b"*" * len(SECRET)
-    assert found.raw == packet.raw.replace(SECRET, b"*" * len(SECRET))
-    assert replace(found, password=SECRET, raw=packet.raw) == packet
+    assert isinstance(control_packet, Connect)
+    assert control_packet.password == b"*" * len(SECRET)
+    assert control_packet.raw == packet.raw.replace(SECRET, b"*" * len(SECRET))
+    assert replace(control_packet, password=SECRET, raw=packet.raw) == packet
     assert packet.password == SECRET, "the packet itself is not changed"
 
 
@@ -72,14 +72,14 @@ def test_an_empty_password_is_none_that_could_be_hidden_and_an_absent_one_stays_
 def test_authentication_data_alone_is_hidden_of_a_property_block() -> None:
     block = Properties(authentication_method="PLAIN", authentication_data=SECRET, reason_string="why")
     packet = read(Auth(reason_code=0x18, properties=block))
-    found = made_public(packet)
+    control_packet = made_public(packet)
 
-    assert isinstance(found, Auth)
-    assert found.properties == Properties(
+    assert isinstance(control_packet, Auth)
+    assert control_packet.properties == Properties(
         authentication_method="PLAIN", authentication_data=b"*" * len(SECRET), reason_string="why"
     )
-    assert SECRET not in found.raw
-    assert len(found.raw) == len(packet.raw)
+    assert SECRET not in control_packet.raw
+    assert len(control_packet.raw) == len(packet.raw)
 
 
 STARS = TOKEN.replace(SECRET, b"*" * len(SECRET))
@@ -101,9 +101,9 @@ def test_credentials_of_payloads_and_wills_are_stars(packet: ControlPacket, show
     assert (without_tokens_of(packet) is packet) is (shown is None)
     for version in (V3_1_1, V5):
         whole = read(replace(packet, protocol_level=version) if isinstance(packet, Connect) else packet, version)
-        found = made_public(whole, version)
-        assert replace(found, raw=whole.raw) == replace(without_tokens_of(whole), raw=whole.raw)
-        assert found.raw == whole.raw.replace(SECRET, b"*" * len(SECRET))
+        control_packet = made_public(whole, version)
+        assert replace(control_packet, raw=whole.raw) == replace(without_tokens_of(whole), raw=whole.raw)
+        assert control_packet.raw == whole.raw.replace(SECRET, b"*" * len(SECRET))
 
 
 @each("doubt", [0, SUSPECT, BROKEN])
@@ -112,16 +112,16 @@ def test_the_bytes_have_the_same_length_and_differ_in_hidden_places_alone(row: C
     packet = decode(row.raw, row.version)
     assert not isinstance(packet, Malformed)
     hidden = hidden_in_packet(packet, row.version, doubt)
-    found = public(packet, hidden)
+    control_packet = public(packet, hidden)
 
-    assert type(found) is type(packet)
-    assert len(found.raw) == len(packet.raw)
+    assert type(control_packet) is type(packet)
+    assert len(control_packet.raw) == len(packet.raw)
     expected = bytearray(packet.raw)
     for first, end in hidden:
         expected[first:end] = b"*" * len(expected[first:end])
-    assert found.raw == expected
+    assert control_packet.raw == expected
     if not hidden:
-        assert found == packet
+        assert control_packet == packet
 
 
 @each("row", MALFORMED, ids=ids(MALFORMED))
@@ -129,34 +129,34 @@ def test_of_a_damaged_packet_only_what_is_visible_is_left(row: Case) -> None:
     damaged = decode(row.raw, row.version)
     assert isinstance(damaged, Malformed)
     hidden = hidden_in_damaged(damaged.raw, row.version)
-    found = public_damaged(damaged, hidden, row.version)
+    malformed = public_damaged(damaged, hidden, row.version)
 
-    assert len(found.raw) == len(damaged.raw)
-    unchanged = {one.name for one in fields(damaged)} - {"raw", "packet"}
-    assert all(getattr(found, name) == getattr(damaged, name) for name in unchanged)
-    assert (found.packet is None) is (damaged.packet is None)
-    if found.packet is not None:
-        assert found.packet.raw == found.raw
+    assert len(malformed.raw) == len(damaged.raw)
+    unchanged = {field.name for field in fields(damaged)} - {"raw", "packet"}
+    assert all(getattr(malformed, name) == getattr(damaged, name) for name in unchanged)
+    assert (malformed.packet is None) is (damaged.packet is None)
+    if malformed.packet is not None:
+        assert malformed.packet.raw == malformed.raw
     if hidden == [(0, len(damaged.raw))]:
-        assert set(found.raw) <= {ord("*")}
+        assert set(malformed.raw) <= {ord("*")}
 
 
 def damaged(packet: ControlPacket) -> Malformed:
     """A packet with wrong flags in its first byte, of which everything can be read."""
-    found = decode(encode(replace(packet, header_flags=5), V5), V5)
-    assert isinstance(found, Malformed)
-    assert found.packet is not None
-    assert found.complete
-    return found
+    actual_packet = decode(encode(replace(packet, header_flags=5), V5), V5)
+    assert isinstance(actual_packet, Malformed)
+    assert actual_packet.packet is not None
+    assert actual_packet.complete
+    return actual_packet
 
 
 def test_what_is_hidden_in_part_is_hidden_completely_in_its_own_form() -> None:
     rows = [Subscription("plant/a", 1), Subscription("b", 2, no_local=True)]
     given_packet = damaged(Subscribe(7, Properties(user_property=[("key", "value")]), rows))
-    found = public_damaged(given_packet, [(0, len(given_packet.raw))], V5)
+    malformed = public_damaged(given_packet, [(0, len(given_packet.raw))], V5)
 
-    assert found.raw == b"*" * len(given_packet.raw)
-    assert found.packet == Subscribe(
+    assert malformed.raw == b"*" * len(given_packet.raw)
+    assert malformed.packet == Subscribe(
         7,
         Properties(user_property=[("***", "*****")]),
         [Subscription("*" * 7, 1), Subscription("*", 2, no_local=True)],
@@ -171,22 +171,26 @@ def test_a_damaged_connect_keeps_the_fields_of_which_nothing_is_hidden() -> None
     )
     given_packet = damaged(connect)
     start = given_packet.raw.index(b"w") - 1
-    found = public_damaged(given_packet, [(start, len(given_packet.raw))], V5).packet
+    control_packet = public_damaged(given_packet, [(start, len(given_packet.raw))], V5).packet
 
-    assert isinstance(found, Connect)
-    assert (found.client_identifier, found.user_name, found.password) == ("dev", "****", b"*" * len(SECRET))
-    assert found.will == Will("*", b"****", properties=Properties(content_type="****"))
-    assert SECRET not in found.raw
+    assert isinstance(control_packet, Connect)
+    assert (control_packet.client_identifier, control_packet.user_name, control_packet.password) == (
+        "dev",
+        "****",
+        b"*" * len(SECRET),
+    )
+    assert control_packet.will == Will("*", b"****", properties=Properties(content_type="****"))
+    assert SECRET not in control_packet.raw
 
 
 @given(st.binary(max_size=60))
 def test_a_packet_without_credentials_is_the_same_object(payload: bytes) -> None:
     packet = Publish(topic_name="a", payload=payload)
-    found = without_tokens_of(packet)
+    control_packet = without_tokens_of(packet)
 
-    assert isinstance(found, Publish)
-    assert len(found.payload) == len(payload)
-    assert (found is packet) is (found.payload == payload)
+    assert isinstance(control_packet, Publish)
+    assert len(control_packet.payload) == len(payload)
+    assert (control_packet is packet) is (control_packet.payload == payload)
 
 
 def test_a_will_that_is_hidden_among_the_bytes_is_hidden_in_the_field() -> None:
@@ -194,12 +198,12 @@ def test_a_will_that_is_hidden_among_the_bytes_is_hidden_in_the_field() -> None:
     packet = read(
         Connect(client_identifier="c", will=Will(will_topic="w", will_payload=SECRET), password=b"p" * 9), V3_1_1
     )
-    found = made_public(packet, V3_1_1)
+    control_packet = made_public(packet, V3_1_1)
 
-    assert isinstance(found, Connect)
-    assert found.will is not None
-    assert found.will.will_payload == b"*" * len(SECRET)
-    assert SECRET not in found.raw
+    assert isinstance(control_packet, Connect)
+    assert control_packet.will is not None
+    assert control_packet.will.will_payload == b"*" * len(SECRET)
+    assert SECRET not in control_packet.raw
 
 
 NAMED = "f/token=Xyzzy-Plugh"
@@ -218,10 +222,10 @@ NAMED = "f/token=Xyzzy-Plugh"
     ids=["publish", "subscribe", "unsubscribe", "client identifier", "will", "user name"],
 )
 def test_credentials_in_names_are_hidden_in_fields_and_bytes(packet: ControlPacket) -> None:
-    found = read(packet)
-    shown = without_names_of(found)
-    covered_bytes = bytearray(found.raw)
-    for start, end in names_hidden(found.raw, V5):
+    control_packet = read(packet)
+    shown = without_names_of(control_packet)
+    covered_bytes = bytearray(control_packet.raw)
+    for start, end in names_hidden(control_packet.raw, V5):
         covered_bytes[start:end] = b"*" * (end - start)
 
     assert b"Xyzzy" not in covered_bytes
@@ -233,9 +237,9 @@ def test_credentials_in_names_are_hidden_in_fields_and_bytes(packet: ControlPack
 
 @each("case", GOOD, ids=ids(GOOD))
 def test_names_without_credentials_stay(case: Case) -> None:
-    found = decode(case.raw, case.version)
-    assert not isinstance(found, Malformed)
-    assert without_names_of(found) is found
+    packet = decode(case.raw, case.version)
+    assert not isinstance(packet, Malformed)
+    assert without_names_of(packet) is packet
 
 
 def test_texts_of_rows_show_no_credentials() -> None:

@@ -25,15 +25,15 @@ class Talk:
             if isinstance(row, Subscribe):
                 self.table.subscribe(row, number, number + 1, now, shared=self.shared)
             elif isinstance(row, Suback):
-                self.table.granted(row, number, now)
+                self.table.handle_suback(row, number, now)
             elif isinstance(row, Unsubscribe):
                 self.table.unsubscribe(row, number, number + 1, now)
             else:
                 assert isinstance(row, Unsuback)
-                self.table.unsubscribed(row, number, now)
+                self.table.handle_unsuback(row, number, now)
             self.number += 1
         return self.table
 
 
 def filters(table: Subscriptions, topic: str) -> list[str]:
-    return [one.topic_filter for one in table.matching(topic)]
+    return [subscription.topic_filter for subscription in table.matching(topic)]

@@ -18,12 +18,12 @@ def fresh(version: ProtocolVersion = V5) -> Connection:
 
 def wired(packet: ControlPacket, version: ProtocolVersion) -> ControlPacket:
     """The packet as a reader has it, with its bytes; one that is malformed in a value only counts as read."""
-    made = decode(encode(packet, version), version)
-    if isinstance(made, Malformed):
-        assert made.complete
-        assert made.packet is not None
-        return made.packet
-    return made
+    new_packet = decode(encode(packet, version), version)
+    if isinstance(new_packet, Malformed):
+        assert new_packet.complete
+        assert new_packet.packet is not None
+        return new_packet.packet
+    return new_packet
 
 
 class Story:

@@ -13,6 +13,7 @@ from mqttscope.mqtt import (
     Malformed,
     MalformedReason,
     PacketStream,
+    ProtocolVersion,
     Pubcomp,
     Publish,
     Pubrec,
@@ -34,6 +35,8 @@ from mqttscope.session.connection import (
     TRANSITIONS,
     ConnectionPhase,
     ConnectionTrigger,
+    host_of,
+    port_of,
 )
 from tests.each import each
 from tests.mqtt.octets import framed, string
@@ -261,7 +264,7 @@ def test_the_specification_leads_to_every_phase() -> None:
 
 @each("phase, trigger", TRANSITIONS, ids=" and ".join)
 def test_a_connection_follows_the_table(phase: ConnectionPhase, trigger: ConnectionTrigger) -> None:
-    story = Story("; ".join(PACKETS[one] for one in WAYS[phase]) or "nothing")
+    story = Story("; ".join(PACKETS[connection_trigger] for connection_trigger in WAYS[phase]) or "nothing")
     assert story.connection.phase is phase
     connection = story.tell(PACKETS[trigger])
 
@@ -270,7 +273,13 @@ def test_a_connection_follows_the_table(phase: ConnectionPhase, trigger: Connect
 
 
 def test_phases_are_shown_as_their_words() -> None:
-    assert [f"{one}" for one in ConnectionPhase] == ["opening", "connecting", "connected", "refused", "disconnected"]
+    assert [f"{phase}" for phase in ConnectionPhase] == [
+        "opening",
+        "connecting",
+        "connected",
+        "refused",
+        "disconnected",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -316,18 +325,18 @@ def test_an_assumed_version_carries_its_evidence() -> None:
 
 
 def malformed(raw: bytes, version: object = V3_1_1) -> Malformed:
-    made = decode(raw, version)  # type: ignore[arg-type]
-    assert isinstance(made, Malformed)
-    return made
+    packet = decode(raw, version)  # type: ignore[arg-type]
+    assert isinstance(packet, Malformed)
+    return packet
 
 
 def test_a_publish_with_qos_3_is_an_exchange_all_the_same() -> None:
-    found = malformed(framed(0x36, string("a"), b"\0\x07", b"x"))
-    assert (found.reason, found.complete) == (MalformedReason.QOS_INVALID, True)
+    actual_malformed = malformed(framed(0x36, string("a"), b"\0\x07", b"x"))
+    assert (actual_malformed.reason, actual_malformed.complete) == (MalformedReason.QOS_INVALID, True)
     connection = fresh(V3_1_1)
 
-    assert found.packet is not None
-    connection.apply(found.packet, C2S, 0, 1, 0)
+    assert actual_malformed.packet is not None
+    connection.apply(actual_malformed.packet, C2S, 0, 1, 0)
 
     assert connection.client_side.exchanges[7].qos == 3
     connection.apply(Pubrec(7), S2C, 1, 2, 0)
@@ -344,24 +353,24 @@ def test_a_publish_with_qos_3_is_an_exchange_all_the_same() -> None:
     ],
 )
 def test_a_subscribe_that_is_wrong_in_a_value_waits_for_its_answer(raw: bytes) -> None:
-    found = malformed(raw)
-    assert found.complete
-    assert isinstance(found.packet, Subscribe)
+    actual_malformed = malformed(raw)
+    assert actual_malformed.complete
+    assert isinstance(actual_malformed.packet, Subscribe)
     connection = fresh(V3_1_1)
 
-    connection.apply(found.packet, C2S, 0, 1, 0)
+    connection.apply(actual_malformed.packet, C2S, 0, 1, 0)
 
     assert connection.client_side.exchanges[5].kind == "subscribe"
 
 
 def test_a_connect_that_is_wrong_in_a_flag_opens_the_connection() -> None:
-    found = malformed(framed(0x10, string("MQTT"), b"\x04\x03\0\x0a", string("dev")))
-    assert found.reason is MalformedReason.CONNECT_FLAGS_RESERVED
+    actual_malformed = malformed(framed(0x10, string("MQTT"), b"\x04\x03\0\x0a", string("dev")))
+    assert actual_malformed.reason is MalformedReason.CONNECT_FLAGS_RESERVED
     connection = fresh()
 
-    assert found.packet is not None
-    connection.identify(found.packet)
-    connection.apply(found.packet, C2S, 0, 1, 0)
+    assert actual_malformed.packet is not None
+    connection.identify(actual_malformed.packet)
+    connection.apply(actual_malformed.packet, C2S, 0, 1, 0)
 
     assert (connection.phase, connection.client_identifier, connection.keep_alive) == ("connecting", "dev", 10)
     assert (connection.version, connection.version_known) == (V3_1_1, True)
@@ -374,7 +383,7 @@ def values(root: object) -> Iterator[tuple[str, object]]:
         path, value = todo.pop()
         yield path, value
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            todo += [(f"{path}.{one.name}", getattr(value, one.name)) for one in dataclasses.fields(value)]
+            todo += [(f"{path}.{field.name}", getattr(value, field.name)) for field in dataclasses.fields(value)]
         elif isinstance(value, dict):
             todo += [(f"{path}[{key!r}]", part) for key, part in value.items()]
             todo += [(f"{path} key", key) for key in value]
@@ -416,3 +425,29 @@ def test_streams_are_plain_data_while_they_hold_bytes() -> None:
         parts = {name: value for name, value in values(stream) if type(value).__name__ != "PacketStream"}
         assert parts
         assert_plain(stream)
+
+
+def test_the_parts_of_an_endpoint() -> None:
+    for endpoint, host in (("10.0.0.1:1883", "10.0.0.1"), ("[fd00::1]:1883", "[fd00::1]")):
+        assert (host_of(endpoint), port_of(endpoint)) == (host, "1883")
+
+
+@each(
+    "version, fields, keeps",
+    [
+        (V5, {}, None),
+        (V5, {"session_expiry_interval": 0}, False),
+        (V5, {"session_expiry_interval": 1}, True),
+        (V3_1_1, {}, None),
+        (V3_1_1, {"clean_start": True}, False),
+        (V3_1_1, {"clean_start": False}, True),
+    ],
+)
+def test_whether_a_session_outlives_its_connection(
+    version: ProtocolVersion, fields: dict[str, int], keeps: bool | None
+) -> None:
+    connection = Connection(0, "10.0.0.4:51234", "10.0.0.2:1883", "", 1, 0, version=version)
+    for name, number in fields.items():
+        setattr(connection, name, number)
+
+    assert connection.keeps_session is keeps

@@ -21,15 +21,15 @@ from tests.tables import cases_of, differing
 
 def told(text: str) -> History:
     """The history after a conversation, which is opened before."""
-    found: History | None = None
+    history: History | None = None
     linter = Linter([])
     (conversation,) = parse_conversations(f"a conversation\n    opened; {text}")
     for event in dissect_segments(segments(conversation)):
         linter.feed(event)
         if isinstance(event, PacketEvent):
-            found = event.connection.history
-    assert found is not None
-    return found
+            history = event.connection.history
+    assert history is not None
+    return history
 
 
 FACTS = """
@@ -136,7 +136,7 @@ def test_what_is_read_late_says_nothing_of_what_its_sender_knew() -> None:
     history.segment(from_client=True, position=10, acknowledged=3, delivered=3, timestamp_ns=1, held=0)
     assert history.client.in_step()
 
-    history.late(Direction.CLIENT_TO_SERVER)
+    history.note_late(Direction.CLIENT_TO_SERVER)
 
     assert not history.client.in_step()
 
@@ -150,13 +150,13 @@ def test_bytes_that_were_not_read_as_packets_yet_are_not_shown() -> None:
 
 @pytest.mark.parametrize("passing", [False, True])
 def test_what_is_due_comes_once_and_the_rest_later(passing: bool) -> None:
-    found = History()
-    found.asked = {"B": 5, "A": 7, "C": 20}
-    found.asked_next = {"A": 30, "D": 6, "E": 40}
+    history = History()
+    history.asked = {"B": 5, "A": 7, "C": 20}
+    history.asked_next = {"A": 30, "D": 6, "E": 40}
 
     # Who is asked now has no other time left, whichever table it stands in.
-    assert found.due(10, passing=passing) == (["A", "B"] if passing else ["A", "B", "D"])
-    assert (found.asked, found.asked_next) == ({"C": 20}, {"D": 6, "E": 40} if passing else {"E": 40})
-    assert found.due_ns == (6 if passing else 20)
-    assert found.due(100) == (["C", "D", "E"] if passing else ["C", "E"])
-    assert found.due_ns == NEVER_NS
+    assert history.due(10, passing=passing) == (["A", "B"] if passing else ["A", "B", "D"])
+    assert (history.asked, history.asked_next) == ({"C": 20}, {"D": 6, "E": 40} if passing else {"E": 40})
+    assert history.due_ns == (6 if passing else 20)
+    assert history.due(100) == (["C", "D", "E"] if passing else ["C", "E"])
+    assert history.due_ns == NEVER_NS

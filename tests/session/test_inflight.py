@@ -7,7 +7,7 @@ import pytest
 
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.mqtt.constants import PacketType
-from mqttscope.session import Exchange, Side
+from mqttscope.session import ConnectionSide, Exchange
 from mqttscope.session.inflight import (
     EXCHANGE_TRANSITIONS,
     MAX_PACKET_IDENTIFIERS,
@@ -92,7 +92,7 @@ def test_the_same_identifier_in_both_directions_is_two_exchanges() -> None:
     assert story.connection.server_side.exchanges[5].qos == 2
 
 
-@pytest.mark.parametrize(("phase", "answer"), EXCHANGE_TRANSITIONS, ids=lambda one: one.name)
+@pytest.mark.parametrize(("phase", "answer"), EXCHANGE_TRANSITIONS, ids=lambda each: each.name)
 def test_an_exchange_follows_the_table(phase: ExchangePhase, answer: PacketType) -> None:
     rows = {PacketType.PUBREC: "< pubrec 9", PacketType.PUBREL: "> pubrel 9"}
     ways = {SENT: "", RECEIVED: "; < pubrec 9", RELEASED: "; < pubrec 9; > pubrel 9"}
@@ -171,7 +171,7 @@ def test_each_answer_finds_what_it_answers() -> None:
 
 
 def test_the_whole_range_of_identifiers_fits_and_no_more() -> None:
-    side = Side()
+    side = ConnectionSide()
 
     for number in range(2 * MAX_PACKET_IDENTIFIERS):
         side.begin(exchange(number % MAX_PACKET_IDENTIFIERS + 1, number))
@@ -180,14 +180,28 @@ def test_the_whole_range_of_identifiers_fits_and_no_more() -> None:
 
 
 def test_finish_takes_an_exchange_of_its_kind_only() -> None:
-    side = Side()
+    side = ConnectionSide()
     side.begin(exchange(1, 0))
 
     assert side.finish(1, "subscribe") is None
     assert side.finish(2, "publish") is None
     assert side.in_flight == 1
 
-    found = side.finish(1, "publish")
-    assert found is not None
-    assert found.packet == 0
+    actual_exchange = side.finish(1, "publish")
+    assert actual_exchange is not None
+    assert actual_exchange.packet == 0
     assert side.in_flight == 0
+
+
+def test_a_table_is_created_when_it_is_first_used() -> None:
+    side = ConnectionSide()
+
+    assert not side.has_any("exchanges", "receiving")
+    side.exchanges[1] = exchange(1, 0)
+    assert side.has_any("receiving", "exchanges")
+    assert side.exchanges is side.exchanges
+    side.empty("exchanges", "receiving")
+    assert (len(side.exchanges), len(side.receiving)) == (0, 0)
+    assert not side.has_any("exchanges")
+    with pytest.raises(AttributeError, match="ConnectionSide has no attribute 'absent'"):
+        _ = side.absent  # type: ignore[attr-defined]

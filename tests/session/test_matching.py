@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from mqttscope.mqtt import Suback, Subscribe, Subscription, Unsuback, Unsubscribe
 from mqttscope.mqtt.topics import is_valid_topic_filter, matches, parse_shared
-from mqttscope.session.matching import FAILURE, FilterIndex, Match, Node, Subscribed, SubscriptionIndex
+from mqttscope.session.matching import FAILURE, ClientSubscription, FilterIndex, Match, Node, SubscriptionIndex
 from mqttscope.session.subscriptions import Subscriptions
 from tests import tools
 from tests.conftest import THOROUGH
@@ -39,31 +39,45 @@ STEP = st.tuples(
 def plainly(table: Subscriptions, topic: str) -> tuple[list[str], list[str], list[str]]:
     """Filters in force, ended, and extended that a topic belongs to, each compared with it."""
 
-    def extended(one: Subscribed) -> bool:
-        name = one.topic_filter
+    def extended(subscription: ClientSubscription) -> bool:
+        name = subscription.topic_filter
         if name.startswith("$queue/"):
             return matches(name.removeprefix("$queue/"), topic, shared=False)
         share = parse_shared(name)
         return share is not None and matches(share[1], topic, shared=False)
 
-    taken = [
-        one
-        for name, one in table.live.items()
-        if matches(one.plain_filter, topic, shared=False) or (name == topic and one.plain_filter == topic)
+    subscriptions = [
+        client_subscription
+        for name, client_subscription in table.live.items()
+        if matches(client_subscription.plain_filter, topic, shared=False)
+        or (name == topic and client_subscription.plain_filter == topic)
     ]
-    others = [one for one in table.live.values() if one not in taken and not one.is_shared and extended(one)]
-    over = [one for one in table.ended.values() if matches(one.plain_filter, topic, shared=False)]
-    exact = [one for one in taken if one.topic_filter == topic]
+    others = [
+        client_subscription
+        for client_subscription in table.live.values()
+        if client_subscription not in subscriptions
+        and not client_subscription.is_shared
+        and extended(client_subscription)
+    ]
+    over = [
+        client_subscription
+        for client_subscription in table.ended.values()
+        if matches(client_subscription.plain_filter, topic, shared=False)
+    ]
+    exact = [client_subscription for client_subscription in subscriptions if client_subscription.topic_filter == topic]
     in_force = [
-        one
-        for one in [*exact, *(one for one in taken if one not in exact)]
-        if one.granted is None or one.granted < FAILURE
+        client_subscription
+        for client_subscription in [
+            *exact,
+            *(client_subscription for client_subscription in subscriptions if client_subscription not in exact),
+        ]
+        if client_subscription.granted is None or client_subscription.granted < FAILURE
     ]
-    in_force.sort(key=lambda one: one.packet)
+    in_force.sort(key=lambda client_subscription: client_subscription.packet)
     return (
-        [one.topic_filter for one in in_force],
-        [one.topic_filter for one in over],
-        [one.topic_filter for one in others],
+        [client_subscription.topic_filter for client_subscription in in_force],
+        [client_subscription.topic_filter for client_subscription in over],
+        [client_subscription.topic_filter for client_subscription in others],
     )
 
 
@@ -76,10 +90,10 @@ def nearly(table: Subscriptions, topic: str) -> tuple[str, str] | None:
         yield "Unicode normalisation to NFKC", lambda text: unicodedata.normalize("NFKC", text)
 
     for words, change in changes():
-        for one in table.live.values():
-            fine = one.granted is None or one.granted < FAILURE
-            if fine and matches(change(one.plain_filter), change(topic), shared=False):
-                return one.topic_filter, words
+        for subscription in table.live.values():
+            fine = subscription.granted is None or subscription.granted < FAILURE
+            if fine and matches(change(subscription.plain_filter), change(topic), shared=False):
+                return subscription.topic_filter, words
     return None
 
 
@@ -105,19 +119,19 @@ def test_a_table_matches_like_every_filter_by_itself(shared: bool, steps: list[t
             request = table.request_for(identifier, kind)
             codes = [code] * (len(request.topic_filters) if request else 1)
             if what == "suback":
-                table.granted(Suback(identifier, reason_codes=codes), number, number)
+                table.handle_suback(Suback(identifier, reason_codes=codes), number, number)
             else:
-                table.unsubscribed(Unsuback(identifier, reason_codes=codes), number, number)
+                table.handle_unsuback(Unsuback(identifier, reason_codes=codes), number, number)
 
         for topic in TOPICS:
-            found = table.match(topic)
+            match = table.match(topic)
             assert (
-                [one.topic_filter for one in found.subscriptions],
-                [one.topic_filter for one in found.ended],
-                [one.topic_filter for one in found.extended],
+                [subscription.topic_filter for subscription in match.subscriptions],
+                [subscription.topic_filter for subscription in match.ended],
+                [subscription.topic_filter for subscription in match.extended],
             ) == plainly(table, topic)
-            assert found.known
-            if not found.subscriptions:
+            assert match.known
+            if not match.subscriptions:
                 assert table.near(topic) == nearly(table, topic)
 
 
@@ -172,17 +186,17 @@ def test_before_5_0_a_share_is_an_ordinary_level_and_an_extension_at_best() -> N
 
     assert filters(table, "$share/g/a") == ["$share/g/a", "$share/g/+"]
     assert filters(table, "a") == []
-    assert [one.topic_filter for one in table.match("a").extended] == ["$share/g/a", "$share/g/+"]
-    assert [one.topic_filter for one in table.match("b").extended] == ["$queue/b", "$share/g/+"]
+    assert [subscription.topic_filter for subscription in table.match("a").extended] == ["$share/g/a", "$share/g/+"]
+    assert [subscription.topic_filter for subscription in table.match("b").extended] == ["$queue/b", "$share/g/+"]
     assert table.live["$share/g/a"].shared is None
 
 
 def test_a_share_is_known_in_5_0() -> None:
-    one = Talk("subscribe 1 $share/g/a/#:1").table.live["$share/g/a/#"]
+    subscription = Talk("subscribe 1 $share/g/a/#:1").table.live["$share/g/a/#"]
 
-    assert one.is_shared
-    assert one.shared == ("g", "a/#")
-    assert one.plain_filter == "a/#"
+    assert subscription.is_shared
+    assert subscription.shared == ("g", "a/#")
+    assert subscription.plain_filter == "a/#"
 
 
 @pytest.mark.parametrize(
@@ -227,17 +241,19 @@ def test_retained_messages_are_asked_for_by_handling_and_novelty() -> None:
     assert not asks("subscribe 1 $share/g/a:1", name="$share/g/a")
 
 
-def one(name: str, packet: int = 0, **fields: Any) -> Subscribed:
+def one(name: str, packet: int = 0, **fields: Any) -> ClientSubscription:
     """A subscription of 5.0."""
     share = parse_shared(name)
     values = {
         "maximum_qos": 1, "no_local": False, "retain_as_published": False, "retain_handling": 0,
         "subscription_identifier": None, "packet": packet, "frame": packet + 1, "timestamp_ns": 0,
     }  # fmt: skip
-    return Subscribed(name, name if share is None else share[1], **{**values, **fields})
+    return ClientSubscription(name, name if share is None else share[1], **{**values, **fields})
 
 
-def matched(*rows: Subscribed, ended: Iterable[Subscribed] = (), topic: str = "a", known: bool = True) -> Match:
+def matched(
+    *rows: ClientSubscription, ended: Iterable[ClientSubscription] = (), topic: str = "a", known: bool = True
+) -> Match:
     """What a topic belongs to, of these in force and those that ended."""
     live = {row.topic_filter: row for row in rows}
     over = {row.topic_filter: row for row in ended}
@@ -246,22 +262,22 @@ def matched(*rows: Subscribed, ended: Iterable[Subscribed] = (), topic: str = "a
 
 
 def test_a_topic_of_no_subscription() -> None:
-    found = matched(one("b"))
+    match = matched(one("b"))
 
-    assert found == Match(True, (), (), (), (), 0, 0, (), (), False, False, False, False)
+    assert match == Match(True, (), (), (), (), 0, 0, (), (), False, False, False, False)
     assert not matched(one("a"), known=False).known
 
 
 def test_the_granted_qos_is_the_highest_of_those_in_force() -> None:
-    found = matched(
+    match = matched(
         one("a", maximum_qos=0),
         one("+", maximum_qos=2, granted=1),
         one("#", maximum_qos=2, granted=FAILURE),
         ended=[one("a", maximum_qos=2)],
     )
 
-    assert [row.topic_filter for row in found.subscriptions] == ["a", "+"]
-    assert (found.granted_qos, found.highest_qos) == (1, 2)
+    assert [row.topic_filter for row in match.subscriptions] == ["a", "+"]
+    assert (match.granted_qos, match.highest_qos) == (1, 2)
 
 
 @pytest.mark.parametrize(("granted", "qos"), [(None, 2), (0, 0), (1, 1), (2, 2), (0x7F, 2)])
@@ -271,23 +287,23 @@ def test_a_qos_is_granted_or_asked_for_and_never_above_2(granted: int | None, qo
 
 
 def test_subscriptions_come_in_the_order_of_their_requests() -> None:
-    found = matched(one("a", 5), one("#", 2), one("+", 9))
+    match = matched(one("a", 5), one("#", 2), one("+", 9))
 
-    assert [row.packet for row in found.subscriptions] == [2, 5, 9]
+    assert [row.packet for row in match.subscriptions] == [2, 5, 9]
 
 
 def test_identifiers_are_those_in_force_and_possible_ones_those_before() -> None:
     before = one("a", subscription_identifier=1)
-    found = matched(
+    match = matched(
         one("a", 3, subscription_identifier=2, replaced=before, formerly=(1, 7)),
         one("+", 4),
         ended=[one("#", subscription_identifier=3)],
     )
 
-    assert found.identifiers == (2,)
-    assert sorted(found.possible_identifiers) == [1, 1, 2, 3, 7]
-    assert not found.all_identified
-    assert found.replaces
+    assert match.identifiers == (2,)
+    assert sorted(match.possible_identifiers) == [1, 1, 2, 3, 7]
+    assert not match.all_identified
+    assert match.replaces
     assert matched(one("a", subscription_identifier=2)).all_identified
     assert not matched(one("a", subscription_identifier=2)).replaces
 
@@ -342,9 +358,9 @@ EVERY_NAME = [
 ]
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(text: str, other: str) -> bool:
     """Whether a topic exists that both Topic Filters match.  Both are taken as valid, without ``$share/ShareName/``."""
-    first, second = one.split("/"), other.split("/")
+    first, second = text.split("/"), other.split("/")
     for wild, named in ((first[0], second[0]), (second[0], first[0])):
         if wild in ("+", "#") and named[:1] == "$":
             return False  # 5.0 MQTT-4.7.2-1
@@ -362,13 +378,13 @@ def overlap(one: str, other: str) -> bool:
 
 
 def test_filters_overlap_exactly_when_a_topic_matches_both() -> None:
-    taken = {one: frozenset(name for name in EVERY_NAME if matches(one, name)) for one in EVERY_FILTER}
-    for one, other in itertools.combinations_with_replacement(EVERY_FILTER, 2):
-        assert overlap(one, other) == overlap(other, one) == bool(taken[one] & taken[other]), (one, other)
+    texts = {text: frozenset(name for name in EVERY_NAME if matches(text, name)) for text in EVERY_FILTER}
+    for text, other in itertools.combinations_with_replacement(EVERY_FILTER, 2):
+        assert overlap(text, other) == overlap(other, text) == bool(texts[text] & texts[other]), (text, other)
 
 
 def names_matching(filters: dict[str, str], topic: str) -> list[str]:
-    return [name for name, one in filters.items() if matches(one, topic, shared=False)]
+    return [name for name, text in filters.items() if matches(text, topic, shared=False)]
 
 
 @given(
@@ -399,21 +415,21 @@ def test_an_index_matches_like_every_filter_by_itself(steps: list[tuple[bool, in
 @given(st.lists(ANY_FILTER, max_size=12, unique=True), ANY_FILTER)
 def test_an_index_overlaps_like_every_filter_by_itself(filters: list[str], other: str) -> None:
     index = FilterIndex()
-    for one in filters:
-        index.add(one, one)
-    found, steps = index.overlapping(other, 1_000)
+    for text in filters:
+        index.add(text, text)
+    texts, steps = index.overlapping(other, 1_000)
 
-    def valid(one: str) -> bool:
-        return is_valid_topic_filter(one, shared=False)
+    def valid(single_text: str) -> bool:
+        return is_valid_topic_filter(single_text, shared=False)
 
-    assert found == [one for one in filters if valid(one) and valid(other) and overlap(one, other)]
+    assert texts == [text for text in filters if valid(text) and valid(other) and overlap(text, other)]
     assert steps <= 40
 
 
 def test_a_dollar_sign_hides_the_first_level_of_a_filter_alone() -> None:
     index = FilterIndex()
-    for one in ("/", "/$a", "$a", "$a/b"):
-        index.add(one, one)
+    for text in ("/", "/$a", "$a", "$a/b"):
+        index.add(text, text)
 
     assert index.overlapping("#", 1_000)[0] == ["/", "/$a"]
     assert index.overlapping("+/#", 1_000)[0] == ["/", "/$a"]
@@ -459,6 +475,16 @@ def test_a_search_ends_at_its_limit() -> None:
 
     assert len(index.match("a/1", 10)) == 10
     assert len(index.match("a/1")) == 501
-    found, steps = index.overlapping("#", 10)
-    assert len(found) <= 10
+    texts, steps = index.overlapping("#", 10)
+    assert len(texts) <= 10
     assert steps <= 12
+
+
+def test_a_filter_is_removed_from_the_index_though_it_is_no_valid_share() -> None:
+    index = FilterIndex()
+    index.add("a", "$share//a")
+    assert index.match("$share//a") == ["a"]
+
+    index.discard("a")
+
+    assert index.match("$share//a") == []

@@ -114,7 +114,7 @@ def test_only_one_predecessor_is_kept_but_all_its_identifiers() -> None:
 def test_the_request_that_an_answer_is_for() -> None:
     talk = Talk("subscribe 1 a:1; subscribe 1 b:1; unsubscribe 1 c")
 
-    assert [one.topic_filters for one in (talk.table.request_for(1, "subscribe"),) if one] == [("a",)]
+    assert [request.topic_filters for request in (talk.table.request_for(1, "subscribe"),) if request] == [("a",)]
     talk.tell("suback 1 0x80; suback 1 1")
     again = talk.table.request_for(1, "subscribe")
     assert again is not None
@@ -126,17 +126,17 @@ def test_the_request_that_an_answer_is_for() -> None:
 def test_a_name_leads_to_what_an_unsubscribe_ended() -> None:
     talk = Talk("subscribe 1 a:1; suback 1 1; subscribe 2 b:1; unsubscribe 3 a b c; unsuback 3 0 0 0x11")
 
-    assert talk.table.named("a", 0) is talk.table.ended["a"]
-    assert talk.table.named("a", 1) is None
+    assert talk.table.find("a", 0) is talk.table.ended["a"]
+    assert talk.table.find("a", 1) is None
 
 
 def test_what_could_not_be_read_makes_the_table_incomplete() -> None:
     talk = Talk("subscribe 1 a:1")
-    talk.table.unreadable(request=True)
+    talk.table.note_unreadable(request=True)
 
     assert not talk.table.match("a").known
     assert talk.table.requests == {}
-    talk.table.unreadable(request=False)
+    talk.table.note_unreadable(request=False)
     assert talk.table.unread_answers
 
 

@@ -42,9 +42,9 @@ def bare_python(folder: Path) -> str:
     paths = {"base": str(folder), "platbase": str(folder)}
     packages = Path(sysconfig.get_path("purelib", "venv", paths))
     for name in ("purelib", "platlib"):
-        for one in Path(sysconfig.get_path(name)).iterdir():
-            if not OURS.match(one.name) and not (packages / one.name).exists():
-                (packages / one.name).symlink_to(one)
+        for path in Path(sysconfig.get_path(name)).iterdir():
+            if not OURS.match(path.name) and not (packages / path.name).exists():
+                (packages / path.name).symlink_to(path)
     done = subprocess.run(
         [python, "-c", "import mqttscope"], cwd=folder, env=environment(), capture_output=True, check=False
     )
@@ -54,8 +54,8 @@ def bare_python(folder: Path) -> str:
 
 def environment(**more: str) -> dict[str, str]:
     """The environment of a program that is to know nothing of this one's packages."""
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR") if name in os.environ}
-    return kept | more
+    texts = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "JAVA_HOME", "TMPDIR") if name in os.environ}
+    return texts | more
 
 
 class Programs:
@@ -76,14 +76,14 @@ class Programs:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for one in reversed(self._running):
-            one.terminate()
-        for one in self._running:
+        for process in reversed(self._running):
+            process.terminate()
+        for process in self._running:
             try:
-                one.wait(10)
+                process.wait(10)
             except subprocess.TimeoutExpired:
-                one.kill()
-                one.wait()
+                process.kill()
+                process.wait()
 
     def start(self, name: str, program: str, *arguments: str) -> Path:
         """Start a program; returns its log."""
@@ -102,10 +102,10 @@ class Programs:
         """Wait until a log has a line so many times; returns the first group of the last."""
         until = time.monotonic() + STARTED_S
         while time.monotonic() < until:
-            found = re.findall(pattern, log.read_text("utf-8", "replace"))
-            if len(found) >= times:
-                return str(found[-1])
-            assert all(one.poll() is None for one in self._running), log.read_text("utf-8", "replace")
+            result = re.findall(pattern, log.read_text("utf-8", "replace"))
+            if len(result) >= times:
+                return str(result[-1])
+            assert all(process.poll() is None for process in self._running), log.read_text("utf-8", "replace")
             time.sleep(0.1)
         raise AssertionError(f"{log.name} does not say {pattern}: {log.read_text('utf-8', 'replace')}")
 
@@ -166,7 +166,7 @@ def run_job(
 
     ``installed``: a tree whose package the workers have too, as where it is installed.
     """
-    settings = {"configuration": configuration, "ingests": [asdict(one) for one in ingests]}
+    settings = {"configuration": configuration, "ingests": [asdict(ingest) for ingest in ingests]}
     script = Path(__file__).with_name("cluster_job.py")
     shared = {"PYTHONPATH": str(installed)} if installed else {}
     done = subprocess.run(
@@ -175,16 +175,16 @@ def run_job(
         capture_output=True, text=True, timeout=JOB_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return document
 
 
-def check_job(found: dict[str, Any], python: str) -> None:
+def check_job(document: dict[str, Any], python: str) -> None:
     """Whether the package came by the zip, and what was missing and interrupted was dealt with."""
-    assert found["shipped"] == [True, False]
-    (path,) = found["paths"]
+    assert document["shipped"] == [True, False]
+    (path,) = document["paths"]
     assert re.search(r"/mqttscope-[\w.]+-[0-9a-f]{12}\.zip/mqttscope/mqtt/codec\.py$", path)
-    assert found["missing"].startswith("executors lack packages that mqttscope needs: no_such_package on ")
-    assert f", {python}). Install them" in found["missing"]
+    assert document["missing"].startswith("executors lack packages that mqttscope needs: no_such_package on ")
+    assert f", {python}). Install them" in document["missing"]
     # The tasks would have continued for minutes.
-    assert found["interrupted_s"] < 60
+    assert document["interrupted_s"] < 60

@@ -24,15 +24,15 @@ def main(settings: dict[str, Any]) -> dict[str, Any]:
     # Who starts the tests in the background has them ignore it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     spark = spark_session(configuration=settings["configuration"])
-    found: dict[str, Any] = {"shipped": [ship(spark), ship(spark)], "paths": paths(spark), "rows": []}
-    for one in settings["ingests"]:
+    document: dict[str, Any] = {"shipped": [ship(spark), ship(spark)], "paths": paths(spark), "rows": []}
+    for row in settings["ingests"]:
         done = ingest(
-            spark, one["sources"], one["lake"], options(), split_bytes=4000, settings=one["settings"], partitions=2
+            spark, row["sources"], row["lake"], options(), split_bytes=4000, settings=row["settings"], partitions=2
         )
-        found["rows"].append(done.rows)
-    found["missing"] = missing(spark)
-    found["interrupted_s"] = interrupted(spark)
-    return found
+        document["rows"].append(done.rows)
+    document["missing"] = missing(spark)
+    document["interrupted_s"] = interrupted(spark)
+    return document
 
 
 def paths(spark: SparkSession) -> list[str]:

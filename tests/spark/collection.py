@@ -28,7 +28,7 @@ from mqttscope.mqtt.packets import (
 )
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.net.frame import Frame
-from mqttscope.transport.wire import Endpoint, Wire
+from mqttscope.transport.wire import Endpoint, SyntheticConnection
 from tests.lake.parts import frames_of, moved, write_frames
 from tests.lake.reading import CAPTURES, all_rows
 
@@ -48,9 +48,9 @@ def collection(folder: Path, names: Iterable[str] = ()) -> list[str]:
     """Committed captures, all or those of these names, with new times; the paths of the copies in their order."""
     folder.mkdir(parents=True, exist_ok=True)
     wanted = set(names)
-    found = [path for path in CAPTURES if not wanted or path.parent.name in wanted]
-    made = []
-    for number, path in enumerate(found):
+    paths = [path for path in CAPTURES if not wanted or path.parent.name in wanted]
+    texts = []
+    for number, path in enumerate(paths):
         name = path.parent.name
         frames = moved(frames_of(path), BEGIN_NS + number * APART_NS)
         if name == FRAGMENTED:
@@ -63,8 +63,8 @@ def collection(folder: Path, names: Iterable[str] = ()) -> list[str]:
                 at += int.from_bytes(data[at + 4 : at + 8], "little")
             data[at : at + 40] = b"\xff" * 40
         target.write_bytes(data[:-10] if name == CUT else data)
-        made.append(str(target))
-    return made
+        texts.append(str(target))
+    return texts
 
 
 def wide(folder: Path, behind: int) -> tuple[str, str]:
@@ -76,17 +76,17 @@ def wide(folder: Path, behind: int) -> tuple[str, str]:
     numbers, times = count(1), count(BEGIN_NS + behind * APART_NS - APART_NS // 2, 5_000_000_000)
     frames: list[Frame] = []
 
-    def talk(port: int, *said: tuple[bool, ControlPacket]) -> None:
+    def talk(port: int, *arguments: tuple[bool, ControlPacket]) -> None:
         ends = (Endpoint.of(("192.0.2.9", port)), Endpoint.of(("192.0.2.1", 1883)))
-        one = Wire(*ends, "wide", lambda: next(numbers), port, port)
-        made = one.open(next(times))
-        for from_client, packet in (*said, (True, Disconnect())):
+        connection = SyntheticConnection(*ends, "wide", lambda: next(numbers), port, port)
+        segments = connection.open(next(times))
+        for from_client, packet in (*arguments, (True, Disconnect())):
             data = encode(packet, ProtocolVersion.V3_1_1)
-            made += one.data(from_client, data, next(times), one.sent(not from_client))
-        made += one.close(True, next(times), one.sent(False))
-        made += one.close(False, next(times), one.sent(True) + 1)
-        made += one.settle(next(times))
-        frames.extend(each.frame for each in made)
+            segments += connection.data(from_client, data, next(times), connection.sent(not from_client))
+        segments += connection.close(True, next(times), connection.sent(False))
+        segments += connection.close(False, next(times), connection.sent(True) + 1)
+        segments += connection.settle(next(times))
+        frames.extend(each.frame for each in segments)
 
     retained = partial(Publish, retain=True, topic_name="lamp", qos=1)
     talk(
@@ -104,9 +104,9 @@ def wide(folder: Path, behind: int) -> tuple[str, str]:
         (True, Pingreq()), (False, Pingresp()),
     )  # fmt: skip
     middle = len(frames) // 2
-    one = write_frames(folder / "wide-1.pcapng", frames[:middle])
+    path = write_frames(folder / "wide-1.pcapng", frames[:middle])
     other = write_frames(folder / "wide-2.pcapng", frames[middle:])
-    return str(one), str(other)
+    return str(path), str(other)
 
 
 def in_fragments(frame: Frame, identification: int) -> list[Frame]:
@@ -114,12 +114,12 @@ def in_fragments(frame: Frame, identification: int) -> list[Frame]:
     header, body = frame.data[14:34], frame.data[34:]
     if frame.data[12:14] != b"\x08\0" or header[0] != 0x45 or len(body) < 64:
         return [frame]
-    made = []
+    frames = []
     for part, flags in ((body[:48], 0x2000), (body[48:], 6)):
         fixed = struct.pack("!2sHHH", header[:2], 20 + len(part), identification & 0xFFFF, flags)
         data = frame.data[:14] + fixed + header[8:] + part
-        made.append(replace(frame, data=data, original_length=len(data)))
-    return made
+        frames.append(replace(frame, data=data, original_length=len(data)))
+    return frames
 
 
 tables = all_rows
@@ -128,6 +128,6 @@ tables = all_rows
 
 def same_tables(ours: Path, measure: Path) -> None:
     """Two lakes have the same rows."""
-    found, wanted = tables(ours), tables(measure)
+    texts, wanted = tables(ours), tables(measure)
     for name, rows in wanted.items():
-        assert found[name] == rows, name
+        assert texts[name] == rows, name

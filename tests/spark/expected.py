@@ -22,20 +22,20 @@ def in_process(sources: Sequence[str]) -> Read:
     notices: list[CaptureNotice] = []
     skipped: Counter[tuple[str, str]] = Counter()
     for item in open_capture(sources):
-        found = segment_of(item) if isinstance(item, Frame) else item
-        if isinstance(found, Segment):
-            segments.append(found)
-        elif isinstance(found, Fragment):
-            fragments.append(found)
-        elif isinstance(found, NotSegment):
+        segment = segment_of(item) if isinstance(item, Frame) else item
+        if isinstance(segment, Segment):
+            segments.append(segment)
+        elif isinstance(segment, Fragment):
+            fragments.append(segment)
+        elif isinstance(segment, NotSegment):
             assert isinstance(item, Frame)
-            skipped[item.capture, found.reason] += 1
-            if found.reason == "unsupported_link_type":
-                error = CaptureError(item.capture, found.detail, None, item.number - 1)
-                if not any(isinstance(one, CaptureError) and one.message == error.message for one in notices):
+            skipped[item.capture, segment.reason] += 1
+            if segment.reason == "unsupported_link_type":
+                error = CaptureError(item.capture, segment.detail, None, item.number - 1)
+                if not any(isinstance(notice, CaptureError) and notice.message == error.message for notice in notices):
                     notices.append(error)
         else:
-            notices.append(found)
+            notices.append(segment)
     return segments, fragments, sorted(notices, key=repr), dict(skipped)
 
 

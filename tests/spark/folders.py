@@ -24,15 +24,15 @@ def frames_of(name: str) -> list[Frame]:
 
 def one_after_the_other(names: Iterable[str], begin_ns: int) -> list[Frame]:
     """Captures after each other, a second between them."""
-    made: list[Frame] = []
+    frames: list[Frame] = []
     for name in names:
-        made += moved(frames_of(name), made[-1].timestamp_ns + SECOND if made else begin_ns)
-    return made
+        frames += moved(frames_of(name), frames[-1].timestamp_ns + SECOND if frames else begin_ns)
+    return frames
 
 
 def as_pcap(frames: Sequence[Frame]) -> bytes:
     """A pcap file with nanoseconds."""
-    records = [(*divmod(one.timestamp_ns, SECOND), one.data) for one in frames]
+    records = [(*divmod(frame.timestamp_ns, SECOND), frame.data) for frame in frames]
     return pcap_file(records, magic=0xA1B23C4D, network=frames[0].link_type)
 
 
@@ -45,7 +45,7 @@ def in_pieces(frames: Sequence[Frame], count: int) -> list[Sequence[Frame]]:
 def rotated(folder: Path) -> dict[Path, bytes]:
     """Two taps whose files rotate: a pcap set with connections that time out, and a pcapng set beside it."""
     # Rules of session and broker scope find something in these, over several files.
-    together = [one for path in wide(folder.parent / "wide", 1) for one in parts.frames_of(Path(path))]
+    together = [frame for path in wide(folder.parent / "wide", 1) for frame in parts.frames_of(Path(path))]
     tap = moved(together, BEGIN_NS - 600 * SECOND)
     tap += one_after_the_other(
         ["v311-will", "v311-retained", "v311-session-present", "v311-redelivery", "keep-alive", "v5-reason-codes",
@@ -56,7 +56,7 @@ def rotated(folder: Path) -> dict[Path, bytes]:
     other = one_after_the_other(
         ["session-taken-over", "planted-violations", "failing-device", "auth-exchange"], BEGIN_NS + 5 * SECOND
     )
-    made = {folder / f"tap_{number:05d}.pcap": as_pcap(some) for number, some in enumerate(in_pieces(tap, 6))}
-    return made | {
+    result = {folder / f"tap_{number:05d}.pcap": as_pcap(some) for number, some in enumerate(in_pieces(tap, 6))}
+    return result | {
         folder / f"dev_{number:05d}.pcapng": as_pcapng(some) for number, some in enumerate(in_pieces(other, 3))
     }

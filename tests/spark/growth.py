@@ -38,10 +38,10 @@ def put(path: Path, content: bytes, *, quiet: bool = False) -> None:
 
 def reader(*sources: Path | str, **options: str) -> StreamReader:
     """The reader of a stream, as Spark makes it."""
-    source = MqttCapture({"paths": json.dumps([str(one) for one in sources]), **options})
-    found = source.streamReader(schema())
-    assert isinstance(found, StreamReader)
-    return found
+    source = MqttCapture({"paths": json.dumps([str(path) for path in sources]), **options})
+    data_source_stream_reader = source.streamReader(schema())
+    assert isinstance(data_source_stream_reader, StreamReader)
+    return data_source_stream_reader
 
 
 def schema() -> StructType:
@@ -83,23 +83,23 @@ class Stream:
 
     def rows(self, start: str, end: str) -> list[dict[str, Any]]:
         """The rows between two offsets."""
-        one = self.reader()
-        parts: Sequence[InputPartition] = one.partitions(json.loads(start), json.loads(end))
-        return [row for part in parts for row in all_of(one.read(part))]
+        stream_reader = self.reader()
+        parts: Sequence[InputPartition] = stream_reader.partitions(json.loads(start), json.loads(end))
+        return [row for part in parts for row in all_of(stream_reader.read(part))]
 
     def all(self) -> list[dict[str, Any]]:
         """The rows of all batches until there is none."""
-        found: list[dict[str, Any]] = []
+        documents: list[dict[str, Any]] = []
         while some := self.step():
-            found += some
-        return found
+            documents += some
+        return documents
 
 
 def batch_rows(*sources: Path | str) -> list[dict[str, Any]]:
     """The rows of the batch source."""
-    source = MqttCapture({"paths": json.dumps([str(one) for one in sources])})
-    one = source.reader(schema())
-    return [row for part in one.partitions() for row in all_of(one.read(part))]
+    source = MqttCapture({"paths": json.dumps([str(path) for path in sources])})
+    data_source_reader = source.reader(schema())
+    return [row for part in data_source_reader.partitions() for row in all_of(data_source_reader.read(part))]
 
 
 def comparable(rows: list[dict[str, Any]]) -> tuple[list[str], dict[tuple[str, str], int]]:

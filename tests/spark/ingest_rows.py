@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mqttscope.spark.ingest_tasks import TaskReport, Work, fold_flows
+from mqttscope.spark.ingest_tasks import FoldSettings, TaskReport, fold_flows
 from tests.cli.running import capture
 from tests.lake.reading import TYPES, options, read_segments, segment_rows
 
@@ -35,17 +35,19 @@ def batches(*asides: Values, segments: Iterable[Values] = (), size: int = 50) ->
     rows = [*asides, *((*row, None, None, None, None) for row in rows)]
     for at in range(0, len(rows), size):
         columns = [
-            pa.array(one, kind) for one, kind in zip(zip(*rows[at : at + size], strict=True), INPUT.types, strict=True)
+            pa.array(row, kind) for row, kind in zip(zip(*rows[at : at + size], strict=True), INPUT.types, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(columns, schema=INPUT)
 
 
-def folded(work: Work, *asides: Values, segments: Iterable[Values] = (), size: int = 50) -> TaskReport:
+def folded(work: FoldSettings, *asides: Values, segments: Iterable[Values] = (), size: int = 50) -> TaskReport:
     (row,) = (
-        row for one in fold_flows(batches(*asides, segments=segments, size=size), work) for row in one.to_pylist()
+        row
+        for fold_flow in fold_flows(batches(*asides, segments=segments, size=size), work)
+        for row in fold_flow.to_pylist()
     )
     return TaskReport.load(row["report"])
 
 
-def work(root: Path, **changes: Any) -> Work:
-    return replace(Work(str(root), 3, options()), **changes)
+def work(root: Path, **changes: Any) -> FoldSettings:
+    return replace(FoldSettings(str(root), 3, options()), **changes)

@@ -29,7 +29,7 @@ def frames(count: int, size: int = 80, *, port: int = 50_000) -> list[bytes]:
 
 def pcap(data: list[bytes], *, seconds: int = 1_700_000_000, order: str = "<", network: int = 1) -> bytes:
     """A capture of these frames."""
-    return pcap_file([(seconds + number, number, one) for number, one in enumerate(data)], order=order, network=network)
+    return pcap_file([(seconds + number, number, raw) for number, raw in enumerate(data)], order=order, network=network)
 
 
 def fragmented() -> list[bytes]:

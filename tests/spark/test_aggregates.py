@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mqttscope.lake import aggregates, writer
+from mqttscope.lake import aggregates
 from mqttscope.lake.manifest import Manifest, read_manifest
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import next_generation, write_lake
+from mqttscope.lake.writer import begin_generation, write_lake
 from mqttscope.spark import aggregates as queries
 from tests.cli.running import capture
 from tests.spark.collection import usual_options
@@ -53,12 +53,12 @@ def test_topics_clients_and_sessions(spark: SparkSession) -> None:
     random = Random(1)
     some, others = messages(random, 300), connections(random, 60)
 
-    def same(name: str, found: DataFrame, wanted: pa.Table) -> None:
+    def same(name: str, frame: DataFrame, wanted: pa.Table) -> None:
         rows = [
-            row.asDict(recursive=True) for row in found.repartition(1).sortWithinPartitions(*TABLES[name].key).collect()
+            row.asDict(recursive=True) for row in frame.repartition(1).sortWithinPartitions(*TABLES[name].key).collect()
         ]
         assert rows == wanted.to_pylist()
-        assert tuple(found.columns) == TABLES[name].names
+        assert tuple(frame.columns) == TABLES[name].names
 
     batch = pa.RecordBatch.from_pylist(
         some,
@@ -79,15 +79,15 @@ def test_spark_makes_the_sums_of_much_and_the_driver_those_of_little(
 
     def rows(manifest: Manifest) -> dict[str, list[Any]]:
         files = {name: manifest.files[name] for name in ("topics", "clients", "sessions")}
-        return {name: pq.read_table([lake / one for one in found]).to_pylist() for name, found in files.items()}
+        return {name: pq.read_table([lake / text for text in file]).to_pylist() for name, file in files.items()}
 
     wanted = rows(before)
     assert all(wanted.values())
     for most in ({}, {"messages": 1}):
-        after = next_generation(before, options)
+        _, after = begin_generation(lake, before, options)
         with monkeypatch.context() as patched:
             patched.setattr(queries, "FEW_BYTES", queries.FEW_BYTES | most)
-            patched.setattr(writer if most else queries, "topics", None)
+            patched.setattr(aggregates if most else queries, "topics", None)
             queries.write_sums(spark, lake, after)
         assert rows(after) == wanted
         assert not {*after.files["topics"]} & {*before.files["topics"]}
@@ -96,11 +96,15 @@ def test_spark_makes_the_sums_of_much_and_the_driver_those_of_little(
 @pytest.mark.long
 def test_connections_of_one_identity_begin_sessions_of_their_own(spark: SparkSession) -> None:
     # Captures of the same endpoints and times: test rigs make them.
-    one = connections(Random(1), 1)[0] | {"client_identifier": "one", "clean_start": True, "session_present": False}
-    some = [dict(one) for _ in range(3)]
+    document = connections(Random(1), 1)[0] | {
+        "client_identifier": "one",
+        "clean_start": True,
+        "session_present": False,
+    }
+    some = [dict(document) for _ in range(3)]
     wanted = aggregates.sessions(some)
 
-    found = queries.sessions(spark.createDataFrame(some, queries.CONNECTIONS_DDL)).orderBy("session").collect()
+    rows = queries.sessions(spark.createDataFrame(some, queries.CONNECTIONS_DDL)).orderBy("session").collect()
 
-    assert [row["session"] for row in found] == [0, 1, 2]
-    assert [row.asDict(recursive=True) for row in found] == wanted.to_pylist()
+    assert [row["session"] for row in rows] == [0, 1, 2]
+    assert [row.asDict(recursive=True) for row in rows] == wanted.to_pylist()

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mqttscope.capture.locations import find
-from mqttscope.dissect.clock_watch import Clock
+from mqttscope.dissect.clock_watch import CaptureClock
 from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark import clock_steps
@@ -37,13 +37,13 @@ def test_tables_are_the_same(spark: SparkSession, tmp_path: Path, name: str) -> 
     folder.mkdir()
     source = folder / "capture.pcap"
     source.write_bytes((FIELD / f"{name}.pcap").read_bytes())
-    parts = [str(one) for one in cut(source, tmp_path, 2, seed=4)]
+    parts = [str(path) for path in cut(source, tmp_path, 2, seed=4)]
     if name == "clock-set-back":
         parts = [str(source)]  # its parts would be read in the order of their first frames
-    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    ours, measure, lake_options = tmp_path / "ours", tmp_path / "measure", usual_options()
     for part in parts:
-        ingest(spark, [part], ours, given, split_bytes=1_000, partitions=2)
-        write_lake([part], measure, given)
+        ingest(spark, [part], ours, lake_options, split_bytes=1_000, partitions=2)
+        write_lake([part], measure, lake_options)
 
     assert "clock_step" in read_table(ours, "ingest_errors")["event"].to_pylist()
     assert read_manifest(ours).shift_ns == read_manifest(measure).shift_ns != 0
@@ -57,7 +57,7 @@ def test_executors_find_what_one_process_does(spark: SparkSession, monkeypatch: 
 
     assert [change.step is not None for change in here.changes].count(True) == 2
     assert find_clock(spark, captures, {}) == here
-    assert find_clock(spark, find([str(capture("v5-qos"))]), {}) == Clock()
+    assert find_clock(spark, find([str(capture("v5-qos"))]), {}) == CaptureClock()
 
 
 def test_what_was_set_before_stays_in_effect(spark: SparkSession) -> None:

@@ -34,7 +34,7 @@ def test_a_standalone_cluster(tmp_path: Path, bucket: tuple[Any, dict[str, str]]
     write_lake(captures, tmp_path / "expected", options())
 
     with standalone(tmp_path) as (address, python):
-        found = run_job(
+        document = run_job(
             tmp_path,
             python,
             {**CONFIGURATION, "spark.master": address},
@@ -44,6 +44,6 @@ def test_a_standalone_cluster(tmp_path: Path, bucket: tuple[Any, dict[str, str]]
             ],
         )
 
-    check_job(found, python)
+    check_job(document, python)
     assert all_rows(tmp_path / "files") == all_rows(tmp_path / "expected")
     assert all_rows(tmp_path / "store", places=False) == all_rows(tmp_path / "expected", places=False)

@@ -22,7 +22,7 @@ def test_a_server_of_spark_connect(tmp_path: Path) -> None:
 
     with connect_server(tmp_path) as (address, python):
         ingest = Ingest([*map(str, captures)], str(tmp_path / "lake"))
-        found = run_job(tmp_path, python, {"spark.master": address}, [ingest])
+        document = run_job(tmp_path, python, {"spark.master": address}, [ingest])
 
-    check_job(found, python)
+    check_job(document, python)
     assert all_rows(tmp_path / "lake") == all_rows(tmp_path / "expected")

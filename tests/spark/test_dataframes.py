@@ -17,7 +17,7 @@ from mqttscope.net.segment import Segment
 from mqttscope.spark import dataframes as module
 from mqttscope.spark.dataframes import assemble, assembled, ingest_notes, read_captures
 from mqttscope.spark.rows import COLUMNS, Batches
-from mqttscope.spark.scan import Wanted, scan
+from mqttscope.spark.scan import RowFilter, scan
 from tests.capture.test_pcap import pcap_file
 from tests.conftest import ROOT
 from tests.spark.expected import all_of, in_process, of_rows, segment_of_row
@@ -65,14 +65,14 @@ def test_whatever_is_wrong(spark: SparkSession, tmp_path: Path) -> None:
 def test_fragments(spark: SparkSession, tmp_path: Path) -> None:
     everything(tmp_path)
 
-    made = collected(assemble(read_captures(spark, f"{tmp_path}/*", rows="fragments")))
+    documents = collected(assemble(read_captures(spark, f"{tmp_path}/*", rows="fragments")))
 
-    assert [(row["kind"], row["frame"], row["message"]) for row in made] == [
+    assert [(row["kind"], row["frame"], row["message"]) for row in documents] == [
         ("segment", 9, None),
         ("skipped", None, "not_tcp"),
     ]
-    assert made[0]["flow"] is not None
-    assert list(made[0]) == list(COLUMNS)
+    assert documents[0]["flow"] is not None
+    assert list(documents[0]) == list(COLUMNS)
 
 
 def test_a_payload_that_is_a_capture_costs_a_task_and_no_row(spark: SparkSession, tmp_path: Path) -> None:
@@ -80,12 +80,14 @@ def test_a_payload_that_is_a_capture_costs_a_task_and_no_row(spark: SparkSession
     inner = pcap_file([(1_700_000_000, number, b"i" * 30) for number in range(5600)])[24:]
     data = [*frames(300), *([inner[:260_000]] * 12), *frames(300)]
     path = tmp_path / "hostile.pcap"
-    path.write_bytes(pcap_file([(1_700_000_000, number, one) for number, one in enumerate(data)], snap_length=262_144))
+    path.write_bytes(pcap_file([(1_700_000_000, number, raw) for number, raw in enumerate(data)], snap_length=262_144))
     with path.open("rb") as file:
-        found = boundaries(read_head(file))
-        assert found is not None
+        actual_boundaries = boundaries(read_head(file))
+        assert actual_boundaries is not None
         size = path.stat().st_size
-        assert any(measure(file, found, one, size).fault for one in split(found, size, 300_000))
+        assert any(
+            measure(file, actual_boundaries, word, size).fault for word in split(actual_boundaries, size, 300_000)
+        )
 
     rows = collected(read_captures(spark, str(path), split_bytes=300_000, measure=True))
 
@@ -118,9 +120,11 @@ def test_filters_are_pushed(spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(pcap(frames(10)))
     rows = spark.read.format("mqttcapture").option("pushdown", "true").load(str(tmp_path))
 
-    found = rows.where(f"capture = '{tmp_path}/b' and kind = 'segment' and timestamp_ns >= 1700000005000000000")
+    frame = rows.where(f"capture = '{tmp_path}/b' and kind = 'segment' and timestamp_ns >= 1700000005000000000")
 
-    assert {(row["capture"][-1], row["frame"]) for row in collected(found)} == {("b", one) for one in range(6, 11)}
+    assert {(row["capture"][-1], row["frame"]) for row in collected(frame)} == {
+        ("b", number) for number in range(6, 11)
+    }
     assert rows.where("length(payload) > 0").count() == 20
 
 
@@ -144,13 +148,15 @@ def test_captures_in_a_store(spark: SparkSession, bucket: tuple[Any, dict[str, s
 
     rows = collected(read_captures(spark, uri, split_bytes=1 << 20, settings=settings))
 
-    found = of_rows([row for row in rows if row["file"] == 1])
+    actual_row = of_rows([row for row in rows if row["file"] == 1])
     whole = in_process([str(tmp_path / "2.pcap")])
-    assert [(one.frame, one.payload) for one in found[0]] == [(one.frame, one.payload) for one in whole[0]]
+    assert [(segment.frame, segment.payload) for segment in actual_row[0]] == [
+        (segment.frame, segment.payload) for segment in whole[0]
+    ]
     # Names are for tables, so that they hold no secrets.
     assert {row["capture"] for row in rows if row["file"] == 0} == {"s3a://captures/rotated/1.pcap"}
     assert len(rows) == 3005
-    assert found[1:] == ([], [], {})
+    assert actual_row[1:] == ([], [], {})
 
 
 @pytest.mark.parametrize("split_bytes", [150, 1 << 20])
@@ -159,26 +165,26 @@ def test_fragments_of_several_ranges_and_captures_make_the_segments(tmp_path: Pa
     (tmp_path / "a.pcap").write_bytes(pcap([*data, *data[:4]]))
     (tmp_path / "b.pcap").write_bytes(pcap(data[4:], seconds=1_700_000_013))
     sources = [str(tmp_path)]
-    whole = [one for one in segments(open_capture(sources)) if isinstance(one, Segment)]
+    whole = [segment for segment in segments(open_capture(sources)) if isinstance(segment, Segment)]
     batches = Batches(SCHEMA)
     parts = [
         batch
         for task in tasks(sources, split_bytes)
-        for batch in scan(task, batches, Wanted(frozenset(["fragment"])), {})
+        for batch in scan(task, batches, RowFilter(frozenset(["fragment"])), {})
     ]
     direct = [
         row
         for task in tasks(sources, split_bytes)
-        for row in all_of(scan(task, batches, Wanted(frozenset(["segment"])), {}))
+        for row in all_of(scan(task, batches, RowFilter(frozenset(["segment"])), {}))
     ]
 
     with patch.object(module, "BATCH_ROWS", 1):
-        made = list(all_of(assembled(parts)))
+        documents = list(all_of(assembled(parts)))
 
-    found = [segment_of_row(row) for row in [*direct, *made] if row["kind"] == "segment"]
-    assert len(found) == len(direct) + 2
-    assert sorted(found, key=lambda one: (one.capture, one.frame)) == whole
-    assert [(row["message"], row["count"]) for row in made if row["kind"] == "skipped"] == [
+    actual_segments = [segment_of_row(row) for row in [*direct, *documents] if row["kind"] == "segment"]
+    assert len(actual_segments) == len(direct) + 2
+    assert sorted(actual_segments, key=lambda segment: (segment.capture, segment.frame)) == whole
+    assert [(row["message"], row["count"]) for row in documents if row["kind"] == "skipped"] == [
         ("not_tcp", 1),
         ("not_tcp", 1),
     ]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mqttscope.spark import distribute as module
-from mqttscope.spark.distribute import NEEDED, archive, is_local, look, ship, write_archive
+from mqttscope.spark.distribute import NEEDED, archive, is_local, missing_modules, ship, write_archive
 from tests.conftest import ROOT
 
 FROM_ZIP = """if True:
@@ -43,8 +43,8 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     assert first.read_bytes() == second.read_bytes()
     assert archive() == archive()
     assert archive().read_bytes() == first.read_bytes()
-    with zipfile.ZipFile(first) as made:
-        names = made.namelist()
+    with zipfile.ZipFile(first) as file:
+        names = file.namelist()
     wanted = {
         path.relative_to(ROOT).as_posix()
         for package in ("mqttscope", "pyspark_mqttscope")
@@ -80,17 +80,17 @@ def test_what_is_missing_is_named_with_the_place(tmp_path: Path, monkeypatch: py
     (tmp_path / "failing_package.py").write_text("raise OSError('no such library')")
     monkeypatch.syspath_prepend(str(tmp_path))
 
-    assert look(" ".join(NEEDED), 0) == ""
-    said = look("orjson no_package.part broken_package failing_package", 1)
+    assert missing_modules(" ".join(NEEDED), 0) == ""
+    text = missing_modules("orjson no_package.part broken_package failing_package", 1)
 
-    assert said.startswith(
+    assert text.startswith(
         "no_package, broken_package (No module named 'another_package'), failing_package (no such library) on "
     )
-    assert said.endswith(f", {sys.executable})")
+    assert text.endswith(f", {sys.executable})")
 
 
 @pytest.mark.parametrize(
-    ("said", "cause"),
+    ("expected", "cause"),
     [
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
@@ -105,11 +105,11 @@ def test_what_is_missing_is_named_with_the_place(tmp_path: Path, monkeypatch: py
             "ends early",
         ),
         ("something else\nand more", "something else"),
-        ("", "Spark does not say why"),
+        ("", "Spark gives no reason"),
     ],
 )
-def test_what_keeps_executors_from_working_is_said_in_a_line(said: str, cause: str) -> None:
-    assert module._cause(said).startswith(cause)
+def test_what_keeps_executors_from_working_is_said_in_a_line(expected: str, cause: str) -> None:
+    assert module._cause(expected).startswith(cause)
 
 
 def test_a_local_master_needs_nothing(spark: SparkSession) -> None:

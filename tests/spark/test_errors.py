@@ -26,7 +26,7 @@ SQLSTATE: 38000
 
 
 @pytest.mark.parametrize(
-    ("raised", "told"),
+    ("raised", "expected"),
     [
         (
             "mqttscope.spark.ingest_tasks.IngestFailedError: a.pcap, from frame 3 on: KeyError: 'x'",
@@ -36,16 +36,16 @@ SQLSTATE: 38000
         ("ValueError: decoder exploded", "ValueError: decoder exploded"),
     ],
 )
-def test_the_error_of_an_executor(raised: str, told: str) -> None:
+def test_the_error_of_an_executor(raised: str, expected: str) -> None:
     error = PythonException(_PYTHON.format(raised=raised))
 
     assert isinstance(error, SPARK_ERRORS)
-    assert cause(error) == told
+    assert cause(error) == expected
 
 
 def test_other_errors_of_spark() -> None:
     assert cause(PySparkException("Job aborted.\n\tat org.apache")) == "Job aborted."
-    assert cause(PySparkException("")) == "Spark failed without a word"
+    assert cause(PySparkException("")) == "Spark failed without a message"
 
 
 UNKNOWN = """[TABLE_OR_VIEW_NOT_FOUND] The table or view `x` cannot be found. SQLSTATE: 42P01; line 1 pos 14;
@@ -62,16 +62,16 @@ select * form packets
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("text", "expected"),
     [
         (UNKNOWN, "The table or view `x` cannot be found. (line 1 pos 14)"),
         (SYNTAX, "Syntax error at or near 'form'. (line 1, pos 9)"),
         ("Job aborted\n\tat org.apache", "Job aborted"),
-        ("", "Spark failed without a word"),
+        ("", "Spark failed without a message"),
     ],
 )
-def test_one_sentence(told: str, expected: str) -> None:
-    assert sentence(told) == expected
+def test_one_sentence(text: str, expected: str) -> None:
+    assert sentence(text) == expected
 
 
 def test_whether_the_query_is_wrong() -> None:
@@ -80,8 +80,8 @@ def test_whether_the_query_is_wrong() -> None:
 
 
 def test_a_setting_that_would_help_is_named_as_the_command_line_takes_it() -> None:
-    told = (
+    text = (
         '[DIVIDE_BY_ZERO] Division by zero. If necessary set "spark.sql.ansi.enabled" to "false" to bypass this error.'
     )
 
-    assert sentence(told).endswith("If necessary take --conf spark.sql.ansi.enabled=false to bypass this error.")
+    assert sentence(text).endswith("If necessary take --conf spark.sql.ansi.enabled=false to bypass this error.")

@@ -14,17 +14,17 @@ from typing import Any, NoReturn
 import pytest
 
 from mqttscope.capture.fingerprint import CHECK_BYTES, ends_crc, fingerprint_at
-from mqttscope.capture.pcap import Interface, ReaderState
+from mqttscope.capture.pcap import InterfaceState, ReaderState
 from mqttscope.net.frame import Frame
 from mqttscope.spark.follower import (
-    Contents,
-    Followed,
-    Follower,
+    CaptureFollower,
+    CaptureProblem,
+    ContentIndex,
+    FollowedCapture,
     Offset,
-    Said,
     begins_with,
     content_now,
-    remembered,
+    reader_state_at,
     tasks,
 )
 from tests.spark.growth import PAST, put
@@ -32,38 +32,40 @@ from tests.spark.samples import frames, pcap
 
 
 def test_written_and_read_again() -> None:
-    memory = ReaderState(900, 7, 1_700_000_000_000_000_000, [1], 0, False, ">", [Interface(1, 0, 1000, 1, 0)])
+    memory = ReaderState(900, 7, 1_700_000_000_000_000_000, [1], 0, False, ">", [InterfaceState(1, 0, 1000, 1, 0)])
     offset = Offset(
         {
-            "a.pcapng": Followed(0, "a.pcapng", ReaderState(500, 3), 11, 12, 510),
-            "b.pcapng": Followed(1, "b.pcapng", memory, 1, 2, None, 77, 5),
-            "c.gz": Followed(2, "c.gz", ReaderState(), waiting=9, is_whole=True),
-            "d.gz": Followed(3, "d.gz", ReaderState(20), 3, 4, 20, is_whole=True),
+            "a.pcapng": FollowedCapture(0, "a.pcapng", ReaderState(500, 3), 11, 12, 510),
+            "b.pcapng": FollowedCapture(1, "b.pcapng", memory, 1, 2, None, 77, 5),
+            "c.gz": FollowedCapture(2, "c.gz", ReaderState(), waiting=9, is_whole=True),
+            "d.gz": FollowedCapture(3, "d.gz", ReaderState(20), 3, 4, 20, is_whole=True),
         },
         4,
-        [Said(9, "e", "has gone", 3, 70)],
+        [CaptureProblem(9, "e", "has gone", 3, 70)],
         ["d.gz"],
     )  # fmt: skip
-    written = json.dumps(offset.written())
+    written = json.dumps(offset.as_json())
 
     again = Offset.of(json.loads(written))
     assert again == offset
     assert list(again.captures) == list(offset.captures)
-    assert json.dumps(again.written()) == written
+    assert json.dumps(again.as_json()) == written
     assert offset.captures["b.pcapng"].copy() == offset.captures["b.pcapng"]
-    assert Offset.of(Offset().written()) == Offset()
+    assert Offset.of(Offset().as_json()) == Offset()
 
 
 def test_names_that_are_no_utf8() -> None:
     names = ("a\udcff.pcap", "b\udcff.pcap")
-    offset = Offset({names[0]: Followed(0, names[0], ReaderState(20), size=20), names[1]: Followed(1, names[1])}, 2)
+    offset = Offset(
+        {names[0]: FollowedCapture(0, names[0], ReaderState(20), size=20), names[1]: FollowedCapture(1, names[1])}, 2
+    )
 
-    assert Offset.of(json.loads(json.dumps(offset.written()))) == offset
+    assert Offset.of(json.loads(json.dumps(offset.as_json()))) == offset
 
 
 def test_how_far_a_capture_is() -> None:
-    assert Followed(0, "a", first_ns=5).now_ns == 5
-    assert Followed(0, "a", ReaderState(9, 1, 7), first_ns=5).now_ns == 7
+    assert FollowedCapture(0, "a", first_ns=5).now_ns == 5
+    assert FollowedCapture(0, "a", ReaderState(9, 1, 7), first_ns=5).now_ns == 7
 
 
 def test_other_versions_are_refused() -> None:
@@ -85,29 +87,29 @@ def test_what_a_compressed_file_begins_with(position: int, tmp_path: Path) -> No
     content = bytes(number * number % 251 for number in range(200_000))
     (tmp_path / "a.gz").write_bytes(gzip.compress(content))
     head, tail = ends_crc(io.BytesIO(content), position)
-    one = Followed(0, "a", ReaderState(position), head, tail)
+    capture = FollowedCapture(0, "a", ReaderState(position), head, tail)
 
-    assert begins_with(str(tmp_path / "a.gz"), one)
-    one.tail ^= 1
-    assert not begins_with(str(tmp_path / "a.gz"), one)
-    one.tail ^= 1
+    assert begins_with(str(tmp_path / "a.gz"), capture)
+    capture.tail ^= 1
+    assert not begins_with(str(tmp_path / "a.gz"), capture)
+    capture.tail ^= 1
     (tmp_path / "a.gz").write_bytes(gzip.compress(content[: position - 1]))
-    assert not begins_with(str(tmp_path / "a.gz"), one)
+    assert not begins_with(str(tmp_path / "a.gz"), capture)
 
 
 def test_only_what_begins_alike_is_compared(tmp_path: Path) -> None:
     content = b"head" * 200
     (tmp_path / "new").write_bytes(content)
     heads = {position: ends_crc(io.BytesIO(content), position) for position in (100, CHECK_BYTES, 700)}
-    known = Contents()
+    known = ContentIndex()
     for file, (position, (head, tail)) in enumerate(heads.items()):
-        known.add(Followed(file, f"same-{file}", ReaderState(position), head, tail))
-    known.add(Followed(3, "other", ReaderState(700), 1, 2))
-    known.add(Followed(4, "at that time", first_ns=5.0))
-    known.add(Followed(5, "empty", ReaderState(0)))
+        known.add(FollowedCapture(file, f"same-{file}", ReaderState(position), head, tail))
+    known.add(FollowedCapture(3, "other", ReaderState(700), 1, 2))
+    known.add(FollowedCapture(4, "at that time", first_ns=5.0))
+    known.add(FollowedCapture(5, "empty", ReaderState(0)))
 
-    assert sorted(one.file for one in known.alike(str(tmp_path / "new"), 5.0)) == [0, 1, 2, 4]
-    assert sorted(one.file for one in known.alike(str(tmp_path / "new"), 6.0)) == [0, 1, 2]
+    assert sorted(capture.file for capture in known.alike(str(tmp_path / "new"), 5.0)) == [0, 1, 2, 4]
+    assert sorted(capture.file for capture in known.alike(str(tmp_path / "new"), 6.0)) == [0, 1, 2]
 
 
 def test_the_content_of_what_was_read_is_found_under_whatever_name(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_the_content_of_what_was_read_is_found_under_whatever_name(tmp_path: Pat
     assert content_now(str(tmp_path / "none" / "a.pcap"), 2_000, head, tail, 2_100) is None
 
 
-def test_tasks_between_two_offsets(follower: Follower, tmp_path: Path) -> None:
+def test_tasks_between_two_offsets(follower: CaptureFollower, tmp_path: Path) -> None:
     content = pcap(frames(9))
     put(tmp_path / "a.pcap", content[:800])
     put(tmp_path / "b.pcap", pcap(frames(2)), quiet=True)
@@ -146,7 +148,7 @@ def test_tasks_between_two_offsets(follower: Follower, tmp_path: Path) -> None:
     assert tasks(end, end) == []
 
 
-def test_a_capture_that_goes_on_after_its_end(follower: Follower, tmp_path: Path) -> None:
+def test_a_capture_that_goes_on_after_its_end(follower: CaptureFollower, tmp_path: Path) -> None:
     content = pcap(frames(9))
     put(tmp_path / "a.pcap", content[:800], quiet=True)
     start = follower.step(Offset())
@@ -155,25 +157,25 @@ def test_a_capture_that_goes_on_after_its_end(follower: Follower, tmp_path: Path
 
     (task,) = tasks(start, follower.step(start))
     assert (task.start, task.frames_before) == (774, 5)
-    assert task.told_link_types == {1}
+    assert task.reported_link_types == {1}
 
 
 @pytest.fixture
-def follower(tmp_path: Path) -> Follower:
+def follower(tmp_path: Path) -> CaptureFollower:
     """Of the folder of the test."""
-    return Follower([str(tmp_path)])
+    return CaptureFollower([str(tmp_path)])
 
 
 def complete(offset: Offset) -> dict[str, bool]:
-    return {Path(name).name: one.size is not None for name, one in offset.captures.items()}
+    return {Path(name).name: capture.size is not None for name, capture in offset.captures.items()}
 
 
 def test_what_has_not_changed_for_a_while_is_complete(tmp_path: Path) -> None:
     put(tmp_path / "a.pcap", pcap(frames(2)), quiet=True)
     put(tmp_path / "b.pcap", pcap(frames(2)))
 
-    assert complete(Follower([str(tmp_path)]).step(Offset())) == {"a.pcap": True, "b.pcap": False}
-    assert complete(Follower([str(tmp_path)], 0).step(Offset())) == {"a.pcap": True, "b.pcap": True}
+    assert complete(CaptureFollower([str(tmp_path)]).step(Offset())) == {"a.pcap": True, "b.pcap": False}
+    assert complete(CaptureFollower([str(tmp_path)], 0).step(Offset())) == {"a.pcap": True, "b.pcap": True}
 
 
 @pytest.mark.parametrize(
@@ -191,22 +193,24 @@ def test_what_was_followed_by_another_of_its_set_is_complete(
     put(tmp_path / "tap_00001_20260101.pcap", pcap(frames(5)))
     put(tmp_path / second, pcap(frames(5), seconds=1_700_000_000 + begins))
 
-    found = complete(Follower([str(tmp_path)]).step(Offset()))
-    assert found["tap_00001_20260101.pcap"] is (expected or second.endswith(".gz"))
+    result = complete(CaptureFollower([str(tmp_path)]).step(Offset()))
+    assert result["tap_00001_20260101.pcap"] is (expected or second.endswith(".gz"))
 
 
-def test_what_has_no_frame_yet_has_no_place(follower: Follower, tmp_path: Path) -> None:
+def test_what_has_no_frame_yet_has_no_place(follower: CaptureFollower, tmp_path: Path) -> None:
     put(tmp_path / "a.pcap", pcap([]))
     put(tmp_path / "b.pcap", pcap(frames(1)))
     first = follower.step(Offset())
-    assert [one.file for one in first.captures.values()] == [0]
+    assert [capture.file for capture in first.captures.values()] == [0]
     assert follower.step(first) is first
 
     os.utime(tmp_path / "a.pcap", (PAST, PAST))
     assert complete(follower.step(first)) == {"b.pcap": False, "a.pcap": True}
 
 
-def test_what_is_only_called_a_capture_is_followed_once_it_has_content(follower: Follower, tmp_path: Path) -> None:
+def test_what_is_only_called_a_capture_is_followed_once_it_has_content(
+    follower: CaptureFollower, tmp_path: Path
+) -> None:
     for name, content in (("bad.pcap", b"text"), ("none.txt", b"text"), ("empty.pcap", b"")):
         put(tmp_path / name, content, quiet=True)
     first = follower.step(Offset())
@@ -222,9 +226,9 @@ def test_sources_are_folders_globs_and_files(tmp_path: Path) -> None:
         put(tmp_path / name, pcap(frames(1)) if name.endswith("pcap") else b"text")
     sources = [str(tmp_path / "in"), str(tmp_path / "other" / "*"), str(tmp_path / "d.pcap"), str(tmp_path / "none")]
 
-    found = Follower([*sources, str(tmp_path / "in" / "a.pcap")]).step(Offset())
-    assert sorted(complete(found)) == ["a.pcap", "c.pcap", "d.pcap"]
-    assert Follower([str(tmp_path / "none")]).step(Offset()).captures == {}
+    offset = CaptureFollower([*sources, str(tmp_path / "in" / "a.pcap")]).step(Offset())
+    assert sorted(complete(offset)) == ["a.pcap", "c.pcap", "d.pcap"]
+    assert CaptureFollower([str(tmp_path / "none")]).step(Offset()).captures == {}
 
 
 def test_what_cannot_be_read_is_said_once(tmp_path: Path) -> None:
@@ -233,23 +237,23 @@ def test_what_cannot_be_read_is_said_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "gone.pcap").symlink_to("nowhere")
     (tmp_path / "dir.pcap").mkdir()
-    follower = Follower([str(tmp_path), str(tmp_path / "pip?")])
+    follower = CaptureFollower([str(tmp_path), str(tmp_path / "pip?")])
 
     first = follower.step(Offset())
     assert complete(first) == {"a.pcap": False}
-    assert [(one.file, Path(one.name).name, one.message, one.offset) for one in first.said] == [
-        (1, "gone.pcap", "is a link to what does not exist", None),
-        (2, "pipe", "is no regular file", None),
-        (3, "pipe.pcap", "is no regular file", None),
+    assert [(problem.file, Path(problem.name).name, problem.message, problem.offset) for problem in first.problems] == [
+        (1, "gone.pcap", "is a link to a file that does not exist", None),
+        (2, "pipe", "is not a regular file", None),
+        (3, "pipe.pcap", "is not a regular file", None),
     ]
-    read = Offset.of(json.loads(json.dumps(first.written())))
+    read = Offset.of(json.loads(json.dumps(first.as_json())))
     assert follower.step(read) is read
-    assert Follower(follower.sources).step(read) is read
+    assert CaptureFollower(follower.sources).step(read) is read
 
     (tmp_path / "gone.pcap").unlink()
     put(tmp_path / "gone.pcap", pcap(frames(1), seconds=1_700_000_100))
     second = follower.step(read)
-    assert (complete(second), second.said) == ({"a.pcap": False, "gone.pcap": False}, [])
+    assert (complete(second), second.problems) == ({"a.pcap": False, "gone.pcap": False}, [])
     assert [Path(name).name for name in second.unread] == ["pipe", "pipe.pcap"]
 
 
@@ -274,13 +278,16 @@ def locked(path: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("content", [pcap(frames(1)), b"text"])
-def test_what_must_not_be_read_is_said_until_it_may(content: bytes, follower: Follower, tmp_path: Path) -> None:
+def test_what_must_not_be_read_is_said_until_it_may(content: bytes, follower: CaptureFollower, tmp_path: Path) -> None:
     for name in ("a.pcap", "b"):
         put(tmp_path / name, content, quiet=True)
     with locked(tmp_path):
         first = follower.step(Offset())
         assert complete(first) == {}
-        assert [(Path(one.name).name, one.message) for one in first.said] == [("a.pcap", DENIED), ("b", DENIED)]
+        assert [(Path(problem.name).name, problem.message) for problem in first.problems] == [
+            ("a.pcap", DENIED),
+            ("b", DENIED),
+        ]
         assert follower.step(first) is first
 
     assert complete(follower.step(first)) == {"a.pcap": True} | ({"b": True} if content != b"text" else {})
@@ -289,21 +296,21 @@ def test_what_must_not_be_read_is_said_until_it_may(content: bytes, follower: Fo
 def test_a_capture_that_cannot_be_read_for_a_while_is_the_same_later(tmp_path: Path) -> None:
     path, content = tmp_path / "a.pcap", pcap(frames(9))
     put(path, content[:300])
-    follower = Follower([str(path)])
+    follower = CaptureFollower([str(path)])
     first = follower.step(Offset())
     with locked(path):
         put_at = os.stat(path).st_mtime
         os.utime(path, (put_at - 1000, put_at - 1000))
         second = follower.step(first)
-    assert [(one.message, one.frames) for one in second.said] == [(DENIED, 0)]
+    assert [(problem.message, problem.frames) for problem in second.problems] == [(DENIED, 0)]
     assert second.captures == first.captures
 
     put(path, content, quiet=True)
     third = follower.step(second)
-    assert (third.said, third.files, complete(third)) == ([], 2, {"a.pcap": True})
+    assert (third.problems, third.files, complete(third)) == ([], 2, {"a.pcap": True})
 
 
-def test_captures_with_the_same_bytes_are_read_once(follower: Follower, tmp_path: Path) -> None:
+def test_captures_with_the_same_bytes_are_read_once(follower: CaptureFollower, tmp_path: Path) -> None:
     for name in ("a.pcap", "b.pcap"):
         put(tmp_path / name, pcap(frames(5)))
     other = bytearray(pcap(frames(5)))
@@ -321,7 +328,9 @@ def test_captures_with_the_same_bytes_are_read_once(follower: Follower, tmp_path
     assert set(complete(second)) == {"a.pcap", "b.pcap", "c.pcap", "d.pcap", "e.pcap.gz", "f.pcap.gz", "a.pcap.gz"}
 
 
-def test_what_was_compressed_before_it_was_read_to_its_end_is_read_on(follower: Follower, tmp_path: Path) -> None:
+def test_what_was_compressed_before_it_was_read_to_its_end_is_read_on(
+    follower: CaptureFollower, tmp_path: Path
+) -> None:
     content = pcap(frames(30))
     put(tmp_path / "a.pcap", content[: len(content) // 2])
     first = follower.step(Offset())
@@ -331,20 +340,22 @@ def test_what_was_compressed_before_it_was_read_to_its_end_is_read_on(follower: 
 
     second = follower.step(first)
     # It may not be whole yet.
-    assert (complete(second), second.said) == ({"a.pcap": False, "b.pcap.gz": True}, [])
+    assert (complete(second), second.problems) == ({"a.pcap": False, "b.pcap.gz": True}, [])
     assert [task.location.name for task in tasks(first, second)] == [str(tmp_path / "b.pcap.gz")]
     os.utime(tmp_path / "a.pcap.1.gz", (PAST, PAST))
     third = follower.step(second)
-    assert (complete(third), third.said, third.passed) == ({"a.pcap.1.gz": True, "b.pcap.gz": True}, [], [])
+    assert (complete(third), third.problems, third.passed) == ({"a.pcap.1.gz": True, "b.pcap.gz": True}, [], [])
     (task,) = tasks(second, third)
     with (tmp_path / "a.pcap.1.gz").open("rb") as file:
-        found = [item.number for item in task.items(file) if isinstance(item, Frame)]
-    assert found == list(range(task.frames_before + 1, 31))
+        numbers = [item.number for item in task.items(file) if isinstance(item, Frame)]
+    assert numbers == list(range(task.frames_before + 1, 31))
     assert 0 < task.frames_before < 30
     assert follower.step(third) is third
 
 
-def test_another_capture_may_have_the_name_of_one_that_was_compressed(follower: Follower, tmp_path: Path) -> None:
+def test_another_capture_may_have_the_name_of_one_that_was_compressed(
+    follower: CaptureFollower, tmp_path: Path
+) -> None:
     content = pcap(frames(30))
     put(tmp_path / "a.pcap", content[: len(content) // 2])
     first = follower.step(Offset())
@@ -355,8 +366,8 @@ def test_another_capture_may_have_the_name_of_one_that_was_compressed(follower: 
     assert second is first
     os.utime(tmp_path / "a.pcap.1.gz", (PAST, PAST))
     third = follower.step(second)
-    assert (complete(third), third.said) == ({"a.pcap.1.gz": True, "a.pcap": False}, [])
-    assert [(one.file, one.memory.frames) for one in third.captures.values()] == [(0, 14), (1, 40)]
+    assert (complete(third), third.problems) == ({"a.pcap.1.gz": True, "a.pcap": False}, [])
+    assert [(capture.file, capture.memory.frames) for capture in third.captures.values()] == [(0, 14), (1, 40)]
     assert [task.frames_before for task in tasks(second, third)] == [14, 0]
 
 
@@ -364,14 +375,14 @@ def test_a_folder_that_cannot_be_read_for_a_while_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(tmp_path / "a", pcap(frames(9))[:300])
-    first = Follower([str(tmp_path)]).step(Offset())
+    first = CaptureFollower([str(tmp_path)]).step(Offset())
 
     with monkeypatch.context() as patched:
         patched.setattr("mqttscope.spark.follower.os.listdir", deny)
-        second = Follower([str(tmp_path)]).step(first)
-    assert [(one.name, one.message) for one in second.said] == [(str(tmp_path), DENIED)]
+        second = CaptureFollower([str(tmp_path)]).step(first)
+    assert [(problem.name, problem.message) for problem in second.problems] == [(str(tmp_path), DENIED)]
     assert second.captures == first.captures
-    assert Follower([str(tmp_path)]).step(second) is second
+    assert CaptureFollower([str(tmp_path)]).step(second) is second
 
 
 def test_one_file_under_several_names_is_read_once(tmp_path: Path) -> None:
@@ -380,7 +391,7 @@ def test_one_file_under_several_names_is_read_once(tmp_path: Path) -> None:
     (tmp_path / "in" / "0.pcap").symlink_to("a.pcap")
     (tmp_path / "also").symlink_to("in")
 
-    assert list(Follower([str(tmp_path / "in"), str(tmp_path / "also")]).step(Offset()).captures) == [
+    assert list(CaptureFollower([str(tmp_path / "in"), str(tmp_path / "also")]).step(Offset()).captures) == [
         str(tmp_path / "in" / "a.pcap")
     ]
 
@@ -389,5 +400,5 @@ def test_what_a_reader_remembers_is_found_again(tmp_path: Path) -> None:
     content = pcap(frames(9))
     put(tmp_path / "a.pcap", content)
 
-    memory = remembered(str(tmp_path / "a.pcap"), 774)
+    memory = reader_state_at(str(tmp_path / "a.pcap"), 774)
     assert (memory.position, memory.frames, memory.link_types) == (774, 5, [1])

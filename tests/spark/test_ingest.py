@@ -19,21 +19,22 @@ from pyspark.sql import SparkSession
 
 from mqttscope.analysis.fleet import add_overview
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.questions import Lake
+from mqttscope.analysis.questions import ReportSource
 from mqttscope.capture.fingerprint import HEAD_BYTES, KnownFingerprints
 from mqttscope.capture.locations import Location, NoCapturesError
 from mqttscope.lake.commit import lake_lock
+from mqttscope.lake.forget import forget, lift
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import TABLES
-from mqttscope.lake.writer import Ingested, next_generation, read_table, write_lake
+from mqttscope.lake.writer import IngestResult, begin_generation, read_table, write_lake
 from mqttscope.mqtt.view import utf8
-from mqttscope.report.fleet.model import Asked, FleetReport
+from mqttscope.report.fleet.model import FleetReport, ReportQuery
 from mqttscope.spark import dataframes
 from mqttscope.spark import ingest as module
 from mqttscope.spark.engine import SparkEngine
 from mqttscope.spark.errors import SPARK_ERRORS, cause
-from mqttscope.spark.ingest import Looked, good_partitions, ingest, look, overlapping, tell_apart
+from mqttscope.spark.ingest import CaptureIdentity, good_partitions, identify_captures, ingest, overlapping, tell_apart
 from tests.capture.test_pcapng import enhanced, interface, statistics
 from tests.conftest import ROOT
 from tests.each import some
@@ -60,12 +61,12 @@ def frames_in(lake: Path) -> list[int]:
 
 def files_of_versions(lake: Path) -> set[str]:
     """The files that some version of a table has, and those of the manifest."""
-    found = {"manifest.json", ".lock", *read_manifest(lake).all_files()}
+    texts = {"manifest.json", ".lock", *read_manifest(lake).all_files()}
     for name in TABLES:
         for version in range(DeltaTable(str(lake / name)).version() + 1):
             uris = DeltaTable(str(lake / name), version=version).file_uris()
-            found |= {f"{name}/{Path(one).name}" for one in uris}
-    return found
+            texts |= {f"{name}/{Path(uri).name}" for uri in uris}
+    return texts
 
 
 @pytest.mark.parametrize("every", some([8, 1]))
@@ -79,12 +80,12 @@ def test_tables_of_several_ingests_are_those_that_are_written_in_process(
     first, second = wide(tmp_path / "wide", middle)
     parts = [*captures[:middle], first], [second, *captures[middle:]]
     assert {FRAGMENTED, DAMAGED, CUT} <= {Path(name).stem for name in captures}
-    given = usual_options()
+    lake_options = usual_options()
     ours, measure = tmp_path / "ours", tmp_path / "measure"
     for number, part in enumerate(parts):
         shuffled = random.Random(number).sample(part, len(part))
-        done = ingest(spark, shuffled, ours, given, split_bytes=4_000, partitions=2)
-        wanted = write_lake(part, measure, given)
+        done = ingest(spark, shuffled, ours, lake_options, split_bytes=4_000, partitions=2)
+        wanted = write_lake(part, measure, lake_options)
 
         assert sorted(done.captures) == sorted(wanted.captures)
         assert (done.rows, done.open_flows) == (wanted.rows, wanted.open_flows)
@@ -97,10 +98,10 @@ def test_tables_of_several_ingests_are_those_that_are_written_in_process(
     before = files_of(ours)
     captures += [first, second]
     (tmp_path / "copy").write_bytes(Path(captures[0]).read_bytes())
-    again = ingest(spark, [*captures, f"{tmp_path}/copy", f"{tmp_path}/none.pcap"], ours, given)
+    again = ingest(spark, [*captures, f"{tmp_path}/copy", f"{tmp_path}/none.pcap"], ours, lake_options)
     assert (again.captures, len(again.known)) == ([], len(captures) + 1)
     assert again.faults == {f"{tmp_path}/none.pcap": "does not exist"}
-    assert {Path(one.capture).stem for one in again.known_errors} == {DAMAGED, CUT}
+    assert {Path(known_error.capture).stem for known_error in again.known_errors} == {DAMAGED, CUT}
     assert files_of(ours) == before == files_of_versions(ours)
 
 
@@ -109,21 +110,21 @@ def test_of_captures_that_have_grown_the_rest_is_read(spark: SparkSession, tmp_p
     before, growing, packed = (tmp_path / name for name in ("a.pcap", "b.pcapng", "b.pcapng.gz"))
     before.write_bytes(as_pcap(frames_of("planted-violations")))
     content = as_pcapng(one_after_the_other(["v5-qos", "v5-topic-alias-client", "session-taken-over"], BEGIN_NS))
-    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    ours, measure, lake_options = tmp_path / "ours", tmp_path / "measure", usual_options()
     for size in (len(content) // 3, len(content) // 2, len(content)):
         growing.write_bytes(content[:size])
         captures = [str(before), str(growing)]
         if size == len(content):
             packed.write_bytes(gzip.compress(content))
             captures = [str(before), str(packed)]
-        done = ingest(spark, captures, ours, given, split_bytes=2_000, partitions=2)
-        wanted = write_lake(captures, measure, given)
+        done = ingest(spark, captures, ours, lake_options, split_bytes=2_000, partitions=2)
+        wanted = write_lake(captures, measure, lake_options)
 
         assert done.grown == wanted.grown == ([] if size < len(content) // 2 else captures[1:])
         assert (done.rows, done.out_of_order, done.overlapping) == (wanted.rows, [], [])
     same_tables(ours, measure)
     assert read_manifest(ours).begins == read_manifest(measure).begins
-    write_lake([before, growing], tmp_path / "once", given)
+    write_lake([before, growing], tmp_path / "once", lake_options)
     assert frames_in(ours) == frames_in(tmp_path / "once")
 
 
@@ -135,9 +136,9 @@ def test_what_is_written_while_it_is_read_is_left_to_the_next_ingest(
     content = as_pcapng(frames_of("v5-qos"))
     growing.write_bytes(content[: len(content) // 3])
 
-    def grow(*given: Any, **named: Any) -> str:
+    def grow(*arguments: Any, **named: Any) -> str:
         growing.write_bytes(content)
-        return plan_captures(*given, **named)
+        return plan_captures(*arguments, **named)
 
     monkeypatch.setattr(module, "plan_captures", grow)
     plan_captures = dataframes.plan_captures
@@ -157,11 +158,11 @@ def test_what_is_rotated_in_between_is_left_to_the_next_ingest(
     first.write_bytes(as_pcap(frames_of("planted-violations")))
     tap.write_bytes(as_pcap(frames_of("v5-qos")))
 
-    def rotate(*given: Any, **named: Any) -> str:
+    def rotate(*arguments: Any, **named: Any) -> str:
         if not rotated.exists():
             tap.rename(rotated)
             tap.write_bytes(as_pcap(moved(frames_of("session-taken-over"), 1_795_300_000_000_000_000)))
-        return plan_captures(*given, **named)
+        return plan_captures(*arguments, **named)
 
     plan_captures = dataframes.plan_captures
     monkeypatch.setattr(module, "plan_captures", rotate)
@@ -171,9 +172,9 @@ def test_what_is_rotated_in_between_is_left_to_the_next_ingest(
     assert (again.captures, again.out_of_order) == ([str(rotated), str(tap)], [])
 
     write_lake([first, rotated, tap], tmp_path / "once", usual_options())
-    found, wanted = tables(lake), tables(tmp_path / "once")
-    assert len(found.pop("ingest_errors")) == 1
-    assert found == {name: rows for name, rows in wanted.items() if name != "ingest_errors"}
+    texts, wanted = tables(lake), tables(tmp_path / "once")
+    assert len(texts.pop("ingest_errors")) == 1
+    assert texts == {name: rows for name, rows in wanted.items() if name != "ingest_errors"}
 
 
 @pytest.mark.long
@@ -184,12 +185,15 @@ def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path
     for name in ("empty-1.pcap", "empty-2\udcff.pcap"):
         (tmp_path / "in" / name).write_bytes(b"")
     os.mkfifo(tmp_path / "in" / "pipe.pcap")
-    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    ours, measure, lake_options = tmp_path / "ours", tmp_path / "measure", usual_options()
     captures = [str(tmp_path / "in")]
 
-    done = ingest(spark, captures, ours, given)
+    done = ingest(spark, captures, ours, lake_options)
     wanted = write_lake(
-        [*done.captures, *done.known], measure, given, faults={f"{tmp_path}/in/pipe.pcap": "is no regular file"}
+        [*done.captures, *done.known],
+        measure,
+        lake_options,
+        faults={f"{tmp_path}/in/pipe.pcap": "is not a regular file"},
     )
 
     assert (done.rows, done.known_errors) == (wanted.rows, wanted.known_errors)
@@ -197,21 +201,21 @@ def test_faulty_captures_have_rows_each_once(spark: SparkSession, tmp_path: Path
     same_tables(ours, measure)
     assert read_manifest(ours).faulty == read_manifest(measure).faulty
     before = files_of(ours)
-    again = ingest(spark, captures, ours, given)
+    again = ingest(spark, captures, ours, lake_options)
     assert (again.captures, again.rows, len(again.known_errors)) == ([], {}, 4)
     assert files_of(ours) == before
     (tmp_path / "in" / "empty-3.pcap").write_bytes(b"")
-    assert ingest(spark, captures, ours, given).rows == {"ingest_errors": 1}
+    assert ingest(spark, captures, ours, lake_options).rows == {"ingest_errors": 1}
     assert read_manifest(ours).generation == 2
 
 
 @pytest.mark.long
 def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSession, tmp_path: Path) -> None:
     captures = troubled(tmp_path / "captures", 13, 4, overlap=True, jitter=True)
-    given = usual_options()
+    lake_options = usual_options()
     for part in (captures[:2], captures[2:]):
-        done = ingest(spark, part, tmp_path / "ours", given, split_bytes=2_000, partitions=2)
-        wanted = write_lake(part, tmp_path / "measure", given)
+        done = ingest(spark, part, tmp_path / "ours", lake_options, split_bytes=2_000, partitions=2)
+        wanted = write_lake(part, tmp_path / "measure", lake_options)
 
         assert done.overlapping == wanted.overlapping == part[1:]
         assert done.out_of_order == wanted.out_of_order
@@ -223,28 +227,31 @@ def test_captures_that_drop_frames_overlap_and_go_back_in_time(spark: SparkSessi
 def test_rules_that_fail_on_executors_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     """Rules that come from elsewhere, which a program has sent to the executors."""
     spark.sparkContext.addPyFile(str(ROOT / "tests" / "lake" / "failing.py"))
-    given = LakeOptions(rules=import_module("failing").FAILING)
+    lake_options = LakeOptions(rules=import_module("failing").FAILING)
     captures = collection(tmp_path / "captures", FEW)
-    done = ingest(spark, captures, tmp_path / "ours", given, partitions=2)
-    wanted = write_lake(captures, tmp_path / "measure", given)
+    done = ingest(spark, captures, tmp_path / "ours", lake_options, partitions=2)
+    wanted = write_lake(captures, tmp_path / "measure", lake_options)
 
     assert done.failures_told == wanted.failures_told
-    assert [one.split()[0] for one in done.failures_told] == ["TST291", "TST292", "TST491"]
+    assert [text.split()[0] for text in done.failures_told] == ["TST291", "TST292", "TST491"]
     assert failed(done) == failed(wanted)
 
 
-def failed(done: Ingested) -> list[tuple[str, str, int, str]]:
+def failed(done: IngestResult) -> list[tuple[str, str, int, str]]:
     """Which rules failed where, and why; without the place in their file, which lies elsewhere on executors."""
-    found = [(one.rule, one.capture, one.frame, utf8(one.error).split(" (")[0]) for one in done.internal_errors]
-    return sorted(found)
+    rows = [
+        (internal_error.rule, internal_error.capture, internal_error.frame, utf8(internal_error.error).split(" (")[0])
+        for internal_error in done.internal_errors
+    ]
+    return sorted(rows)
 
 
 @pytest.mark.long
 def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake: Path
 ) -> None:
-    one, other = collection(tmp_path / "captures", FEW)
-    write_lake([one], lake, usual_options())
+    text, other = collection(tmp_path / "captures", FEW)
+    write_lake([text], lake, usual_options())
     before, files = tables(lake), files_of(lake)
 
     def stop(*_: Any) -> None:
@@ -269,7 +276,7 @@ def test_an_ingest_that_fails_leaves_the_lake_as_it_was(
 
     (lake / "packets" / "0000000002-stray-0.parquet").write_bytes(b"of an ingest that was killed")
     ingest(spark, [other], lake, usual_options())
-    write_lake([one, other], tmp_path / "whole", usual_options())
+    write_lake([text, other], tmp_path / "whole", usual_options())
     same_tables(lake, tmp_path / "whole")
     assert files_of(lake) == files_of_versions(lake)
 
@@ -329,7 +336,7 @@ def test_the_next_generation_shares_nothing_with_the_one_before(tmp_path: Path) 
     write_lake([capture], tmp_path / "lake")
     before = read_manifest(tmp_path / "lake")
 
-    after = next_generation(before, usual_options())
+    _, after = begin_generation(tmp_path, before, usual_options())
     after.files["packets"].append("new")
     after.captures["digest"] = "name"
 
@@ -341,17 +348,17 @@ def test_the_next_generation_shares_nothing_with_the_one_before(tmp_path: Path) 
 @pytest.mark.parametrize("order", [(2, 0, 1), (0, 2, 1)], ids=str)
 def test_captures_that_come_late(order: tuple[int, ...], spark: SparkSession, tmp_path: Path) -> None:
     """Each packet is a row, and the tables are those that are written in process."""
-    found = segments(5, 8)
-    parts = written(found, tmp_path / "parts", 3)
-    (whole,) = written(found, tmp_path / "whole", 1)
-    given, ours, measure = usual_options(), tmp_path / "ours", tmp_path / "measure"
+    actual_segments = segments(5, 8)
+    parts = written(actual_segments, tmp_path / "parts", 3)
+    (whole,) = written(actual_segments, tmp_path / "whole", 1)
+    lake_options, ours, measure = usual_options(), tmp_path / "ours", tmp_path / "measure"
     for number in order:
-        done = ingest(spark, [str(parts[number])], ours, given, partitions=2)
-        wanted = write_lake([parts[number]], measure, given)
+        done = ingest(spark, [str(parts[number])], ours, lake_options, partitions=2)
+        wanted = write_lake([parts[number]], measure, lake_options)
         assert (done.out_of_order, done.open_flows) == (wanted.out_of_order, wanted.open_flows)
 
     same_tables(ours, measure)
-    write_lake([whole], tmp_path / "lake", given)
+    write_lake([whole], tmp_path / "lake", lake_options)
     assert Counter(map(content, read_table(ours, "packets").to_pylist())) == Counter(
         map(content, read_table(tmp_path / "lake", "packets").to_pylist())
     )
@@ -368,16 +375,16 @@ def test_a_capture_with_counts_and_times_that_need_more_than_64_bits(spark: Spar
     path.write_bytes(as_pcapng(frames) + interface() + last + statistics(interface_drops=high, system_drops=high))
     other = tmp_path / "b.pcapng"
     other.write_bytes(as_pcapng(frames_of("planted-violations")))
-    ours, measure, given = tmp_path / "ours", tmp_path / "measure", usual_options()
+    ours, measure, lake_options = tmp_path / "ours", tmp_path / "measure", usual_options()
     for _ in range(2):
-        ingest(spark, [str(path), str(other)], ours, given)
-        write_lake([path, other], measure, given)
+        ingest(spark, [str(path), str(other)], ours, lake_options)
+        write_lake([path, other], measure, lake_options)
     same_tables(ours, measure)
-    (told,) = [row for row in read_table(ours, "ingest_errors").to_pylist() if row["event"] == "capture_drops"]
-    assert told["dropped"] == (1 << 63) - 1
+    (result,) = [row for row in read_table(ours, "ingest_errors").to_pylist() if row["event"] == "capture_drops"]
+    assert result["dropped"] == (1 << 63) - 1
     for engine in (SparkEngine(spark, ours), LocalEngine(ours)):
-        report = FleetReport(str(ours), Asked())
-        add_overview(report, Lake(engine, report.asked))
+        report = FleetReport(str(ours), ReportQuery())
+        add_overview(report, ReportSource(engine, report.asked))
         assert report.trust.dropped == (1 << 63) - 1
 
 
@@ -385,29 +392,52 @@ def locations(folder: Path) -> list[Location]:
     for name in "abc":
         (folder / name).write_bytes(name.encode() * 3_000_000)
     (folder / "copy").write_bytes((folder / "b").read_bytes())
-    made = [Location(name, str(folder / name), 3_000_000) for name in ("a", "b", "copy", "none", "c")]
-    return [*made, Location("faulty", "faulty", fault="is a directory without captures")]
+    new_locations = [Location(name, str(folder / name), 3_000_000) for name in ("a", "b", "copy", "none", "c")]
+    return [*new_locations, Location("faulty", "faulty", fault="is a directory without captures")]
 
 
 def test_executors_read_what_is_much(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = locations(tmp_path)[:-1]
-    known = KnownFingerprints.of({sha256(b"b" * 1_000_000).hexdigest(): [1_000_000, crc32(b"b" * HEAD_BYTES)]})
-    here = look(spark, found, {}, known)
+    actual_locations = locations(tmp_path)[:-1]
+    digest = sha256(b"b" * 1_000_000).hexdigest()
+    known = KnownFingerprints.from_manifest({digest: [1_000_000, crc32(b"b" * HEAD_BYTES)]})
+    here = identify_captures(spark, actual_locations, {}, known)
     monkeypatch.setattr(module, "HERE_BYTES", 1)
     monkeypatch.setattr(module, "TASK_BYTES", 4_000_000)
 
-    assert look(spark, found, {}, known) == here
+    assert identify_captures(spark, actual_locations, {}, known) == here
     of_a = sha256(b"a" * 3_000_000).hexdigest()
-    assert here[0] == Looked(of_a, of_a, 3_000_000, crc32(b"a" * HEAD_BYTES))
-    assert here[3] == Looked(fault="does not exist")
+    assert here[0] == CaptureIdentity(of_a, of_a, 3_000_000, crc32(b"a" * HEAD_BYTES))
+    assert here[3] == CaptureIdentity(fault="does not exist")
 
 
 def test_what_is_new_known_and_faulty(tmp_path: Path) -> None:
     known = sha256(b"c" * 3_000_000).hexdigest()
     # Few bytes on this machine need no session.
-    found = tell_apart(None, locations(tmp_path), {known: "c"}, {})  # type: ignore[arg-type]
+    selection = tell_apart(None, locations(tmp_path), {known: "c"}, {})  # type: ignore[arg-type]
 
-    assert [one.name for one in found.fresh.values()] == ["a", "b"]
-    assert [name for name, _ in found.known] == ["copy", "c"]
-    assert found.known[1][1] == known
-    assert found.faults == {"faulty": "is a directory without captures", "none": "does not exist"}
+    assert [location.name for location in selection.fresh.values()] == ["a", "b"]
+    assert [name for name, _ in selection.known] == ["copy", "c"]
+    assert selection.known[1][1] == known
+    assert selection.faults == {"faulty": "is a directory without captures", "none": "does not exist"}
+
+
+def test_a_lake_is_rebuilt_with_spark(spark: SparkSession, tmp_path: Path) -> None:
+    parts = written(segments(6, 9), tmp_path / "parts", 3)
+    for part in reversed(parts):
+        write_lake([part], tmp_path / "lake", usual_options())
+    write_lake(parts, tmp_path / "once", usual_options())
+    assert tables(tmp_path / "lake") != tables(tmp_path / "once")
+    with pytest.raises(LakeError, match="cannot be found with the content of the ingest"):
+        ingest(spark, [str(part) for part in parts[1:]], tmp_path / "lake", usual_options(), rebuild=True)
+    assert read_manifest(tmp_path / "lake").generation == 3
+
+    done = ingest(spark, list(map(str, parts)), tmp_path / "lake", usual_options(), rebuild=True)
+    assert (done.captures, done.known) == (list(map(str, parts)), [])
+    same_tables(tmp_path / "lake", tmp_path / "once")
+    # Spark writes memories of rules about one flow in rows of their own.
+    for lake in ("lake", "once"):
+        forget(tmp_path / lake, ["c1"], key_file=str(tmp_path / "key"))
+    same_tables(tmp_path / "lake", tmp_path / "once")
+    lift(tmp_path / "lake", [])
+    ingest(spark, [str(parts[0])], tmp_path / "lake", usual_options(), rebuild=True, without_missing=True)
+    assert list(read_manifest(tmp_path / "lake").captures.values()) == [str(parts[0])]

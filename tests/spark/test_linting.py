@@ -58,14 +58,14 @@ Same = Callable[..., Done]
 def same(spark: SparkSession) -> Same:
     """What ``lint`` says in one process, which it says with Spark as well."""
 
-    def said(*words: str | Path) -> Done:
+    def result(*words: str | Path) -> Done:
         here, there = invoke("lint", *words), invoke("lint", *words, "--engine", "spark")
         if "jsonl" in words:
             assert there.lines == here.lines
         assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
         return here
 
-    return said
+    return result
 
 
 @pytest.mark.long
@@ -84,9 +84,9 @@ def test_connections_that_begin_alike_are_told_apart(same: Same) -> None:
 @pytest.mark.long
 def test_captures_that_drop_frames_overlap_and_go_back_in_time(same: Same, tmp_path: Path) -> None:
     """The order of findings and all numbers as well: time-outs, drops and clocks have the same place."""
-    found = same(*troubled(tmp_path, 16, overlap=True, jitter=True), "--format", "jsonl", "--select", "ALL")
+    result = same(*troubled(tmp_path, 16, overlap=True, jitter=True), "--format", "jsonl", "--select", "ALL")
 
-    assert {line["confidence"] for line in found.lines} >= {"certain", "likely"}
+    assert {line["confidence"] for line in result.lines} >= {"certain", "likely"}
 
 
 @pytest.mark.parametrize("name", some(["planted-violations", "v5-flow-control"], 2))
@@ -97,11 +97,11 @@ def test_one_capture_gives_the_same_bytes(same: Same, name: str) -> None:
 @pytest.mark.long
 def test_what_is_certain_where_every_connection_was_captured(same: Same, tmp_path: Path) -> None:
     speaks = client(Pingreq(), after=40), server(Pingresp())
-    made = write_capture(tmp_path / "a.pcapng", *opened(), *on(1, *opened()), *speaks)
-    found = same(made, "--format", "jsonl", "--complete", "10.0.0.2:1883", "--complete", "10.0.0.9:1883")
+    path = write_capture(tmp_path / "a.pcapng", *opened(), *on(1, *opened()), *speaks)
+    result = same(path, "--format", "jsonl", "--complete", "10.0.0.2:1883", "--complete", "10.0.0.9:1883")
 
-    assert [one["confidence"] for one in found.lines if one["rule"] == "SES307"] == ["certain"]
-    assert "10.0.0.9:1883: no connection" in found.err
+    assert [line["confidence"] for line in result.lines if line["rule"] == "SES307"] == ["certain"]
+    assert "10.0.0.9:1883: no connection" in result.err
 
 
 @pytest.mark.long
@@ -110,10 +110,10 @@ def test_rules_of_one_connection_alone_need_no_second_stage(spark: SparkSession)
     path = str(capture("planted-violations"))
     judged = judge(spark, find([path]), options)
 
-    found = [(one.rule, one.frame, one.packet) for one in judged.findings]
+    rows = [(finding.rule, finding.frame, finding.packet) for finding in judged.findings]
     here = invoke("lint", path, "--format", "jsonl", "--select", "PUB,ALS,FLW", "--min-confidence", "heuristic")
-    assert len(found) == len(here.lines) > 3
-    assert found == [(one["rule"], one["frame"], one.get("packet")) for one in here.lines]
+    assert len(rows) == len(here.lines) > 3
+    assert rows == [(line["rule"], line["frame"], line.get("packet")) for line in here.lines]
     assert judged.sums.connections == judged.sums.quality.connections > 0
 
 
@@ -130,8 +130,8 @@ def test_rules_that_fail_on_executors_are_reported(spark: SparkSession) -> None:
     assert list(judged.findings) == []
     assert judged.sums.failures.counts == linter.failures
     assert len(linter.failures) == len(rules)
-    assert {(one.rule, one.frame) for one in judged.sums.failures.errors} == {
-        (one.rule, one.frame) for one in linter.internal_errors
+    assert {(error.rule, error.frame) for error in judged.sums.failures.errors} == {
+        (internal_error.rule, internal_error.frame) for internal_error in linter.internal_errors
     }
 
 
@@ -140,7 +140,13 @@ def test_rules_that_fail_on_executors_are_reported(spark: SparkSession) -> None:
     "selected",
     [
         ("--filter", "publish and qos > 0"),
-        ("--client", "*e*", "--filter", "direction == client", *(f"--connection={one}" for one in range(0, 60, 2))),
+        (
+            "--client",
+            "*e*",
+            "--filter",
+            "direction == client",
+            *(f"--connection={number}" for number in range(0, 60, 2)),
+        ),
         ("--client", "nobody", "--connection", "100000"),
     ],
     ids=" ".join,
@@ -150,9 +156,9 @@ def test_a_part_of_the_findings(same: Same, selected: tuple[str, ...], captures:
     if "nobody" in selected:
         # What is not there is in none of them.
         captures = captures[:4]
-    found = same(*captures, "--format", "jsonl", "--select", "ALL", *selected)
+    result = same(*captures, "--format", "jsonl", "--select", "ALL", *selected)
 
-    assert bool(found.lines) is ("nobody" not in selected)
+    assert bool(result.lines) is ("nobody" not in selected)
 
 
 @pytest.mark.long
@@ -161,10 +167,10 @@ def test_many_clients_are_one_note_and_silent_captures_are_nothing_to_judge(same
     silent = write_capture(tmp_path / "silent.pcapng", client(b"SSH-2.0-a\r\n"), closes("client"), to="10.0.0.2:22")
     same(pumps, "--format", "json")
     same(silent, pumps, "--format", "junit", "--require-packets", "100")
-    found = same(silent, "--format", "json")
+    result = same(silent, "--format", "json")
 
-    assert found.code == 3
-    assert "nothing to judge: " in found.err
+    assert result.code == 3
+    assert "nothing to judge: " in result.err
 
 
 def test_what_captures_lack_is_the_same(same: Same, tmp_path: Path) -> None:
@@ -175,10 +181,10 @@ def test_what_captures_lack_is_the_same(same: Same, tmp_path: Path) -> None:
         for at, case in enumerate(cases)
     ]
     for level in ("usable", "complete"):
-        found = same(*paths, "--format", "json", "--require-quality", level)
-        shortfalls = json.loads(found.out)["summary"]["shortfalls"]
+        result = same(*paths, "--format", "json", "--require-quality", level)
+        shortfalls = json.loads(result.out)["summary"]["shortfalls"]
         assert len(shortfalls) == (len(INSIDE) if level == "usable" else len(paths))
-        assert found.code == 3
+        assert result.code == 3
 
 
 def test_timing_and_rules_that_wait_longer_than_connections_last(same: Same, tmp_path: Path) -> None:

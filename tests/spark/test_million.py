@@ -33,7 +33,7 @@ from mqttscope.lake.manifest import read_manifest
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.lint.context import WIDE
-from mqttscope.lint.examples import Conversation, segments
+from mqttscope.lint.examples import ExampleConversation, segments
 from mqttscope.net.frame import Frame
 from mqttscope.spark.ingest import ingest
 from mqttscope.spark.watch import watch
@@ -77,9 +77,9 @@ class _Made(dict[int, Collection]):
         files = [str(self.whole)] if count == 1 else rotated(self.whole, self.folder / str(count), count, FRAMES)
         for name in files:
             os.utime(name, (PAST, PAST))
-        made = self[count] = Collection(files, self.folder / f"lake-{count}")
-        write_lake(files, made.lake, options(payload_limit=PAYLOAD_LIMIT))
-        return made
+        result = self[count] = Collection(files, self.folder / f"lake-{count}")
+        write_lake(files, result.lake, options(payload_limit=PAYLOAD_LIMIT))
+        return result
 
 
 @pytest.mark.long
@@ -102,15 +102,15 @@ def test_ingest(
     split_bytes: int | None,
     partitions: int | None,
 ) -> None:
-    one = collections[count]
-    shuffled = random.Random(count).sample(one.files, count)
-    given = options(payload_limit=PAYLOAD_LIMIT)
-    ingest(spark, shuffled, tmp_path / "lake", given, split_bytes=split_bytes, partitions=partitions)
+    each = collections[count]
+    shuffled = random.Random(count).sample(each.files, count)
+    lake_options = options(payload_limit=PAYLOAD_LIMIT)
+    ingest(spark, shuffled, tmp_path / "lake", lake_options, split_bytes=split_bytes, partitions=partitions)
 
-    rows = same_tables(tmp_path / "lake", one.lake)
+    rows = same_tables(tmp_path / "lake", each.lake)
     assert rows["packets"] > FRAMES // 2
-    found = read_table(tmp_path / "lake", "findings", ["scope", "rule"])
-    assert set(found["scope"].to_pylist()) == {"connection", "session", "broker"}
+    result = read_table(tmp_path / "lake", "findings", ["scope", "rule"])
+    assert set(result["scope"].to_pylist()) == {"connection", "session", "broker"}
 
 
 @pytest.mark.long
@@ -121,11 +121,11 @@ def test_ingest(
 def test_watch(
     spark: SparkSession, collections: dict[int, Collection], tmp_path: Path, count: int, max_bytes: int | None
 ) -> None:
-    one = collections[count]
-    given = options(payload_limit=PAYLOAD_LIMIT)
-    watch(spark, one.files, tmp_path / "lake", given, once=True, max_bytes=max_bytes)
+    each = collections[count]
+    lake_options = options(payload_limit=PAYLOAD_LIMIT)
+    watch(spark, each.files, tmp_path / "lake", lake_options, once=True, max_bytes=max_bytes)
 
-    same_tables(tmp_path / "lake", one.lake)
+    same_tables(tmp_path / "lake", each.lake)
 
 
 @pytest.mark.exhaustive
@@ -140,8 +140,8 @@ def test_cuts_make_no_difference(collections: dict[int, Collection]) -> None:
 @pytest.mark.parametrize("count", [pytest.param(1, marks=LARGE), 3, pytest.param(50, marks=LARGE)])
 def test_printed(collections: dict[int, Collection], count: int) -> None:
     """The tables are those of the pipeline, as the other tests show."""
-    one = collections[count]
-    packets, findings = same_as_printed(one.lake, one.files, PAYLOAD_LIMIT)
+    each = collections[count]
+    packets, findings = same_as_printed(each.lake, each.files, PAYLOAD_LIMIT)
 
     assert packets > FRAMES // 2
     assert findings > FRAMES // 200
@@ -155,9 +155,9 @@ def test_lint(collections: dict[int, Collection]) -> None:
     here, there = invoke(*words), invoke(*words, "--engine", "spark")
 
     # Not one large difference, which would take hours to show.
-    one, other = there.out.splitlines(), here.out.splitlines()
-    assert next(((given, wanted) for given, wanted in zip(one, other, strict=False) if given != wanted), None) is None
-    assert (len(one), there.code, there.err) == (len(other), here.code, here.err)
+    chunks, other = there.out.splitlines(), here.out.splitlines()
+    assert next(((raw, wanted) for raw, wanted in zip(chunks, other, strict=False) if raw != wanted), None) is None
+    assert (len(chunks), there.code, there.err) == (len(other), here.code, here.err)
 
 
 UNPLACED = {*PLACES, "related", "details", "message"}
@@ -173,22 +173,22 @@ def same_tables(lake: Path, wanted: Path, *, places: bool = True) -> dict[str, i
     """
     counted = {}
     for name in TABLES:
-        kept = pc.field("scope") == "connection" if name == "findings" and not places else pc.scalar(True)
-        one, other = (_dataset(folder, name) for folder in (lake, wanted))
-        counted[name] = other.count_rows(filter=kept)
-        assert one.count_rows(filter=kept) == counted[name], name
+        rest = pc.field("scope") == "connection" if name == "findings" and not places else pc.scalar(True)
+        other_each, other = (_dataset(folder, name) for folder in (lake, wanted))
+        counted[name] = other.count_rows(filter=rest)
+        assert other_each.count_rows(filter=rest) == counted[name], name
         columns = [column for column in TABLES[name].names if places or column not in UNPLACED]
         for part in _slices(name, counted[name]):
-            tables = [each.to_table(columns=columns, filter=part & kept) for each in (one, other)]
-            found, expected = (each.sort_by(_order(name, each)) for each in tables)
-            assert found.equals(expected), _difference(name, found, expected)
+            tables = [each.to_table(columns=columns, filter=part & rest) for each in (other_each, other)]
+            result, expected = (each.sort_by(_order(name, each)) for each in tables)
+            assert result.equals(expected), _difference(name, result, expected)
     return counted
 
 
 def _dataset(lake: Path, name: str) -> ds.Dataset:
     manifest = read_manifest(lake)
     files = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
-    return ds.dataset([str(lake / one) for one in files], schema=TABLES[name].arrow(), format="parquet")
+    return ds.dataset([str(lake / file) for file in files], schema=TABLES[name].arrow(), format="parquet")
 
 
 def _slices(name: str, rows: int) -> Iterator[Any]:
@@ -204,16 +204,16 @@ def _order(name: str, table: pa.Table) -> list[tuple[str, str]]:
     return [(column, "ascending") for column in TABLES[name].key if column in table.column_names]
 
 
-def _difference(name: str, found: pa.Table, expected: pa.Table) -> str:
+def _difference(name: str, table: pa.Table, expected: pa.Table) -> str:
     """The first rows that differ, in the columns that do."""
-    if found.num_rows != expected.num_rows:
-        return f"{name}: {found.num_rows} rows, not {expected.num_rows}"
-    for at in range(found.num_rows):
-        (one,), (other,) = found.slice(at, 1).to_pylist(), expected.slice(at, 1).to_pylist()
-        if one != other:
-            names = [column for column in one if one[column] != other[column]]
-            key = {column: one.get(column) for column in TABLES[name].key}
-            return f"{name}: {key}: " + "; ".join(f"{each}: {one[each]!r}, not {other[each]!r}" for each in names)
+    if table.num_rows != expected.num_rows:
+        return f"{name}: {table.num_rows} rows, not {expected.num_rows}"
+    for at in range(table.num_rows):
+        (row,), (other,) = table.slice(at, 1).to_pylist(), expected.slice(at, 1).to_pylist()
+        if row != other:
+            names = [column for column in row if row[column] != other[column]]
+            key = {column: row.get(column) for column in TABLES[name].key}
+            return f"{name}: {key}: " + "; ".join(f"{each}: {row[each]!r}, not {other[each]!r}" for each in names)
     return f"{name}: the rows are equal, their columns are not"
 
 
@@ -244,20 +244,20 @@ class Names:
         return line | {
             "connection": self._connections[line["connection"]],
             "packet": None if packet is None else self._packets[packet],
-            **({"related": [self._place(one) for one in line["related"]]} if line.get("related") else {}),
+            **({"related": [self._place(each) for each in line["related"]]} if line.get("related") else {}),
         }
 
-    def _place(self, one: Row) -> Row:
-        return one | {"packet": None if one["packet"] is None else self._packets[one["packet"]]}
+    def _place(self, row: Row) -> Row:
+        return row | {"packet": None if row["packet"] is None else self._packets[row["packet"]]}
 
 
 _BEGIN = ("capture", "frame", "client", "server")
 """What names a connection where it begins."""
 
 
-def _not_summed(found: Iterable[Row]) -> Iterator[Row]:
+def _not_summed(rows: Iterable[Row]) -> Iterator[Row]:
     """Without CON108, which ``lint`` prints once for all clients of a run."""
-    return (one for one in found if one["rule"] != "CON108")
+    return (document for document in rows if document["rule"] != "CON108")
 
 
 def same_as_printed(lake: Path, captures: Sequence[str], payload_limit: int) -> tuple[int, int]:
@@ -307,18 +307,18 @@ def _lines(*words: str) -> Iterator[Row]:
     assert process.returncode == 0
 
 
-def _same(wanted: Callable[[], Iterable[Row]], found: Callable[[], Iterable[Row]]) -> int:
+def _same(wanted: Callable[[], Iterable[Row]], result: Callable[[], Iterable[Row]]) -> int:
     """Both have the same lines, in whatever order; returns how many."""
-    one, other = (sorted(map(_digest, make())) for make in (found, wanted))
-    if one != other:
-        missing, more = Counter(other) - Counter(one), Counter(one) - Counter(other)
+    chunks, other = (sorted(map(_digest, make())) for make in (result, wanted))
+    if chunks != other:
+        missing, more = Counter(other) - Counter(chunks), Counter(chunks) - Counter(other)
         examples = [
             next(line for line in make() if _digest(line) in odd)
-            for make, odd in ((wanted, missing), (found, more))
+            for make, odd in ((wanted, missing), (result, more))
             if odd
         ]
         raise AssertionError(f"{missing.total()} lines are missing, {more.total()} are too many: {examples}")
-    return len(one)
+    return len(chunks)
 
 
 def _digest(line: Row) -> bytes:
@@ -327,8 +327,10 @@ def _digest(line: Row) -> bytes:
 
 ALL_EXAMPLES = 10_600
 """Frames of all conversations that rules give as examples."""
-CONVERSATIONS = [one for rule in all_of_them() for one in (*rule.bad, *rule.good)]
-WIDE_CONVERSATIONS = [one for rule in all_of_them() if rule.scope in WIDE for one in (*rule.bad, *rule.good)]
+CONVERSATIONS = [conversation for rule in all_of_them() for conversation in (*rule.bad, *rule.good)]
+WIDE_CONVERSATIONS = [
+    conversation for rule in all_of_them() if rule.scope in WIDE for conversation in (*rule.bad, *rule.good)
+]
 
 
 def busy_capture(folder: Path, frames: int, seed: int) -> Path:
@@ -340,30 +342,30 @@ def busy_capture(folder: Path, frames: int, seed: int) -> Path:
     # Half of a small capture, so that few examples are not there; a tenth of a large one.
     among = max(frames // 10, min(frames // 2, ALL_EXAMPLES))
     generate(calm, frames - among, seed=seed, devices=max(20, min(1_000, frames // 150)))
-    generated = (one for one in open_capture([calm]) if isinstance(one, Frame))
+    generated = (frame for frame in open_capture([calm]) if isinstance(frame, Frame))
     examples = _conversations(random.Random(seed), among, frames * STEP_NS // 2)
-    write_frames(target, heapq.merge(generated, examples, key=lambda one: one.timestamp_ns))
+    write_frames(target, heapq.merge(generated, examples, key=lambda frame: frame.timestamp_ns))
     calm.unlink()
     return target
 
 
 def _conversations(chance: random.Random, frames: int, length_ns: int) -> list[Frame]:
     """Frames of conversations that begin anywhere in a time of so many nanoseconds, in the order of time."""
-    made: list[Frame] = []
-    for number, one in enumerate(_each(chance)):
-        if len(made) >= frames:
+    new_frames: list[Frame] = []
+    for number, conversation in enumerate(_each(chance)):
+        if len(new_frames) >= frames:
             break
-        found = segments(one, MSS)
+        actual_segments = segments(conversation, MSS)
         own = number >> 8 & 0xFF, number & 0xFF
         client = bytes((172, 16 + (number >> 16), *own))
         server = bytes((198, 18, *chance.choice((own, own, (255, 254), (255, 255)))))
-        later_ns = START_NS + chance.randrange(length_ns) - found[0].timestamp_ns
-        made += map(as_frame, elsewhere(found, client, server, later_ns))
-    made.sort(key=lambda one: one.timestamp_ns)
-    return made
+        later_ns = START_NS + chance.randrange(length_ns) - actual_segments[0].timestamp_ns
+        new_frames += map(as_frame, elsewhere(actual_segments, client, server, later_ns))
+    new_frames.sort(key=lambda frame: frame.timestamp_ns)
+    return new_frames
 
 
-def _each(chance: random.Random) -> Iterator[Conversation]:
+def _each(chance: random.Random) -> Iterator[ExampleConversation]:
     """Examples of wide scope, which are few; then all in an order of its own, again and again."""
     yield from WIDE_CONVERSATIONS
     while True:
@@ -373,10 +375,10 @@ def _each(chance: random.Random) -> Iterator[Conversation]:
 def rotated(capture: Path, folder: Path, files: int, frames: int) -> list[str]:
     """The frames of a capture in so many files, one after the other; their paths in the order of time."""
     folder.mkdir()
-    found: Iterator[Frame] = (one for one in open_capture([capture]) if isinstance(one, Frame))
-    made = []
+    actual_frames: Iterator[Frame] = (frame for frame in open_capture([capture]) if isinstance(frame, Frame))
+    texts = []
     for number in range(files):
         # The last one takes what is left.
         size = None if number == files - 1 else frames // files
-        made.append(str(write_frames(folder / f"busy_{number:05d}.pcapng", islice(found, size))))
-    return made
+        texts.append(str(write_frames(folder / f"busy_{number:05d}.pcapng", islice(actual_frames, size))))
+    return texts

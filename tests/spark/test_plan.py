@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from mqttscope.capture.locations import Location, find
-from mqttscope.capture.ranges import SPLIT_BYTES, WHOLE, Range, Settled, Split
+from mqttscope.capture.ranges import SPLIT_BYTES, WHOLE, Range, RangeList, Split
 from mqttscope.spark.plan import (
     FILE_COST,
     SMALLEST_TASK,
-    Planned,
+    CapturePlan,
     Task,
     good_size,
     measured,
@@ -31,13 +31,13 @@ def test_walking_and_measuring_make_the_same_plan_and_text_keeps_it(tmp_path: Pa
         walked = plan(locations, {}, 1500)
         apart = settled(measured(task, {}) for task in splits(locations, {}, 1500))
 
-    for one, other in zip(walked, apart, strict=True):
-        assert (one.location.name, one.location.fault) == (other.location.name, other.location.fault)
-        if "damaged" not in one.location.name and "cut" not in one.location.name:
-            assert (one.settled.ranges, one.head) == (other.settled.ranges, other.head)
+    for capture_plan, other in zip(walked, apart, strict=True):
+        assert (capture_plan.location.name, capture_plan.location.fault) == (other.location.name, other.location.fault)
+        if "damaged" not in capture_plan.location.name and "cut" not in capture_plan.location.name:
+            assert (capture_plan.settled.ranges, capture_plan.head) == (other.settled.ranges, other.head)
     again = read_plan(write_plan(walked))
-    assert [(one.head, one.settled, one.location.target) for one in again] == [
-        (one.head, one.settled, one.location.target) for one in walked
+    assert [(plan.head, plan.settled, plan.location.target) for plan in again] == [
+        (plan.head, plan.settled, plan.location.target) for plan in walked
     ]
     assert write_plan(again) == write_plan(walked)
 
@@ -50,25 +50,25 @@ def test_a_capture_that_changes_between_cutting_and_measuring(tmp_path: Path) ->
 
 
 def test_names_need_not_be_utf_8() -> None:
-    planned = [Planned(Location("b\udcff.pcap", "/x/b\udcff.pcap", 7))]
+    planned = [CapturePlan(Location("b\udcff.pcap", "/x/b\udcff.pcap", 7))]
 
     assert write_plan(planned).isascii()
     assert read_plan(write_plan(planned)) == planned
 
 
 def test_remote_captures_stay_whole_without_a_measure() -> None:
-    (one,) = plan([Location("s3://b/a", "s3://b/a", 1 << 40)], {}, 1 << 20)
+    (capture_plan,) = plan([Location("s3://b/a", "s3://b/a", 1 << 40)], {}, 1 << 20)
 
-    assert one.settled.ranges == (WHOLE,)
+    assert capture_plan.settled.ranges == (WHOLE,)
 
 
 def test_what_is_read_in_one_piece_says_so_once() -> None:
-    fault = Settled((Range(0, 50, 1, 2), Range(50, None, 3)), "why", 60)
-    tasks = Planned(Location("a", "/a", 100), b"head", fault).tasks(4)
+    fault = RangeList((Range(0, 50, 1, 2), Range(50, None, 3)), "why", 60)
+    tasks = CapturePlan(Location("a", "/a", 100), b"head", fault).tasks(4)
 
     assert [task.head for task in tasks] == [b"", b"head"]
     assert [[note.message for note in task.notes] for task in tasks] == [["is read in one piece from here on: why"], []]
-    (task,) = Planned(Location("a", "/a", fault="does not exist")).tasks(0)
+    (task,) = CapturePlan(Location("a", "/a", fault="does not exist")).tasks(0)
     assert task.part is None
     assert task.cost == 0
     assert [note.message for note in task.notes] == ["does not exist"]
@@ -86,7 +86,7 @@ def test_small_captures_share_a_task() -> None:
 
 def test_sizes_where_nobody_says() -> None:
     def size(*sizes: int) -> int:
-        return good_size(Location("a", "/a", one) for one in sizes)
+        return good_size(Location("a", "/a", number) for number in sizes)
 
     assert size(1000) == SMALLEST_TASK
     assert size(200 << 20) == 200 << 16

@@ -8,7 +8,7 @@ import pytest
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, CaptureSecrets
 from mqttscope.net.segment import Segment, direction_key, flow_key, group_key, reverse_key
 from mqttscope.spark import rows as module
-from mqttscope.spark.rows import COLUMNS, DDL, Batches, Note, note_of, notice_of
+from mqttscope.spark.rows import COLUMNS, DDL, Batches, NoticeRow, note_of, notice_of
 from tests.spark.expected import all_of
 
 KEYS = [direction_key(b"\x0a\0\0\1\x0a\0\0\2", b"\x04\0\x05\0", inside) for inside in (b"", b"\0\7")]
@@ -44,8 +44,8 @@ def test_flows_are_remembered_but_not_for_ever(monkeypatch: pytest.MonkeyPatch) 
     batches = Batches(pa.schema([("flow", pa.binary()), ("capture", pa.string())]))
 
     for _ in range(3):
-        found = batches.segments([made(number) for number in range(8)], 0, [0] * 8).to_pylist()
-        assert found == [{"flow": group_key(KEYS[number % 4]), "capture": "a\\xff"} for number in range(8)]
+        result = batches.segments([made(number) for number in range(8)], 0, [0] * 8).to_pylist()
+        assert result == [{"flow": group_key(KEYS[number % 4]), "capture": "a\\xff"} for number in range(8)]
 
 
 @pytest.mark.parametrize(
@@ -68,5 +68,5 @@ def test_notices_come_back(notice: CaptureNotice) -> None:
 def test_other_rows_are_no_notices() -> None:
     assert notice_of("skipped", "a", "not_tcp", None, None, None, None) is None
     schema = pa.schema([("kind", pa.string()), ("message", pa.string()), ("count", pa.int64()), ("flow", pa.binary())])
-    (row,) = all_of(Batches(schema).notes([Note("skipped", "not_tcp", count=5)], 0, "a"))
+    (row,) = all_of(Batches(schema).notes([NoticeRow("skipped", "not_tcp", count=5)], 0, "a"))
     assert row == {"kind": "skipped", "message": "not_tcp", "count": 5, "flow": None}

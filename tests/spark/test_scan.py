@@ -15,7 +15,7 @@ from mqttscope.capture.ranges import Range
 from mqttscope.spark import scan as module
 from mqttscope.spark.plan import Task, measured, plan, settled, splits
 from mqttscope.spark.rows import COLUMNS, Batches
-from mqttscope.spark.scan import ScanFailedError, Wanted, scan
+from mqttscope.spark.scan import RowFilter, ScanFailedError, scan
 from tests.capture.test_ranges import short_chains
 from tests.conftest import ROOT
 from tests.each import some
@@ -32,9 +32,9 @@ TYPES = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64(), "binary
 SCHEMA = pa.schema([(name, TYPES.get(kind, FRAGMENT)) for name, kind in COLUMNS.items()])
 
 
-def rows(tasks: list[Task], wanted: Wanted | None = None) -> list[dict[str, Any]]:
+def rows(tasks: list[Task], wanted: RowFilter | None = None) -> list[dict[str, Any]]:
     batches = Batches(SCHEMA)
-    return [row for task in tasks for row in all_of(scan(task, batches, wanted or Wanted(), {}))]
+    return [row for task in tasks for row in all_of(scan(task, batches, wanted or RowFilter(), {}))]
 
 
 def tasks(sources: list[str], split_bytes: int, *, apart: bool = False) -> list[Task]:
@@ -44,7 +44,7 @@ def tasks(sources: list[str], split_bytes: int, *, apart: bool = False) -> list[
             planned = settled([measured(task, {}) for task in reversed(splits(locations, {}, split_bytes))])
         else:
             planned = plan(locations, {}, split_bytes)
-    return [task for file, one in enumerate(planned) for task in one.tasks(file)]
+    return [task for file, capture_plan in enumerate(planned) for task in capture_plan.tasks(file)]
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["walked", "measured"])
@@ -52,10 +52,10 @@ def tasks(sources: list[str], split_bytes: int, *, apart: bool = False) -> list[
 def test_all_captures_of_the_project(split_bytes: int, apart: bool) -> None:
     sources = [str(ROOT / "captures" / "*" / "capture.pcap*")]
 
-    made = tasks(sources, split_bytes, apart=apart)
+    new_tasks = tasks(sources, split_bytes, apart=apart)
 
-    assert of_rows(rows(made)) == in_process(sources)
-    assert len(made) > (600 if split_bytes == 500 else 50)
+    assert of_rows(rows(new_tasks)) == in_process(sources)
+    assert len(new_tasks) > (600 if split_bytes == 500 else 50)
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["walked", "measured"])
@@ -63,26 +63,28 @@ def test_all_captures_of_the_project(split_bytes: int, apart: bool) -> None:
 def test_whatever_is_wrong_is_a_row_and_the_rest_is_read(tmp_path: Path, split_bytes: int, apart: bool) -> None:
     sources = everything(tmp_path)
 
-    found = rows(tasks(sources, split_bytes, apart=apart))
+    documents = rows(tasks(sources, split_bytes, apart=apart))
 
-    assert of_rows(found) == in_process(sources)
-    messages = {row["message"].partition(" (")[0] for row in found if row["kind"] == "error"}
+    assert of_rows(documents) == in_process(sources)
+    messages = {row["message"].partition(" (")[0] for row in documents if row["kind"] == "error"}
     assert {"does not exist", "is empty", "ends inside a frame record", "is not a capture file"} <= messages
-    assert any(row["kind"] == "drops" and row["count"] == 3 for row in found)
+    assert any(row["kind"] == "drops" and row["count"] == 3 for row in documents)
     if split_bytes < 1000:
         (unsplit,) = {
-            (row["capture"], row["offset"]) for row in found if row["kind"] == "unsplit" and "damaged" in row["capture"]
+            (row["capture"], row["offset"])
+            for row in documents
+            if row["kind"] == "unsplit" and "damaged" in row["capture"]
         }
         assert 6900 < unsplit[1] <= 7974
 
 
 def test_ports_and_times_and_kinds(tmp_path: Path) -> None:
     (tmp_path / "a.pcap").write_bytes(pcap([*frames(5, port=1000), *frames(5, port=2000)]))
-    made = tasks([str(tmp_path)], 1 << 20)
+    new_tasks = tasks([str(tmp_path)], 1 << 20)
     start = 1_700_000_000 * 10**9
 
     def numbers(**wanted: Any) -> list[int]:
-        return [row["frame"] for row in rows(made, Wanted(**wanted))]
+        return [row["frame"] for row in rows(new_tasks, RowFilter(**wanted))]
 
     assert numbers(ports=frozenset([2000])) == [6, 7, 8, 9, 10]
     assert numbers(ports=frozenset([1883])) == list(range(1, 11))
@@ -95,7 +97,7 @@ def test_batches_end_at_their_limits(tmp_path: Path) -> None:
     (task,) = tasks([str(tmp_path)], 1 << 20)
 
     def sizes() -> list[int]:
-        return [batch.num_rows for batch in scan(task, Batches(SCHEMA), Wanted(), {})]
+        return [batch.num_rows for batch in scan(task, Batches(SCHEMA), RowFilter(), {})]
 
     assert sizes() == [100]
     with patch.object(module, "BATCH_ROWS", 30):
@@ -107,18 +109,18 @@ def test_batches_end_at_their_limits(tmp_path: Path) -> None:
 def test_a_capture_that_has_changed_is_a_row(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     path.write_bytes(pcap(frames(100)))
-    made = tasks([str(path)], 2000)
+    new_tasks = tasks([str(path)], 2000)
     path.write_bytes(pcap(frames(100))[:5000].ljust(path.stat().st_size, b"\0"))
 
-    found = rows(made)
+    documents = rows(new_tasks)
 
     # Two ranges are as they were, and the last one may end anywhere.
-    changed = [row for row in found if row["kind"] == "error" and row["message"].startswith("has changed")]
-    assert len(changed) == len(made) - 3
+    changed = [row for row in documents if row["kind"] == "error" and row["message"].startswith("has changed")]
+    assert len(changed) == len(new_tasks) - 3
     path.write_bytes(pcap(frames(100))[:5000])
-    assert {row["message"] for row in rows(made)} == {"is another file since it was found"}
+    assert {row["message"] for row in rows(new_tasks)} == {"is another file since it was found"}
     path.unlink()
-    assert {row["message"] for row in rows(made)} == {"does not exist since it was found"}
+    assert {row["message"] for row in rows(new_tasks)} == {"does not exist since it was found"}
 
 
 def test_errors_of_the_program_name_capture_offset_and_frame(tmp_path: Path) -> None:

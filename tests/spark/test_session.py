@@ -21,9 +21,9 @@ from tests import tools
 
 def test_a_session_that_is_given_is_taken() -> None:
     """Whatever it is: that of Connect has another class."""
-    given: Any = object()
+    argument: Any = object()
 
-    assert spark_session(given) is given
+    assert spark_session(argument) is argument
 
 
 def test_the_active_session_is_taken(spark: SparkSession) -> None:
@@ -138,20 +138,20 @@ def test_what_java_is_started_with_is_for_it_alone(monkeypatch: pytest.MonkeyPat
 
 def closed_port() -> int:
     """A port of this machine at which nobody listens."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as other_socket:
+        other_socket.bind(("127.0.0.1", 0))
+        return int(other_socket.getsockname()[1])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the locale C.UTF-8 is one of Linux")
 @pytest.mark.parametrize(
-    ("given", "expected"), [("C.UTF-8", "C.UTF-8"), ("xx_XX.UTF-8", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("C", "C.UTF-8")]
+    ("text", "expected"), [("C.UTF-8", "C.UTF-8"), ("xx_XX.UTF-8", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("C", "C.UTF-8")]
 )
-def test_java_can_open_paths_with_all_letters(given: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LC_ALL", given)
+def test_java_can_open_paths_with_all_letters(text: str, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", text)
     with module._environment(None, True):
         assert os.environ["LC_ALL"] == expected
-    assert os.environ["LC_ALL"] == given
+    assert os.environ["LC_ALL"] == text
 
 
 def test_a_master_that_does_not_listen() -> None:
@@ -161,10 +161,10 @@ def test_a_master_that_does_not_listen() -> None:
         SparkUnavailableError, match=rf"^no master of Spark answers at 127\.0\.0\.1:{first} \(.*refused\), "
     ):
         module._await_master(f"spark://127.0.0.1:{first},127.0.0.1:{second}")
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        one.listen()
-        module._await_master(f"spark://127.0.0.1:{first},127.0.0.1:{one.getsockname()[1]}")
+    with socket.socket() as other_socket:
+        other_socket.bind(("127.0.0.1", 0))
+        other_socket.listen()
+        module._await_master(f"spark://127.0.0.1:{first},127.0.0.1:{other_socket.getsockname()[1]}")
     module._await_master("local[*]")
     assert module._endpoint("node") == ("node", 7077)
     assert module._endpoint("[::1]:8") == ("::1", 8)
@@ -236,7 +236,7 @@ def test_logs_go_unless_they_explain_something(tmp_path: Path) -> None:
     script = "/spark/bin/spark-class: line 97: CMD: bad array subscript"
     (tmp_path / "gone").write_text(f"Error: no heap for you\n{script}\nhead: illegal line count -- -1\n")
     assert module._last_line(str(tmp_path / "gone")) == "Error: no heap for you"
-    module._kept.add(str(tmp_path / "kept"))
+    module._kept_logs.add(str(tmp_path / "kept"))
     for name in ("gone", "kept", "never"):
         module._remove(str(tmp_path / name))
 
@@ -280,7 +280,7 @@ def test_what_keeps_spark_from_starting_is_said_in_one_line(tmp_path: Path) -> N
     assert done.stderr == ""
     assert done.stdout.count("\n") == 1
     assert done.stdout.startswith("Spark does not start: ")
-    assert done.stdout.rstrip().endswith(f"{log} has all of it")
+    assert done.stdout.rstrip().endswith(f"{log} has the complete output")
     assert log.read_text()
 
 

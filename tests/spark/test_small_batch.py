@@ -15,43 +15,45 @@ from mqttscope.lake.key_parts import KeyParts
 from mqttscope.lake.manifest import Manifest, read_manifest
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.schemas import EVENT_TABLES
-from mqttscope.lake.writer import next_generation, read_table, write_lake
-from mqttscope.lint.failures import Failures
+from mqttscope.lake.writer import begin_generation, read_table, write_lake
+from mqttscope.lint.failures import RuleFailures
 from mqttscope.lint.finding import Scope
 from mqttscope.net.segment import Segment
-from mqttscope.spark.ingest_flows import Folded, carried_of, run_stages
-from mqttscope.spark.ingest_tasks import Work
+from mqttscope.spark.ingest_flows import FoldResult, divide_state, run_stages
+from mqttscope.spark.ingest_tasks import FoldSettings
 from mqttscope.spark.rows import SUMMARY
-from mqttscope.spark.small_batch import InDriver
+from mqttscope.spark.small_batch import DriverStages
 from tests.bench.quiet import Crowd
 from tests.each import some
 from tests.lake.failing import FAILING
 from tests.lake.reading import CAPTURES, options, ordered, read_segments, segment_rows
 from tests.spark.ingest_rows import INPUT, aside
 
-NARROW = tuple(one for one in options().rules if one.scope is not Scope.BROKER)
-SPLIT = [one for one in CAPTURES if one.parent.name in ("v5-qos", "session-taken-over", "planted-violations")]
+NARROW = tuple(rule for rule in options().rules if rule.scope is not Scope.BROKER)
+SPLIT = [
+    capture for capture in CAPTURES if capture.parent.name in ("v5-qos", "session-taken-over", "planted-violations")
+]
 
 
-def rows_of(found: Sequence[Segment]) -> pa.Table:
+def rows_of(captured: Sequence[Segment]) -> pa.Table:
     """The input of a fold: what Spark reads of a capture."""
-    last_ns = max(one.timestamp_ns for one in found)
-    rows = [(*row, None, None, None, None, 1) for row in segment_rows(found)]
-    summary = aside(SUMMARY, timestamp_ns=last_ns, frame=0, count=0, capture=found[0].capture)
+    last_ns = max(segment.timestamp_ns for segment in captured)
+    rows = [(*row, None, None, None, None, 1) for row in segment_rows(captured)]
+    summary = aside(SUMMARY, timestamp_ns=last_ns, frame=0, count=0, capture=captured[0].capture)
     schema = pa.schema([*INPUT, ("kind_order", pa.int32())])
     columns = zip(*[*rows, (*summary, 1)], strict=True)
     return pa.Table.from_arrays(
-        [pa.array(one, kind) for one, kind in zip(columns, schema.types, strict=True)], schema=schema
+        [pa.array(column, kind) for column, kind in zip(columns, schema.types, strict=True)], schema=schema
     )
 
 
-def take(root: Path, found: Sequence[Segment], given: LakeOptions) -> tuple[Folded, Manifest]:
+def take(root: Path, segments: Sequence[Segment], lake_options: LakeOptions) -> tuple[FoldResult, Manifest]:
     """Take a batch into a lake."""
     before = read_manifest(root) if (root / "manifest.json").exists() else Manifest()
-    after = next_generation(before, given)
-    work = Work(str(root), after.generation, given, before_ns=before.last_ns, by_time=True)
-    stages = InDriver(rows_of(found), work)
-    done = run_stages(stages, carried_of(stages, work, before), work, before, after)
+    _, after = begin_generation(root, before, lake_options)
+    work = FoldSettings(str(root), after.generation, lake_options, before_ns=before.last_ns, by_time=True)
+    stages = DriverStages(rows_of(segments), work)
+    done = run_stages(stages, divide_state(stages, work, before), work, before, after)
     commit(root, before, after)
     return done, after
 
@@ -60,10 +62,14 @@ def tables(root: Path) -> dict[str, list[dict[str, Any]]]:
     return ordered({name: read_table(root, name).to_pylist() for name in EVENT_TABLES})
 
 
-RICH = [one for one in CAPTURES if one.parent.name in ("misdelivered", "retained-mishandled", "wills-mishandled")]
+RICH = [
+    capture
+    for capture in CAPTURES
+    if capture.parent.name in ("misdelivered", "retained-mishandled", "wills-mishandled")
+]
 
 
-@pytest.mark.parametrize("capture", some(RICH, 3), ids=lambda one: one.parent.name)
+@pytest.mark.parametrize("capture", some(RICH, 3), ids=lambda each: each.parent.name)
 def test_what_is_read_when_it_is_asked_for_makes_no_difference(
     capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,24 +82,24 @@ def test_what_is_read_when_it_is_asked_for_makes_no_difference(
             asked.append(self.is_restless)
 
     monkeypatch.setattr(key_parts, "KeyParts", Noted)
-    found, root, parts = read_segments(capture), tmp_path / "lake", 6
+    segments, root, parts = read_segments(capture), tmp_path / "lake", 6
     root.mkdir()
     for at in range(parts):
-        take(root, found[at * len(found) // parts : (at + 1) * len(found) // parts], options())
+        take(root, segments[at * len(segments) // parts : (at + 1) * len(segments) // parts], options())
     write_lake([capture], tmp_path / "one", options())
 
     assert False in asked
     assert tables(root) == tables(tmp_path / "one")
 
 
-@pytest.mark.parametrize("capture", some(SPLIT, 3), ids=lambda one: one.parent.name)
+@pytest.mark.parametrize("capture", some(SPLIT, 3), ids=lambda each: each.parent.name)
 def test_any_batches_make_the_lake_of_one_ingest(capture: Path, tmp_path: Path) -> None:
-    found = read_segments(capture)
+    segments = read_segments(capture)
     for number, parts in enumerate((2, 7)):
         root = tmp_path / str(number)
         root.mkdir()
         for at in range(parts):
-            take(root, found[at * len(found) // parts : (at + 1) * len(found) // parts], options())
+            take(root, segments[at * len(segments) // parts : (at + 1) * len(segments) // parts], options())
     write_lake([capture], tmp_path / "one", options())
 
     wanted = tables(tmp_path / "one")
@@ -103,19 +109,21 @@ def test_any_batches_make_the_lake_of_one_ingest(capture: Path, tmp_path: Path) 
 
 
 def test_rules_that_fail_come_out_of_the_batch(tmp_path: Path) -> None:
-    (capture,) = (one for one in SPLIT if one.parent.name == "v5-qos")
-    given, root = LakeOptions(rules=FAILING), tmp_path / "lake"
+    (capture,) = (path for path in SPLIT if path.parent.name == "v5-qos")
+    lake_options, root = LakeOptions(rules=FAILING), tmp_path / "lake"
     root.mkdir()
-    done, _ = take(root, read_segments(capture), given)
-    wanted = write_lake([capture], tmp_path / "one", given)
+    done, _ = take(root, read_segments(capture), lake_options)
+    wanted = write_lake([capture], tmp_path / "one", lake_options)
 
-    found = Failures.together(done.failures)
-    assert found.told(given.rules) == wanted.failures_told
+    rule_failures = RuleFailures.together(done.failures)
+    assert rule_failures.sentences(lake_options.rules) == wanted.failures_told
     assert len(wanted.failures_told) == len(FAILING)
 
 
-@pytest.mark.parametrize("given", [options(), options(rules=NARROW)], ids=["all rules", "without those of servers"])
-def test_a_quiet_batch_concerns_those_who_speak(given: LakeOptions, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "lake_options", [options(), options(rules=NARROW)], ids=["all rules", "without those of servers"]
+)
+def test_a_quiet_batch_concerns_those_who_speak(lake_options: LakeOptions, tmp_path: Path) -> None:
     root, capture, read = tmp_path / "lake", tmp_path / "tap.pcapng", 0
     root.mkdir()
     known = Manifest()
@@ -123,18 +131,18 @@ def test_a_quiet_batch_concerns_those_who_speak(given: LakeOptions, tmp_path: Pa
     with capture.open("wb") as file:
         crowd = Crowd(file, 40)
         for _ in range(4):
-            found = read_segments(capture)
-            done, after = take(root, found[read:], given)
-            read, before, known = len(found), known, after
+            segments = read_segments(capture)
+            done, after = take(root, segments[read:], lake_options)
+            read, before, known = len(segments), known, after
             states.append([after.rows[name] for name in after.state_files if name not in before.state_files])
             assert done.open_flows == 40
-            if len(states) > 2 and given.rules != NARROW:
+            if len(states) > 2 and lake_options.rules != NARROW:
                 # No rule about a server looks at pings.
                 assert after.scope_state_files == before.scope_state_files
             crowd.ping()
-    write_lake([capture], tmp_path / "one", given)
+    write_lake([capture], tmp_path / "one", lake_options)
 
     assert states == [[40], [37, 3], [3], [3]]
     assert tables(root) != tables(tmp_path / "one")  # the last pings are not taken
-    take(root, read_segments(capture)[read:], given)
+    take(root, read_segments(capture)[read:], lake_options)
     assert tables(root) == tables(tmp_path / "one")

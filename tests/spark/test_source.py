@@ -12,8 +12,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from mqttscope.spark.plan import MEASURES_DDL, plan, write_plan
 from mqttscope.spark.rows import DDL, KINDS
-from mqttscope.spark.scan import Wanted
-from mqttscope.spark.source import MqttCapture, OptionError, Options, Reader, Tasks
+from mqttscope.spark.scan import RowFilter
+from mqttscope.spark.source import CaptureReader, MqttCapture, OptionError, SourceOptions, TaskGroup
 from tests.spark.expected import all_of
 from tests.spark.samples import frames, pcap
 
@@ -26,12 +26,12 @@ def reader(schema: StructType = COLUMNS, **options: str) -> Any:
     return MqttCapture({name.replace("__", "."): value for name, value in options.items()}).reader(schema)
 
 
-def read(one: Any) -> list[dict[str, Any]]:
-    return [row for partition in one.partitions() for row in all_of(one.read(partition))]
+def read(each: Any) -> list[dict[str, Any]]:
+    return [row for partition in each.partitions() for row in all_of(each.read(partition))]
 
 
 def test_options() -> None:
-    options = Options.of(
+    options = SourceOptions.of(
         {
             "paths": '["a", "b*"]', "SPLIT_BYTES": "16 MB", "rows": "Notes", "ports": "1883, 8883", "start_ns": "5",
             "pushdown": "TRUE", "fs.region": "eu", "plan": "[]",
@@ -40,9 +40,9 @@ def test_options() -> None:
 
     assert options.sources == ["a", "b*"]
     assert options.split_bytes == 16 << 20
-    assert options.wanted == Wanted(frozenset(KINDS) - {"segment", "fragment"}, frozenset([1883, 8883]), 5, None)
+    assert options.wanted == RowFilter(frozenset(KINDS) - {"segment", "fragment"}, frozenset([1883, 8883]), 5, None)
     assert (options.pushdown, options.settings, options.plan) == (True, {"region": "eu"}, "[]")
-    assert Options.of({"path": "a"}).split_bytes is None
+    assert SourceOptions.of({"path": "a"}).split_bytes is None
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_options() -> None:
         ({"split": "1"}, "mqttcapture has no option split; it has path, paths, split_bytes"),
         ({"split_bytes": "much"}, "split_bytes is 'much'; write 67108864 or 64m"),
         ({"rows": "some"}, "rows is 'some'; it is one of all, segments, fragments, notes, ingest, watch, measures"),
-        ({"ports": "mqtt"}, "ports is 'mqtt', which is no number"),
+        ({"ports": "mqtt"}, "ports is 'mqtt', which is not a number"),
         ({"pushdown": "1"}, "pushdown is '1'; it is true or false"),
     ],
 )
@@ -65,7 +65,7 @@ def test_wrong_options_are_named(options: dict[str, str], message: str) -> None:
     [
         (StructField("topic", StringType()), "mqttcapture has no column topic; it has kind, file, capture"),
         (StructField("flags", LongType()), "column flags is int, not bigint"),
-        (StructField("flags", IntegerType()), "without the column kind nothing tells segments from other rows"),
+        (StructField("flags", IntegerType()), "column kind, which separates segments from other rows, is missing"),
     ],
 )
 def test_wrong_columns_are_named(field: StructField, message: str) -> None:
@@ -93,17 +93,17 @@ def test_a_plan_goes_before_paths(tmp_path: Path) -> None:
 
     (tmp_path / "a").write_bytes(pcap(frames(3)))
     (tmp_path / "b").write_bytes(pcap(frames(4)))
-    made = write_plan(plan(find([f"{tmp_path}/b"]), {}, 1 << 20))
+    text = write_plan(plan(find([f"{tmp_path}/b"]), {}, 1 << 20))
 
-    assert len(read(reader(paths=json.dumps([f"{tmp_path}/a"]), plan=made))) == 4
-    assert [one.tasks for one in reader(plan="[]").partitions()] == [[]]
+    assert len(read(reader(paths=json.dumps([f"{tmp_path}/a"]), plan=text))) == 4
+    assert [partition.tasks for partition in reader(plan="[]").partitions()] == [[]]
 
 
 def test_only_who_may_push_has_the_method() -> None:
     """Spark refuses every query otherwise."""
-    assert Reader.pushFilters is Reader.__mro__[1].pushFilters  # type: ignore[attr-defined]
-    assert type(reader(path="a")) is Reader
-    assert type(reader(path="a", pushdown="true")) is not Reader
+    assert CaptureReader.pushFilters is CaptureReader.__mro__[1].pushFilters  # type: ignore[attr-defined]
+    assert type(reader(path="a")) is CaptureReader
+    assert type(reader(path="a", pushdown="true")) is not CaptureReader
 
 
 def test_filters_leave_out_captures_kinds_and_times(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_filters_leave_out_captures_kinds_and_times(tmp_path: Path) -> None:
     start = 1_700_000_000_000_000_000
 
     def pushed(*filters: Any) -> list[dict[str, Any]]:
-        one = reader(path=str(tmp_path), pushdown="true")
-        assert list(one.pushFilters(list(filters))) == list(filters)
-        return read(one)
+        each = reader(path=str(tmp_path), pushdown="true")
+        assert list(each.pushFilters(list(filters))) == list(filters)
+        return read(each)
 
     assert len(pushed()) == 18
     assert {row["capture"][-1] for row in pushed(In(("capture",), (f"{tmp_path}/a", f"{tmp_path}/b")))} == {"a", "b"}
@@ -131,14 +131,14 @@ def test_filters_leave_out_captures_kinds_and_times(tmp_path: Path) -> None:
 
 def test_measures_are_rows_too(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(pcap(frames(3)))
-    one = reader(
+    each = reader(
         StructType([StructField("file", IntegerType()), StructField("size", LongType())]),
         path=str(tmp_path),
         rows="measures",
     )
 
-    (partition,) = one.partitions()
-    assert isinstance(partition, Tasks)
+    (partition,) = each.partitions()
+    assert isinstance(partition, TaskGroup)
     assert partition.tasks[0].split is not None
 
 

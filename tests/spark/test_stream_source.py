@@ -27,7 +27,7 @@ SECOND = 1_000_000
 
 def pcapng(data: list[bytes], *, seconds: int = 1_700_000_000) -> bytes:
     """A capture with a time for each frame, and drops at its end."""
-    packets = (enhanced(one, (seconds + number) * SECOND) for number, one in enumerate(data))
+    packets = (enhanced(raw, (seconds + number) * SECOND) for number, raw in enumerate(data))
     return section() + interface() + b"".join(packets) + statistics(received=9, interface_drops=2)
 
 
@@ -62,7 +62,7 @@ def test_in_small_batches(tmp_path: Path) -> None:
 
     assert comparable(stream.all()) == comparable(batch_rows(tmp_path))
     assert len(stream.batches) > 5
-    assert [one for start, end in stream.batches for one in stream.rows(start, end)]
+    assert [row for start, end in stream.batches for row in stream.rows(start, end)]
 
 
 @pytest.mark.long
@@ -79,20 +79,20 @@ def test_any_growth_gives_the_rows_of_the_whole(
         folder / "usb.pcap": pcap(frames(9), network=189),
     }
     stream = Stream(folder, limit=limit)
-    found: list[dict[str, Any]] = []
+    documents: list[dict[str, Any]] = []
     sizes = dict.fromkeys(whole, 0)
     for _ in range(chance.randrange(8)):
         for path, content in whole.items():
             sizes[path] = min(len(content), sizes[path] + chance.randrange(len(content)))
             put(path, content[: sizes[path]])
-        found += stream.step()
+        documents += stream.step()
     for path, content in whole.items():
         put(path, content, quiet=True)
-    found += stream.all()
+    documents += stream.all()
 
-    assert comparable(found) == comparable(batch_rows(folder))
+    assert comparable(documents) == comparable(batch_rows(folder))
     again = [row for start, end in stream.batches for row in stream.rows(start, end)]
-    assert comparable(again) == comparable(found)
+    assert comparable(again) == comparable(documents)
 
 
 def test_a_record_that_is_half_written_waits(stream: Stream, tmp_path: Path) -> None:
@@ -152,9 +152,9 @@ def test_what_goes_wrong_is_told(stream: Stream, tmp_path: Path) -> None:
     rows = stream.step()
     size = len(pcap(frames(30)))
     assert notes(rows, "error") == [
-        ("gone.pcap", "has gone before it was complete: what came after frame 30 is not read", 30),
-        ("replaced.pcap", "has been replaced before it was complete: what came after frame 30 is not read", 30),
-        ("shrunk.pcap", f"has shrunk from {size} to 1000 bytes: what came after frame 30 is not read", 30),
+        ("gone.pcap", "has gone before it was complete: the rest after frame 30 is not read", 30),
+        ("replaced.pcap", "has been replaced before it was complete: the rest after frame 30 is not read", 30),
+        ("shrunk.pcap", f"has shrunk from {size} to 1000 bytes: the rest after frame 30 is not read", 30),
     ]
     segments = [Path(row["capture"]).name for row in rows if row["kind"] == "segment"]
     assert (segments.count("replaced.pcap"), segments.count("done.pcap"), len(segments)) == (40, 5, 45)
@@ -184,8 +184,8 @@ def test_names_that_change(stream: Stream, tmp_path: Path) -> None:
     put(tmp_path / "a.pcap", pcap(frames(2), seconds=1_700_001_000))
 
     rows = stream.step()
-    found = [(Path(row["capture"]).name, row["frame"]) for row in rows if row["kind"] == "segment"]
-    assert sorted(found) == [("a.pcap", 1), ("a.pcap", 2), ("a.pcap.1", 30)]
+    pairs = [(Path(row["capture"]).name, row["frame"]) for row in rows if row["kind"] == "segment"]
+    assert sorted(pairs) == [("a.pcap", 1), ("a.pcap", 2), ("a.pcap.1", 30)]
     assert notes(rows, "error") == []
 
 
@@ -240,16 +240,16 @@ def test_captures_of_the_same_time_keep_pace(tmp_path: Path) -> None:
 def test_frozen_for_a_run_that_ends(tmp_path: Path) -> None:
     content = pcap(frames(20))
     put(tmp_path / "a.pcap", content[:1000])
-    one = reader(tmp_path)
-    one.prepareForTriggerAvailableNow()
+    stream_reader = reader(tmp_path)
+    stream_reader.prepareForTriggerAvailableNow()
     put(tmp_path / "a.pcap", content)
     put(tmp_path / "b.pcap", content)
 
-    start = one.initialOffset()
-    end = one.latestOffset(start, ReadAllAvailable())
+    start = stream_reader.initialOffset()
+    end = stream_reader.latestOffset(start, ReadAllAvailable())
     assert [row[0:2] for row in end["growing"]] == [[0, str(tmp_path / "a.pcap")]]
     assert end["growing"][0][2][0] <= 1000
-    assert one.latestOffset(end, ReadAllAvailable()) is end
+    assert stream_reader.latestOffset(end, ReadAllAvailable()) is end
 
 
 def test_offsets_stay_small(stream: Stream, tmp_path: Path) -> None:
@@ -271,11 +271,11 @@ def test_options(tmp_path: Path) -> None:
     assert reader(tmp_path).getDefaultReadLimit() == ReadAllAvailable()
     assert reader(tmp_path, max_bytes="2k").getDefaultReadLimit() == ReadMaxBytes(2048)
     assert reader(f"file://{tmp_path}").sources == [str(tmp_path)]
-    with pytest.raises(OptionError, match="s3://bucket is no path: only captures on file systems can be followed"):
+    with pytest.raises(OptionError, match="s3://bucket is not a path: only captures on file systems can be followed"):
         reader("s3://bucket")
-    with pytest.raises(OptionError, match="rows is 'measures', which a stream has none of"):
+    with pytest.raises(OptionError, match="rows is 'measures', which a stream does not have"):
         reader(tmp_path, rows="measures")
-    with pytest.raises(OptionError, match="quiet_seconds is 'long', which is no number"):
+    with pytest.raises(OptionError, match="quiet_seconds is 'long', which is not a number"):
         reader(tmp_path, quiet_seconds="long")
     with pytest.raises(OptionError, match="has no column topic"):
         StreamReader(StructType([StructField("topic", StringType())]), reader(tmp_path).options)

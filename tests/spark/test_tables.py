@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import mqttscope.spark as package
 from mqttscope.lake import schemas
-from mqttscope.lake.manifest import LakeError, read_manifest
+from mqttscope.lake.manifest import LakeError, open_lake, read_manifest
 from mqttscope.lake.writer import read_table, write_lake
 from mqttscope.spark import tables
 from tests.conftest import ROOT
@@ -38,7 +38,7 @@ def test_the_package_is_light() -> None:
 
 
 def test_what_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(LakeError, match="holds no lake"):
+    with pytest.raises(LakeError, match="is not a lake"):
         tables.table(spark, tmp_path, "packets")
     with pytest.raises(LakeError, match="none does not exist"):
         tables.table(spark, tmp_path / "none", "packets")
@@ -55,22 +55,22 @@ def test_rows_are_those_of_the_lake(spark: SparkSession, tmp_path: Path) -> None
     (lake / "packets" / "stray.parquet").write_bytes(b"of an ingest that broke off")
     # A session of Spark that knows nothing of mqttscope: the files that the logs of the tables name.
     for name in ("packets", "messages", "connections", "topics"):
-        files = [unquote(one).translate(tables._GLOB) for one in DeltaTable(str(lake / name)).file_uris()]
+        files = [unquote(file_uri).translate(tables._GLOB) for file_uri in DeltaTable(str(lake / name)).file_uris()]
         rows = spark.read.parquet(*files).toArrow().to_pylist() if files else []
         assert sorted(map(repr, rows)) == sorted(map(repr, read_table(lake, name).to_pylist()))
 
     for name in ("packets", "connections", "findings", "ingest_errors"):
-        found = getattr(package, name)(spark, lake)
+        result = getattr(package, name)(spark, lake)
         whole = read_table(lake, name) if name != "ingest_errors" else schemas.TABLES[name].arrow().empty_table()
-        assert found.columns == whole.column_names
-        assert found.schema == tables.schema(name)
-        assert found.toArrow().to_pylist() == whole.to_pylist(), name
+        assert result.columns == whole.column_names
+        assert result.schema == tables.schema(name)
+        assert result.toArrow().to_pylist() == whole.to_pylist(), name
 
 
 def test_views(spark: SparkSession, tmp_path: Path) -> None:
     write_lake([ROOT / "captures" / "v5-qos" / "capture.pcapng"], tmp_path)
 
-    tables.make_views(spark, tmp_path)
+    tables.make_views(spark, tmp_path, open_lake(tmp_path))
 
     (row,) = spark.sql("select (select count(*) from messages), (select count(*) from gaps)").collect()
     assert row[:] == (read_table(tmp_path, "messages").num_rows, 0)

@@ -19,17 +19,17 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from mqttscope.lake.carried import Carried
+from mqttscope.lake.carried import StateDivision
 from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.manifest import LakeError, read_manifest
 from mqttscope.lake.options import LakeOptions
-from mqttscope.lake.writer import Ingested, read_table, write_lake
+from mqttscope.lake.writer import IngestResult, read_table, write_lake
 from mqttscope.lint.finding import Scope
 from mqttscope.spark import ingest_flows
 from mqttscope.spark import watch as module
 from mqttscope.spark.ingest import ingest
 from mqttscope.spark.session import running_session
-from mqttscope.spark.watch import Taken, Watcher, watch
+from mqttscope.spark.watch import BatchReport, Watcher, watch
 from tests.bench.quiet import Crowd
 from tests.conftest import ROOT
 from tests.lake.parts import as_pcapng, moved
@@ -55,24 +55,26 @@ class Site:
         put(self.folder / name, content, quiet=quiet)
         return self.folder / name
 
-    def once(self, given: LakeOptions | None = None, **more: Any) -> list[Taken]:
+    def once(self, lake_options: LakeOptions | None = None, **more: Any) -> list[BatchReport]:
         """Take in what is there; returns the batches."""
-        told: list[Taken] = []
-        watch(self.spark, [str(self.folder)], self.lake, given or options(), once=True, tell=told.append, **more)
-        return told
+        reports: list[BatchReport] = []
+        watch(
+            self.spark, [str(self.folder)], self.lake, lake_options or options(), once=True, tell=reports.append, **more
+        )
+        return reports
 
-    def ingest(self) -> Ingested:
+    def ingest(self) -> IngestResult:
         """Read what is there and is not known, without a stream."""
         return ingest(self.spark, [str(self.folder)], self.lake, options())
 
-    def in_process(self, *captures: Path, given: LakeOptions | None = None) -> dict[str, list[str]]:
+    def in_process(self, *captures: Path, lake_options: LakeOptions | None = None) -> dict[str, list[str]]:
         """The rows of a lake that is made in process of captures, or of all that are there."""
-        write_lake(sorted(captures or self.folder.iterdir()), self.root / "one", given or options())
+        write_lake(sorted(captures or self.folder.iterdir()), self.root / "one", lake_options or options())
         return tables(self.root / "one")
 
-    def is_as_in_process(self, *captures: Path, given: LakeOptions | None = None) -> bool:
+    def is_as_in_process(self, *captures: Path, lake_options: LakeOptions | None = None) -> bool:
         """Whether a watch has made the rows of a lake that is made in process."""
-        return tables(self.lake) == self.in_process(*captures, given=given)
+        return tables(self.lake) == self.in_process(*captures, lake_options=lake_options)
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def test_captures_that_grow_and_rotate(site: Site) -> None:
         put(path, content, quiet=True)
     second = site.once(max_bytes=15_000)
 
-    assert [one.batch for one in (*first, *second)] == list(range(len(first) + len(second)))
+    assert [report.batch for report in (*first, *second)] == list(range(len(first) + len(second)))
     assert len(second) > 1
     assert second[0].waiting > 0
     assert second[-1].waiting == 0
@@ -124,13 +126,13 @@ def test_captures_that_are_compressed_before_they_are_read_to_their_ends(site: S
     for path, content in whole.items():
         path.unlink(missing_ok=True)
         put(path.with_name(f"{path.name}.gz"), gzip.compress(content), quiet=True)
-    taken = site.once()
+    reports = site.once()
     for path, content in whole.items():
         put(path, content)
 
-    assert [error for one in taken for error in one.errors] == []
-    found = {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in tables(site.lake).items()}
-    assert found == site.in_process(*whole)
+    assert [error for report in reports for error in report.errors] == []
+    texts = {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in tables(site.lake).items()}
+    assert texts == site.in_process(*whole)
     assert site.ingest().captures == []
 
 
@@ -142,7 +144,7 @@ def test_drops_count_from_their_place_on_in_every_batch(site: Site) -> None:
 
     assert len(site.once(usual_options(), max_bytes=2_500)) > 2
 
-    assert site.is_as_in_process(given=usual_options())
+    assert site.is_as_in_process(lake_options=usual_options())
     assert {row["event"] for row in read_table(site.lake, "ingest_errors").to_pylist()} == {"capture_drops"}
     assert "heuristic" in set(read_table(site.lake, "findings").to_pydict()["confidence"])
 
@@ -150,43 +152,43 @@ def test_drops_count_from_their_place_on_in_every_batch(site: Site) -> None:
 @pytest.mark.long
 def test_rules_that_fail_are_reported_with_their_batch(spark: SparkSession, site: Site) -> None:
     spark.sparkContext.addPyFile(str(ROOT / "tests" / "lake" / "failing.py"))
-    given = LakeOptions(rules=import_module("failing").FAILING)
+    lake_options = LakeOptions(rules=import_module("failing").FAILING)
     source = ROOT / "captures" / "v5-qos" / "capture.pcapng"
     path = site.put("a.pcapng", source.read_bytes(), quiet=True)
-    (taken,) = site.once(given)
-    wanted = write_lake([source], site.root / "one", given)
+    (report,) = site.once(lake_options)
+    wanted = write_lake([source], site.root / "one", lake_options)
 
-    assert taken.failures.told(given.rules) == wanted.failures_told != []
-    assert {one.capture for one in taken.failures.errors} == {str(path)}
+    assert report.failures.sentences(lake_options.rules) == wanted.failures_told != []
+    assert {error.capture for error in report.failures.errors} == {str(path)}
     # What was taken is not linted again.
-    assert site.once(given) == []
+    assert site.once(lake_options) == []
 
 
 def test_a_batch_that_comes_again_changes_nothing(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.put("a.pcapng", as_pcapng(frames_of("session-taken-over")))
-    taken: list[bool] = []
+    result: list[bool] = []
 
     class Twice(Watcher):
-        def take(self, batch: DataFrame, number: int) -> None:
-            super().take(batch, number)
+        def ingest_batch(self, batch: DataFrame, number: int) -> None:
+            super().ingest_batch(batch, number)
             before = tables(self._root), read_manifest(self._root)
-            super().take(batch, number)
-            taken.append(before == (tables(self._root), read_manifest(self._root)))
+            super().ingest_batch(batch, number)
+            result.append(before == (tables(self._root), read_manifest(self._root)))
 
     monkeypatch.setattr(module, "Watcher", Twice)
     assert len(site.once()) == 1
-    assert taken == [True]
+    assert result == [True]
 
 
 @pytest.mark.long
 def test_a_checkpoint_of_another_lake_would_lose_captures(site: Site) -> None:
     site.put("a.pcapng", as_pcapng(frames_of("session-taken-over")))
     assert len(site.once()) == 1
-    for one in site.lake.iterdir():
-        if one.is_dir() and one.name != "stream":
-            shutil.rmtree(one)
+    for path in site.lake.iterdir():
+        if path.is_dir() and path.name != "stream":
+            shutil.rmtree(path)
     (site.lake / "manifest.json").unlink()
-    with pytest.raises(LakeError, match="is of another lake; remove it to read all captures from the beginning"):
+    with pytest.raises(LakeError, match="belongs to another lake; remove it to read all captures from the beginning"):
         site.once()
 
 
@@ -194,35 +196,35 @@ def test_a_checkpoint_of_another_lake_would_lose_captures(site: Site) -> None:
 def test_a_quiet_batch_reads_and_writes_what_it_concerns(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, divided = site.lake, list[tuple[int, int]]()
 
-    class Noted(Carried):
+    class Noted(StateDivision):
         def take_flows(self) -> Any:
             divided.append((self.concerned.num_rows, self.others.num_rows))
             return super().take_flows()
 
-    monkeypatch.setattr(ingest_flows, "Carried", Noted)
+    monkeypatch.setattr(ingest_flows, "StateDivision", Noted)
     without = replace(options(), rules=tuple(rule for rule in options().rules if rule.scope is not Scope.BROKER))
     with (site.folder / "tap.pcapng").open("wb") as file:
         crowd = Crowd(file, 40)
-        told = site.once(without)
+        reports = site.once(without)
         crowd.ping(3)
-        told += site.once(without)
+        reports += site.once(without)
         before = read_manifest(lake)
         crowd.ping(3)
-        told += site.once(without)
+        reports += site.once(without)
     after = read_manifest(lake)
     new = set(after.state_files) - set(before.state_files)
 
     assert divided == [(3, 37), (3, 37)]
-    assert [one.open_flows for one in told] == [40, 40, 40]
+    assert [report.open_flows for report in reports] == [40, 40, 40]
     assert [after.rows[name] for name in new] == [3]
     assert sum(after.rows[name] for name in after.open_files["connections"]) == 40
     assert len(set(after.open_files["connections"]) - set(before.open_files["connections"])) == 1
-    assert {one.parent.name for one in lake.glob("*/*.parquet")}.isdisjoint({"flow_keys"})
-    assert site.is_as_in_process(given=without)
+    assert {path.parent.name for path in lake.glob("*/*.parquet")}.isdisjoint({"flow_keys"})
+    assert site.is_as_in_process(lake_options=without)
     # Whoever reads a lake in process continues with the same.
     later = site.put("later.pcapng", as_pcapng(frames_of("session-taken-over")))
     write_lake([later], lake, without)
-    assert site.is_as_in_process(later, given=without)
+    assert site.is_as_in_process(later, lake_options=without)
 
 
 @pytest.mark.long
@@ -235,11 +237,11 @@ def test_fragments_that_come_in_different_batches(spark: SparkSession, site: Sit
     site.put("a.pcap", content, quiet=True)
     site.once()
 
-    found, wanted = tables(site.lake), site.in_process()
+    texts, wanted = tables(site.lake), site.in_process()
     # What was delivered is not kept between two batches, so that data which differs is not noticed when it comes again.
-    for rows in (found, wanted):
+    for rows in (texts, wanted):
         rows["connections"] = [re.sub(r"(['\"]overlaps['\"]): ?\d+", r"\1", str(row)) for row in rows["connections"]]
-    assert found == wanted
+    assert texts == wanted
     assert read_manifest(site.lake).last_ns == read_manifest(site.root / "one").last_ns
     assert len(list(site.lake.glob("stream/*/fragments-*"))) == 1
     assert running_session() is spark
@@ -275,10 +277,10 @@ def test_of_what_was_ingested_while_it_grew_the_rest_is_read(packed: bool, site:
     site.once()
     put(growing, content)
 
-    found, wanted = tables(site.lake), site.in_process(growing)
+    texts, wanted = tables(site.lake), site.in_process(growing)
     # What ended inside a record has said so.
-    assert (len(found.pop("ingest_errors")), wanted.pop("ingest_errors")) == (1, [])
-    assert {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in found.items()} == wanted
+    assert (len(texts.pop("ingest_errors")), wanted.pop("ingest_errors")) == (1, [])
+    assert {name: sorted(row.replace(".gz'", "'") for row in rows) for name, rows in texts.items()} == wanted
     assert write_lake([growing], site.lake, options()).captures == []
 
 
@@ -328,7 +330,7 @@ def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
 
     errors = {Path(row["capture"]).name: row["message"] for row in read_table(site.lake, "ingest_errors").to_pylist()}
     assert batch.rows["ingest_errors"] == len(errors) == 3
-    assert errors["pipe.pcap"] == "is no regular file"
+    assert errors["pipe.pcap"] == "is not a regular file"
     assert site.once() == []
     assert {row["capture"] for row in read_table(site.lake, "packets").to_pylist()} == {
         f"{site.folder}/b\\xff.pcapng", f"{site.folder}/cut.pcap"
@@ -336,7 +338,7 @@ def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
 
     done = site.ingest()
     assert (done.captures, len(done.known), done.rows) == ([], 3, {})
-    assert {(Path(one.capture).name, one.message) for one in done.known_errors} == {
+    assert {(Path(known_error.capture).name, known_error.message) for known_error in done.known_errors} == {
         (name, message) for name, message in errors.items() if name != "pipe.pcap"
     }
 
@@ -344,15 +346,17 @@ def test_what_was_watched_is_known_to_an_ingest_and_what_cannot_be_read_is_said(
 @pytest.mark.long
 def test_what_is_not_there_yet_is_waited_for(site: Site) -> None:
     """Folders without captures, then with a faulty one, then with another one of that name, then compressed ones."""
-    assert [one.rows for one in site.once()] in ([], [{}])
+    assert [report.rows for report in site.once()] in ([], [{}])
     content = as_pcap(frames_of("ipv6"))
     path = site.put("a.pcap", content[:-5], quiet=True)
     (first,) = site.once()
-    assert [Path(one.capture).name for one in first.errors] == ["a.pcap"]
+    assert [Path(error.capture).name for error in first.errors] == ["a.pcap"]
 
     site.put("copy.pcap", content[:-5], quiet=True)
     (second,) = site.once()
-    assert [(Path(one.capture).name, one.message) for one in second.errors] == [("copy.pcap", first.errors[0].message)]
+    assert [(Path(error.capture).name, error.message) for error in second.errors] == [
+        ("copy.pcap", first.errors[0].message)
+    ]
     path.unlink()
     put(path, as_pcap(moved(frames_of("v5-qos"), 1_795_300_000_000_000_000)), quiet=True)
     (third,) = site.once()
@@ -366,7 +370,7 @@ def test_what_is_not_there_yet_is_waited_for(site: Site) -> None:
     assert fourth.rows.get("packets", 0) == 0
     done = site.ingest()
     assert (done.captures, done.rows) == ([], {})
-    assert [(Path(one.capture).name, one.message) for one in done.known_errors] == [
+    assert [(Path(known_error.capture).name, known_error.message) for known_error in done.known_errors] == [
         ("copy.pcap", first.errors[0].message)
     ]
 
@@ -374,17 +378,17 @@ def test_what_is_not_there_yet_is_waited_for(site: Site) -> None:
 @pytest.mark.long
 def test_it_ends_when_it_is_told_to(spark: SparkSession, site: Site) -> None:
     site.put("a.pcapng", as_pcapng(frames_of("v5-qos")))
-    over, told = threading.Event(), list[Taken]()
+    over, reports = threading.Event(), list[BatchReport]()
 
-    def tell(taken: Taken) -> None:
-        told.append(taken)
-        if len(told) == 2:
+    def tell(report: BatchReport) -> None:
+        reports.append(report)
+        if len(reports) == 2:
             over.set()
         # Another capture comes while it runs.
         site.put("b.pcapng", as_pcapng(moved(frames_of("ipv6"), 1_795_300_000_000_000_000)))
 
     watch(spark, [str(site.folder)], site.lake, options(), interval_s=0.1, tell=tell, over=over)
-    assert len(told) == 2
+    assert len(reports) == 2
     assert not spark.streams.active
     captures = {Path(row["capture"]).name for row in read_table(site.lake, "packets").to_pylist()}
     assert captures == {"a.pcapng", "b.pcapng"}
@@ -416,7 +420,7 @@ def test_a_worker_is_waited_for_until_it_starts_in_time(monkeypatch: pytest.Monk
     module.await_worker("true", threading.Event(), notes.append)
 
     assert len(clock.times) == 2
-    assert notes == ["too busy to start a Python worker within 10 s: waiting until this machine is not"]
+    assert notes == ["too busy to start a Python worker within 10 s: waiting until the machine has time"]
     # A worker that is at fault is not waited for: the stream says why.
     monkeypatch.setattr(module, "time", Clock(1.0, 99.0))
     module.await_worker("false", threading.Event(), notes.append)

@@ -84,7 +84,7 @@ class Growth:
         """Both taps write up to so many bytes."""
         for prefix in ("tap", "dev"):
             left = self.chance.randrange(1, size)
-            for path in sorted(one for one in self.whole if one.name.startswith(prefix)):
+            for path in sorted(path for path in self.whole if path.name.startswith(prefix)):
                 more = min(left, len(self.whole[path]) - self._sizes[path])
                 if more > 0:
                     left -= more

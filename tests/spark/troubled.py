@@ -24,9 +24,11 @@ def troubled(folder: Path, seed: int, files: int = 3, *, overlap: bool = False, 
     """
     folder.mkdir(parents=True, exist_ok=True)
     chance = random.Random(seed)
-    frames = [one for one in _frames(chance) if chance.random() > 0.06]
+    frames = [frame for frame in _frames(chance) if chance.random() > 0.06]
     if jitter:
-        frames = [replace(one, timestamp_ns=one.timestamp_ns - chance.choice((0, 0, 150_000_000))) for one in frames]
+        frames = [
+            replace(frame, timestamp_ns=frame.timestamp_ns - chance.choice((0, 0, 150_000_000))) for frame in frames
+        ]
     edges = sorted(chance.sample(range(2, len(frames) - 1), files - 1))
     parts: list[list[Frame]] = [[] for _ in range(files)]
     for number, frame in enumerate(frames):
@@ -36,29 +38,29 @@ def troubled(folder: Path, seed: int, files: int = 3, *, overlap: bool = False, 
         if overlap and is_near and (chance.random() < 0.3 or number - 1 in edges) and number not in edges:
             part -= 1
         parts[part].append(frame)
-    made = []
+    texts = []
     for number, some in enumerate(parts):
-        made.append(str(folder / f"{number:02d}.pcapng"))
-        _write(Path(made[-1]), some, chance)
-    return made
+        texts.append(str(folder / f"{number:02d}.pcapng"))
+        _write(Path(texts[-1]), some, chance)
+    return texts
 
 
 def _frames(chance: random.Random) -> list[Frame]:
     """A town, then silence in which its connections time out, then it continues and another one begins."""
     segments = town(chance, 6)
     middle = len(segments) // 2
-    later = [replace(one, timestamp_ns=one.timestamp_ns + 4 * HOUR_NS) for one in segments[middle:]]
-    both = sorted([*segments[:middle], *later], key=lambda one: one.timestamp_ns)
-    return [as_frame(replace(one, frame=number)) for number, one in enumerate(both, 1)]
+    later = [replace(segment, timestamp_ns=segment.timestamp_ns + 4 * HOUR_NS) for segment in segments[middle:]]
+    both = sorted([*segments[:middle], *later], key=lambda segment: segment.timestamp_ns)
+    return [as_frame(replace(segment, frame=number)) for number, segment in enumerate(both, 1)]
 
 
 def _write(path: Path, frames: Sequence[Frame], chance: random.Random) -> None:
     """Write frames; in between it is told three times, and not always, that frames were dropped."""
-    told = sorted(chance.choices(range(len(frames) + 1), k=chance.choice((0, 1, 3))))
+    numbers = sorted(chance.choices(range(len(frames) + 1), k=chance.choice((0, 1, 3))))
     with path.open("wb") as file:
         out = PcapngWriter(file)
         for number in range(len(frames) + 1):
-            for count, place in enumerate(told, 1):
+            for count, place in enumerate(numbers, 1):
                 if place == number and number:
                     file.write(statistics(interface_drops=3 * count))
             if number < len(frames):

@@ -18,14 +18,14 @@ from tests.stats.talk import SECOND, Talk, statistics_of
 
 
 @pytest.fixture(scope="module")
-def told() -> dict[str, Any]:
+def reported() -> dict[str, Any]:
     return document(statistics_of("v5-topic-alias-client"), other_flows=3, skipped={"not_tcp": 2})
 
 
-def test_json_totals(told: dict[str, Any]) -> None:
-    totals = told["totals"]
+def test_json_totals(reported: dict[str, Any]) -> None:
+    totals = reported["totals"]
 
-    assert told["schema"] == 1
+    assert reported["schema"] == 1
     assert (totals["captures"], totals["clients"], totals["topics"], totals["frames"]) == (1, 2, 4, 70)
     assert (totals["other_flows"], totals["frames_skipped"]) == (3, {"not_tcp": 2})
     assert totals["packets"] == {"client_to_server": 15, "server_to_client": 12}
@@ -59,8 +59,8 @@ def test_json_counts_of_both_directions() -> None:
     assert list(totals["tcp"]["server_to_client"].values()) == counts[first : first + len(at.TCP_COUNTERS)]
 
 
-def test_json_times_are_nanoseconds_and_text(told: dict[str, Any]) -> None:
-    (capture,) = told["captures"]
+def test_json_times_are_nanoseconds_and_text(reported: dict[str, Any]) -> None:
+    (capture,) = reported["captures"]
 
     assert capture["last_ns"] - capture["first_ns"] == capture["duration_ns"]
     assert re.fullmatch(r"2026-11-20T\d\d:\d\d:\d\d\.\d{9}Z", capture["first"])
@@ -68,24 +68,24 @@ def test_json_times_are_nanoseconds_and_text(told: dict[str, Any]) -> None:
 
 
 def test_json_latencies() -> None:
-    found = document(statistics_of("v5-qos"))["totals"]["latencies"]
+    result = document(statistics_of("v5-qos"))["totals"]["latencies"]
 
-    assert found["publish_pubcomp"]["server_to_client"] == {
+    assert result["publish_pubcomp"]["server_to_client"] == {
         "count": 1,
         "unanswered": 0,
         **{f"{name}_ns": 469_897 for name in ("minimum", "p50", "p90", "p99", "maximum", "mean")},
     }
-    assert set(found["connect_connack"]) == {"client_to_server"}
+    assert set(result["connect_connack"]) == {"client_to_server"}
 
 
 def test_json_rows_are_sorted_and_cut() -> None:
     statistics = statistics_of("v5-flow-control", "v311-qos")
-    told = document(statistics, tables=("client", "topic"), sort="bytes", top=2)
+    reported_document = document(statistics, tables=("client", "topic"), sort="bytes", top=2)
 
-    sums = [sum(row["bytes"].values()) for row in told["clients"]]
+    sums = [sum(row["bytes"].values()) for row in reported_document["clients"]]
     assert len(sums) == 2
     assert sums == sorted(sums, reverse=True)
-    assert set(told) == {"schema", "clients", "topics", "totals"}
+    assert set(reported_document) == {"schema", "clients", "topics", "totals"}
 
 
 def test_names_that_are_not_utf_8_have_their_bytes_in_json() -> None:
@@ -93,10 +93,10 @@ def test_names_that_are_not_utf_8_have_their_bytes_in_json() -> None:
     talk = Talk(statistics, identifier="dev\udcff")
     talk.publish("a\udc80")
     statistics.finish()
-    told = json.loads(json.dumps(document(statistics)))
+    reported_document = json.loads(json.dumps(document(statistics)))
 
-    assert told["topics"][0]["topic"] == {"length": 2, "hex": "6180"}
-    assert told["clients"][0]["client_identifier"] == {"length": 4, "hex": "646576ff"}
+    assert reported_document["topics"][0]["topic"] == {"length": 2, "hex": "6180"}
+    assert reported_document["clients"][0]["client_identifier"] == {"length": 4, "hex": "646576ff"}
 
 
 def keys(value: Any, path: str = "") -> Iterator[str]:
@@ -113,13 +113,13 @@ def keys(value: Any, path: str = "") -> Iterator[str]:
 def test_every_key_is_documented() -> None:
     page = (ROOT / "docs" / "stats.md").read_text("utf-8")
     documented = set(re.findall(r"`([a-z0-9_]+)`", page)) | set(re.findall(r'"([a-z_]+)":', page))
-    found: set[str] = set()
+    texts: set[str] = set()
     for name in ("v5-qos", "refused-connect", "lost-segment", "session-taken-over", "tls-13", "keep-alive"):
         statistics = statistics_of(name, limits={"connections": 1, "topics": 0})
-        found |= set(keys(document(statistics, skipped={"not_tcp": 1})))
+        texts |= set(keys(document(statistics, skipped={"not_tcp": 1})))
 
-    assert found > {"p90_ns", "retransmitted_segments", "receive_maximum"}
-    assert found - documented == set()
+    assert texts > {"p90_ns", "retransmitted_segments", "receive_maximum"}
+    assert texts - documented == set()
 
 
 def test_skipped_frames_are_counted_by_coarse_reasons() -> None:

@@ -57,7 +57,7 @@ def test_latencies() -> None:
 
 
 @each(
-    "name, width, limits, told",
+    "name, width, limits, expected",
     [
         ("lost-segment", 80, {}, [r"\A1 capture · 52 frames · 1\.06 s · 2 connections · 2 clients · 1 topic\n",
                                   r"\A.*\n.*\n.*1 gap \(33 B lost\)"]),
@@ -70,13 +70,13 @@ def test_latencies() -> None:
         ("v5-topic-alias-client", 80, {"topics": 1, "connections": 1},
          [r"beyond the limits, in the totals only: 2 connections", r"12 messages of further topics"]),
         ("v5-qos", 120, {"releases": 0, "live_connections": 1},
-         [r"2 PUBREL packets without the time to PUBCOMP: too many wait · \d connections cut off: too many are open"]),
+         [r"2 PUBREL packets without a measured PUBCOMP: too many pending · \d connections cut off: too many open"]),
     ],
 )  # fmt: skip
-def test_what_is_said_of_a_capture(name: str, width: int, limits: dict[str, int], told: list[str]) -> None:
+def test_what_is_said_of_a_capture(name: str, width: int, limits: dict[str, int], expected: list[str]) -> None:
     text = shown(statistics_of(name, limits=limits), width=width)
 
-    assert [one for one in told if not re.search(one, text)] == []
+    assert [other_text for other_text in expected if not re.search(other_text, text)] == []
 
 
 @pytest.mark.long

@@ -26,7 +26,7 @@ from mqttscope.stats import rows as at
 from mqttscope.stats.as_json import document
 from mqttscope.stats.as_text import render
 from mqttscope.stats.collect import Statistics
-from mqttscope.stats.rows import HANDSHAKES, SORTS, Traffic, Window, order
+from mqttscope.stats.rows import HANDSHAKES, SORTS, RateWindow, TrafficCounts, order
 from tests import corpora, tools
 from tests.each import each, some
 from tests.growth import kept_of_each
@@ -45,14 +45,14 @@ from tests.stats.talk import (
 each_capture = each("name", NAMES)
 
 
-def types(traffic: Traffic) -> Counter[str]:
+def types(traffic: TrafficCounts) -> Counter[str]:
     counts = traffic.counts
     return Counter({type_name(kind): counts[kind] + counts[16 + kind] for kind in PacketType})
 
 
-def spread(traffic: Traffic, handshake: str, from_server: int = 0) -> tuple[int, int, int]:
-    found = traffic.latencies[2 * HANDSHAKES.index(handshake) + from_server]
-    return found.count, found.minimum, found.maximum
+def spread(traffic: TrafficCounts, handshake: str, from_server: int = 0) -> tuple[int, int, int]:
+    histogram = traffic.latencies[2 * HANDSHAKES.index(handshake) + from_server]
+    return histogram.count, histogram.minimum, histogram.maximum
 
 
 COUNTED_OTHERWISE = {
@@ -87,9 +87,9 @@ def test_connections_frames_and_gaps_are_those_of_the_capture(name: str) -> None
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "topics" in expected(name)])
 def test_messages_of_each_topic_are_those_of_the_capture(name: str) -> None:
-    found = {row.topic or "": sum(row.messages) for row in statistics_of(name).topics.values()}
+    counts = {row.topic or "": sum(row.messages) for row in statistics_of(name).topics.values()}
 
-    assert found == Counter(expected(name)["topics"])
+    assert counts == Counter(expected(name)["topics"])
 
 
 def test_latencies_are_the_differences_of_the_times_that_tshark_gives() -> None:
@@ -214,7 +214,7 @@ def test_clients_know_their_reconnects_and_topics_and_topics_their_clients() -> 
     assert all([len(known) for known in row.clients] == [1, 1] for row in statistics.topics.values())
 
 
-def total(rows: list[Traffic]) -> list[int]:
+def total(rows: list[TrafficCounts]) -> list[int]:
     return [sum(column) for column in zip(*(row.counts for row in rows), strict=True)]
 
 
@@ -238,7 +238,7 @@ def assert_adds_up(statistics: Statistics) -> None:
     for group in groups:
         assert total(group) == counts
         for key in totals.latencies.keys() | totals.unanswered.keys():
-            merged = Traffic()
+            merged = TrafficCounts()
             for row in group:
                 merged.merge(row)
             assert merged.latencies.get(key) == totals.latencies.get(key)
@@ -303,9 +303,9 @@ def test_connections_that_have_ended_take_little_memory() -> None:
             talk.send(Puback(packet_identifier=identifier, raw=b"@\x02\0\1"), now + 1_000 * 2**identifier, S2C)
         talk.close((number + 1) * SECOND)
 
-    kept = kept_of_each(connection, count=200)
+    seconds = kept_of_each(connection, count=200)
 
-    assert kept < 1_500
+    assert seconds < 1_500
     statistics.finish()
     assert_adds_up(statistics)
     assert spread(next(iter(statistics.clients.values())).traffic, "publish_puback")[0] == 40 * 300
@@ -401,7 +401,7 @@ def test_silence_ends_with_the_disconnect_of_the_client(says_goodbye: bool, sile
     ids=["one second", "the fullest of three", "a packet that comes late counts as now", "an earlier capture follows"],
 )
 def test_the_peak_is_the_most_that_one_second_had(seconds: list[int], peak: int) -> None:
-    window = Window()
+    window = RateWindow()
     for second in seconds:
         window.add(second, 10)
 
@@ -427,8 +427,8 @@ def test_clients_without_an_identifier_are_told_apart_by_their_addresses() -> No
     Talk(statistics, 3, None).send(Pingreq(raw=b"\xc0\0"))
     statistics.finish()
 
-    found = {(row.client_identifier, *row.addresses): row.connections for row in statistics.clients.values()}
-    assert found == {("", "192.0.2.1"): 2, ("", "192.0.2.2"): 1, (None, "192.0.2.3"): 1}
+    counts = {(row.client_identifier, *row.addresses): row.connections for row in statistics.clients.values()}
+    assert counts == {("", "192.0.2.1"): 2, ("", "192.0.2.2"): 1, (None, "192.0.2.3"): 1}
 
 
 def test_the_end_of_a_connection_of_which_nothing_was_counted_is_passed_over() -> None:
@@ -547,15 +547,15 @@ def mixed() -> Statistics:
 
 
 def test_ends_with_a_disconnect_are_told_from_broken_ones(mixed: Statistics) -> None:
-    found = document(mixed)
+    actual_document = document(mixed)
 
-    assert [row["ending"] for row in found["connections"]] == [
+    assert [row["ending"] for row in actual_document["connections"]] == [
         "disconnected", "disconnected", "disconnected", "broken", "broken", "broken", "refused", "open", "unknown",
     ]  # fmt: skip
-    assert found["totals"]["connections"]["endings"] == {
+    assert actual_document["totals"]["connections"]["endings"] == {
         "disconnected": 3, "broken": 3, "refused": 1, "open": 1, "unknown": 1,
     }  # fmt: skip
-    by_name = {row["client_identifier"]: row for row in found["clients"]}
+    by_name = {row["client_identifier"]: row for row in actual_document["clients"]}
     counted = {name: (row["disconnected"], row["broken"], row["taken_over"]) for name, row in by_name.items()}
     assert counted["polite"] == (3, 0, 0)
     assert counted["dies"] == (0, 2, 0)
@@ -575,7 +575,7 @@ def test_the_text_puts_the_disconnect_first(mixed: Statistics) -> None:
         "closed: no DISCONNECT, reset by client 1",
         "closed: still open at the end of the capture 1",
         "closed: refused, FIN by server 1",
-        "closed: (not all of it is known) FIN by server 1",
+        "closed: incompletely captured, FIN by server 1",
     ]
     for end in ("no DISCONNECT, FIN by server", "no DISCONNECT, reset by client", "DISCONNECT by server 0x8e"):
         assert sum(line.rstrip().endswith(end) for line in text.splitlines()) == 1
@@ -612,9 +612,9 @@ def test_silence_is_that_of_the_worst_connection() -> None:
     rows = order(statistics.clients.values(), "silence", None)
 
     assert [row.client_identifier for row in rows] == ["asleep", "awake"]
-    found = document(statistics, sort="silence")
-    assert found["clients"][0]["keep_alive_share"] == max(
-        row["keep_alive_share"] for row in found["connections"] if row["client_identifier"] == "asleep"
+    actual_document = document(statistics, sort="silence")
+    assert actual_document["clients"][0]["keep_alive_share"] == max(
+        row["keep_alive_share"] for row in actual_document["connections"] if row["client_identifier"] == "asleep"
     )
 
 
@@ -637,13 +637,13 @@ def trial(name: str) -> dict[str, Any]:
 
 
 def test_the_end_of_a_connection_is_its_first_fin() -> None:
-    (found,) = trial("half.pcap")["connections"]
+    (result,) = trial("half.pcap")["connections"]
 
-    assert (found["ending"], found["closed_how"], found["closed_by"]) == ("broken", "fin", "server")
-    assert found["also_closed"]["how"] == "fin"
-    assert found["also_closed"]["timestamp_ns"] - found["ended_ns"] == pytest.approx(6e9, rel=0.01)
+    assert (result["ending"], result["closed_how"], result["closed_by"]) == ("broken", "fin", "server")
+    assert result["also_closed"]["how"] == "fin"
+    assert result["also_closed"]["timestamp_ns"] - result["ended_ns"] == pytest.approx(6e9, rel=0.01)
     # A client owes nothing to a server that has closed.
-    assert found["longest_silence_ns"] < 1.1 * SECOND
+    assert result["longest_silence_ns"] < 1.1 * SECOND
 
 
 def test_silence_ends_where_the_server_ended() -> None:
@@ -660,9 +660,9 @@ def test_silence_ends_where_the_server_ended() -> None:
 
 
 def test_discarded_segments_are_counted_and_one_direction_alone_is_named() -> None:
-    found = trial("tcp_data_after_rst.pcap")
+    actual_document = trial("tcp_data_after_rst.pcap")
 
-    assert found["totals"]["discarded"] == {"segments": 1, "bytes": 12}
-    assert found["captures"][0]["discarded"] == {"segments": 1, "bytes": 12}
+    assert actual_document["totals"]["discarded"] == {"segments": 1, "bytes": 12}
+    assert actual_document["captures"][0]["discarded"] == {"segments": 1, "bytes": 12}
     assert [row["one_sided"] for row in trial("tcp_asym_c.pcap")["connections"]] == ["client_to_server"]
     assert [row["one_sided"] for row in trial("half.pcap")["connections"]] == [None]

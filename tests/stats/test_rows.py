@@ -14,8 +14,8 @@ from mqttscope.stats.rows import (
     ConnectionRow,
     EndedRows,
     Histogram,
-    Traffic,
-    Window,
+    RateWindow,
+    TrafficCounts,
     pack,
     unpack,
 )
@@ -42,17 +42,17 @@ def test_a_percentile_is_at_most_one_percent_off_the_nearest_rank(values: list[i
 def test_count_lowest_highest_and_sum_are_exact(values: list[int]) -> None:
     histogram = filled(values)
 
-    found = histogram.count, histogram.minimum, histogram.maximum, histogram.total
-    assert found == (len(values), min(values), max(values), sum(values))
+    row = histogram.count, histogram.minimum, histogram.maximum, histogram.total
+    assert row == (len(values), min(values), max(values), sum(values))
     assert histogram.percentile(100) == max(values)
 
 
 @given(latencies | st.just([]), latencies | st.just([]))
-def test_merging_is_counting_together(one: list[int], other: list[int]) -> None:
-    merged = filled(one)
+def test_merging_is_counting_together(some: list[int], other: list[int]) -> None:
+    merged = filled(some)
     merged.merge(filled(other))
 
-    assert merged == filled(one + other)
+    assert merged == filled(some + other)
 
 
 def test_the_number_of_buckets_is_bounded() -> None:
@@ -74,34 +74,34 @@ def test_no_latency_is_negative() -> None:
 
 @given(st.lists(st.integers(0, 1 << 62), min_size=1, max_size=60), st.integers(0, 1 << 62))
 def test_values_below_another_are_counted_as_exactly_as_percentiles(values: list[int], limit: int) -> None:
-    found = filled(values)
+    histogram = filled(values)
     least, most = (sum(value < limit * factor for value in values) for factor in (0.98, 1.02))
-    assert least <= found.below(limit) <= most
-    assert found.below(max(values) + 1) == len(values)
+    assert least <= histogram.below(limit) <= most
+    assert histogram.below(max(values) + 1) == len(values)
 
 
-def counted(found: dict[int, int]) -> list[int]:
-    return [found.get(place, 0) for place in range(COUNTS)]
+def counted(counts: dict[int, int]) -> list[int]:
+    return [counts.get(place, 0) for place in range(COUNTS)]
 
 
 traffics = st.builds(
-    Traffic,
+    TrafficCounts,
     st.dictionaries(st.integers(0, COUNTS - 1), st.integers(1, 2**70), max_size=5).map(counted),
-    st.builds(Window, *[st.integers(-2, 2**60)] * 5),
+    st.builds(RateWindow, *[st.integers(-2, 2**60)] * 5),
     st.dictionaries(st.integers(0, 15), latencies.map(filled), max_size=2),
     st.dictionaries(st.integers(0, 15), st.integers(1, 10**6), max_size=2),
 )
 
 
 @given(traffics)
-def test_traffic_that_was_packed_is_the_same(traffic: Traffic) -> None:
+def test_traffic_that_was_packed_is_the_same(traffic: TrafficCounts) -> None:
     assert unpack(pack(traffic)) == traffic
 
 
 def test_rows_that_were_packed_are_the_same_in_the_order_of_their_numbers() -> None:
     rows, ended = [], EndedRows()
     for number in (7, 3, 2**40, 5):
-        traffic = Traffic(counted({number % COUNTS: number}))
+        traffic = TrafficCounts(counted({number % COUNTS: number}))
         traffic.latency(2, 40, 2 * number)
         traffic.unanswered[4] = 1
         row = ConnectionRow(number, traffic=traffic, client_identifier=f"dev{number}", in_flight_peak=(1, number))

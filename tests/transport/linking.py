@@ -16,8 +16,12 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import Segment
 from mqttscope.transport import server
-from mqttscope.transport.recording import Recorder, Recording
-from mqttscope.transport.wire import Made
+from mqttscope.transport.client import BrokerConnector
+from mqttscope.transport.link import Link, Listener
+from mqttscope.transport.recording import LinkRecorder, Recording
+from mqttscope.transport.server import Factory, Server
+from mqttscope.transport.target import BrokerUrl
+from mqttscope.transport.wire import FramedSegment
 from tests.transport.wires import complaints, streams
 
 PATIENCE_S = 20.0
@@ -25,9 +29,23 @@ V311 = ProtocolVersion.V3_1_1
 T = TypeVar("T")
 
 
-def packet(one: ControlPacket) -> bytes:
+def packet(control_packet: ControlPacket) -> bytes:
     """As MQTT 3.1.1 writes it."""
-    return encode(one, V311)
+    return encode(control_packet, V311)
+
+
+async def connect(
+    target: BrokerUrl, listener: Listener, *, recorder: LinkRecorder | None = None, **options: Any
+) -> Link:
+    """A link to a broker."""
+    return await BrokerConnector(target, **options).open(listener, V311, recorder=recorder)
+
+
+async def serve(host: str, port: int, factory: Factory, **options: Any) -> Server:
+    """A server that listens."""
+    listening = Server(factory, **options)
+    await listening.listen(host, port)
+    return listening
 
 
 CONNECT = packet(Connect(client_identifier="dev1", keep_alive=60))
@@ -131,20 +149,20 @@ async def soon(awaited: Awaitable[T]) -> T:
     return await asyncio.wait_for(awaited, PATIENCE_S)
 
 
-def recorder(path: Path) -> Recorder:
+def recorder(path: Path) -> LinkRecorder:
     """Records into a file."""
-    return Recorder(Recording("it", path=str(path)))
+    return LinkRecorder(Recording("it", path=str(path)))
 
 
-def frames(path: Path) -> list[Made]:
+def frames(path: Path) -> list[FramedSegment]:
     """The frames of a file."""
-    found = []
+    segments = []
     for frame in open_capture([path]):
         assert isinstance(frame, Frame)
         shown = segment(frame)
         assert isinstance(shown, Segment)
-        found.append(Made(frame, shown))
-    return found
+        segments.append(FramedSegment(frame, shown))
+    return segments
 
 
 def story(path: Path) -> tuple[bytes, bytes, list[str]]:

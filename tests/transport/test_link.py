@@ -15,16 +15,15 @@ import pytest
 
 from mqttscope.net.http_upgrade import accept_for
 from mqttscope.transport import link as module
-from mqttscope.transport.client import connect
 from mqttscope.transport.link import HIGH_WATER_BYTES, Link, LinkErrorKind, link_error, reason
-from mqttscope.transport.recording import Recorder
-from mqttscope.transport.target import Target, parse_broker
+from mqttscope.transport.recording import LinkRecorder
+from mqttscope.transport.target import BrokerUrl, parse_broker
 from mqttscope.transport.websocket import WebSocketError
 from mqttscope.transport.wire import Endpoint
 from tests.each import each
 from tests.net import framing
 from tests.net.framing import CLIENT
-from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, recorder, soon, sound_story, story, until
+from tests.transport.linking import CONNACK, CONNECT, PUBLISH, Heard, connect, recorder, soon, sound_story, story, until
 
 
 class Remote:
@@ -54,11 +53,11 @@ class Remote:
 
 
 @asynccontextmanager
-async def linked(recorder: Recorder | None = None) -> AsyncIterator[tuple[Link, Heard, Remote]]:
+async def linked(recorder: LinkRecorder | None = None) -> AsyncIterator[tuple[Link, Heard, Remote]]:
     """A link to a plain socket."""
     heard = Heard()
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        target = Target("mqtt", "127.0.0.1", listening.getsockname()[1])
+        target = BrokerUrl("mqtt", "127.0.0.1", listening.getsockname()[1])
         link = await connect(target, heard, recorder=recorder)
         sock, _ = listening.accept()
     sock.setblocking(False)
@@ -87,8 +86,8 @@ async def test_bytes_go_both_ways_and_the_ends_are_known(tmp_path: Path) -> None
         await remote.close(link)
         assert heard.end == ("fin", "the connection was closed")
 
-    told = ["FlowOpened", "client fin", "server fin", "closed fin"]
-    assert sound_story(tmp_path / "it.pcapng") == (CONNECT, CONNACK, told)
+    texts = ["FlowOpened", "client fin", "server fin", "closed fin"]
+    assert sound_story(tmp_path / "it.pcapng") == (CONNECT, CONNACK, texts)
 
 
 async def test_a_close_waits_for_the_other_side_and_resets_nothing(tmp_path: Path) -> None:
@@ -131,8 +130,8 @@ async def test_half_closed_it_still_reads(tmp_path: Path) -> None:
         await remote.close(link)
         assert heard.end == ("fin", "the connection was closed")
 
-    told = ["FlowOpened", "client fin", "server fin", "closed fin"]
-    assert sound_story(tmp_path / "it.pcapng") == (b"question", b"answer", told)
+    texts = ["FlowOpened", "client fin", "server fin", "closed fin"]
+    assert sound_story(tmp_path / "it.pcapng") == (b"question", b"answer", texts)
 
 
 async def test_a_half_closed_peer_is_still_written_to(tmp_path: Path) -> None:
@@ -162,8 +161,8 @@ async def test_a_reset_is_told(tmp_path: Path) -> None:
         link.write(b"x")
         link.read(True)
 
-    told = ["FlowOpened", "server reset", "client reset", "closed reset"]
-    assert sound_story(tmp_path / "it.pcapng") == (CONNECT, b"", told)
+    texts = ["FlowOpened", "server reset", "client reset", "closed reset"]
+    assert sound_story(tmp_path / "it.pcapng") == (CONNECT, b"", texts)
 
 
 async def test_an_abort_is_a_reset_and_is_not_told(tmp_path: Path) -> None:
@@ -197,24 +196,24 @@ async def test_a_slow_reader_is_noticed_and_may_be_slow_itself() -> None:
 
 
 async def test_the_record_acknowledges_what_has_arrived(tmp_path: Path) -> None:
-    made = recorder(tmp_path / "it.pcapng")
-    async with linked(made) as (link, heard, remote):
+    link_recorder = recorder(tmp_path / "it.pcapng")
+    async with linked(link_recorder) as (link, heard, remote):
         link.write(CONNECT)
         await remote.write(CONNACK)
         await heard.gets(CONNACK)
-        assert link._tap is not None
-        wire = link._tap.wire
+        assert link._record is not None
+        wire = link._record.wire
         await until(lambda: (wire.acknowledged(True), wire.acknowledged(False)) == (len(CONNACK), len(CONNECT)))
 
 
 @asynccontextmanager
-async def socketed(recorder: Recorder | None = None) -> AsyncIterator[tuple[Link, Heard, Remote]]:
+async def socketed(recorder: LinkRecorder | None = None) -> AsyncIterator[tuple[Link, Heard, Remote]]:
     """A link with WebSocket to a plain socket."""
     heard = Heard()
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        target = Target("ws", "127.0.0.1", listening.getsockname()[1], None, "/mqtt")
+        target = BrokerUrl("ws", "127.0.0.1", listening.getsockname()[1], None, "/mqtt")
         connecting = asyncio.create_task(connect(target, heard, recorder=recorder))
         sock, _ = await soon(loop.sock_accept(listening))
     sock.setblocking(False)
@@ -350,10 +349,10 @@ WHY: dict[LinkErrorKind, dict[Exception, str]] = {
 @each("kind, errors", WHY.items())
 def test_links_say_why_they_are_not_there(kind: LinkErrorKind, errors: dict[Exception, str]) -> None:
     for error, why in errors.items():
-        said = link_error(error, parse_broker("mqtts://me@broker"), timeout_s=2.5)
-        assert (said.kind, str(said)) == (kind, f"cannot connect to mqtts://broker:8883: {why}")
+        shown_error = link_error(error, parse_broker("mqtts://me@broker"), timeout_s=2.5)
+        assert (shown_error.kind, str(shown_error)) == (kind, f"cannot connect to mqtts://broker:8883: {why}")
 
 
 def test_the_name_that_a_certificate_is_not_for_may_be_given() -> None:
-    said = link_error(unverified(64), parse_broker("mqtts://192.0.2.1"), timeout_s=1, server_name="broker.example")
-    assert str(said).endswith("its certificate is not for broker.example")
+    error = link_error(unverified(64), parse_broker("mqtts://192.0.2.1"), timeout_s=1, server_name="broker.example")
+    assert str(error).endswith("its certificate is not for broker.example")

@@ -16,11 +16,10 @@ import pytest
 from mqttscope.mqtt import Disconnect
 from mqttscope.transport import link as link_module
 from mqttscope.transport import server as module
-from mqttscope.transport.client import connect
 from mqttscope.transport.link import Link, LinkError
-from mqttscope.transport.recording import Recorder
-from mqttscope.transport.server import Server, accept, listen, serve
-from mqttscope.transport.target import Target
+from mqttscope.transport.recording import LinkRecorder
+from mqttscope.transport.server import Server, accept, listen
+from mqttscope.transport.target import BrokerUrl
 from mqttscope.transport.tls import listen_context, upstream_context
 from tests.proxy import rig
 from tests.transport.linking import (
@@ -28,9 +27,11 @@ from tests.transport.linking import (
     CONNECT,
     PUBLISH,
     Heard,
+    connect,
     fail_to_accept,
     packet,
     recorder,
+    serve,
     soon,
     sound_story,
     until,
@@ -56,7 +57,7 @@ class Hall:
 
     def __init__(self) -> None:
         self.came: list[Served] = []
-        self.told: list[str] = []
+        self.notes: list[str] = []
         self.server: Server
 
     def welcome(self, link: Link) -> Served:
@@ -66,17 +67,17 @@ class Hall:
 
 @asynccontextmanager
 async def open_hall(
-    scheme: str, made: rig.Certificates, recorder: Recorder | None = None, **options: int
+    scheme: str, certificates: rig.Certificates, recorder: LinkRecorder | None = None, **options: int
 ) -> AsyncIterator[Hall]:
     hall = Hall()
     hall.server = await serve(
         "127.0.0.1",
         0,
         hall.welcome,
-        tls=listen_context(made.cert, made.key) if scheme in ("mqtts", "wss") else None,
+        tls=listen_context(certificates.cert, certificates.key) if scheme in ("mqtts", "wss") else None,
         websocket=scheme in ("ws", "wss"),
         recorder=recorder,
-        note=hall.told.append,
+        note=hall.notes.append,
         **options,
     )
     try:
@@ -89,19 +90,19 @@ async def open_hall(
 
 @asynccontextmanager
 async def meeting(
-    scheme: str, made: rig.Certificates, recorder: Recorder | None = None
+    scheme: str, certificates: rig.Certificates, recorder: LinkRecorder | None = None
 ) -> AsyncIterator[tuple[Hall, Served, Link, Heard]]:
     """A server, and both sides of a connection to it."""
-    async with open_hall(scheme, made, recorder) as hall:
-        link, heard = await enter(hall, scheme, made)
+    async with open_hall(scheme, certificates, recorder) as hall:
+        link, heard = await enter(hall, scheme, certificates)
         await until(lambda: hall.came)
         yield hall, hall.came[0], link, heard
 
 
-async def enter(hall: Hall, scheme: str, made: rig.Certificates) -> tuple[Link, Heard]:
+async def enter(hall: Hall, scheme: str, certificates: rig.Certificates) -> tuple[Link, Heard]:
     heard = Heard()
-    target = Target(scheme, "127.0.0.1", hall.server.port, None, "/mqtt" if "ws" in scheme else "")
-    return await connect(target, heard, tls=upstream_context(made.ca)), heard
+    target = BrokerUrl(scheme, "127.0.0.1", hall.server.port, None, "/mqtt" if "ws" in scheme else "")
+    return await connect(target, heard, tls=upstream_context(certificates.ca)), heard
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -120,12 +121,12 @@ async def test_both_sides_talk_and_the_record_is_sound(
         await served.gets(PUBLISH + packet(Disconnect()))
         await soon(served.link.closed.wait())
         await soon(link.closed.wait())
-        assert (served.how, hall.told) == ("fin", [])
+        assert (served.how, hall.notes) == ("fin", [])
 
-    client, server, told = sound_story(path)
+    client, server, texts = sound_story(path)
     # RFC 6455 section 7.1.1: after the close frames it is the server that closes first.
     ends = ["server fin", "client fin"] if "ws" in scheme else ["client fin", "server fin"]
-    assert told == ["FlowOpened", *ends, "closed fin"]
+    assert texts == ["FlowOpened", *ends, "closed fin"]
     if "ws" in scheme:
         assert (client[:9], server[:12]) == (b"GET /mqtt", b"HTTP/1.1 101")
     else:
@@ -179,8 +180,8 @@ async def test_half_closed_tls_only_stays_silent(certificates: rig.Certificates)
 async def test_a_client_that_does_not_take_part_in_the_end_is_reset(
     certificates: rig.Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for one in (module, link_module):
-        monkeypatch.setattr(one, "CLOSE_TIMEOUT_S", 0.05)
+    for other_module in (module, link_module):
+        monkeypatch.setattr(other_module, "CLOSE_TIMEOUT_S", 0.05)
     async with open_hall("mqtts", certificates) as hall:
         context = ssl.create_default_context(cafile=certificates.ca)
         reader, writer = await asyncio.open_connection("127.0.0.1", hall.server.port, ssl=context)
@@ -208,10 +209,10 @@ async def test_clients_that_speak_no_websocket_are_answered(certificates: rig.Ce
     async with open_hall("ws", certificates) as hall:
         assert (await raw(hall, CONNECT)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
         assert (await raw(hall, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
-        assert next(one.partition(": ")[2] for one in hall.told) == (
+        assert next(text.partition(": ")[2] for text in hall.notes) == (
             "no WebSocket with the client: it does not speak HTTP"
         )
-        assert (len(hall.told), hall.came) == (2, [])
+        assert (len(hall.notes), hall.came) == (2, [])
 
 
 @pytest.mark.parametrize("scheme", ["mqtts", "ws", "wss"])
@@ -224,15 +225,15 @@ async def test_clients_that_say_nothing_are_not_waited_for(
         with suppress(ConnectionResetError):
             assert await soon(reader.read()) == b""
         writer.close()
-        assert len(hall.told) == 1
-        assert hall.told[0].endswith("the client was not served: no answer in time")
+        assert len(hall.notes) == 1
+        assert hall.notes[0].endswith("the client was not served: no answer in time")
 
 
 async def test_clients_beyond_the_limit_are_closed(certificates: rig.Certificates) -> None:
     async with open_hall("mqtt", certificates, max_connections=1) as hall:
         link, _ = await enter(hall, "mqtt", certificates)
         assert await raw(hall, b"") == b""
-        assert hall.told == ["a client was closed: there are 1 connections already"]
+        assert hall.notes == ["a client was closed: there are 1 connections already"]
         link.close()
         await soon(link.closed.wait())
         await until(lambda: not hall.server.links)
@@ -241,17 +242,17 @@ async def test_clients_beyond_the_limit_are_closed(certificates: rig.Certificate
 
 
 async def test_a_factory_that_fails_is_told_and_its_client_reset(certificates: rig.Certificates) -> None:
-    told: list[str] = []
+    texts: list[str] = []
 
     def factory(link: Link) -> Heard:
         raise LookupError("nobody home")
 
-    server = await serve("127.0.0.1", 0, factory, note=told.append)
+    server = await serve("127.0.0.1", 0, factory, note=texts.append)
     heard = Heard()
-    link = await connect(Target("mqtt", "127.0.0.1", server.port), heard)
+    link = await connect(BrokerUrl("mqtt", "127.0.0.1", server.port), heard)
     await soon(link.closed.wait())
     assert heard.end == ("reset", "the connection was reset")
-    assert told == ["internal error: LookupError: nobody home"]
+    assert texts == ["internal error: LookupError: nobody home"]
     await server.close()
 
 
@@ -277,7 +278,7 @@ async def test_a_client_that_is_gone_at_once_is_no_trouble(certificates: rig.Cer
         link, _ = await enter(hall, "mqtts", certificates)
         link.close()
         await soon(link.closed.wait())
-        assert all("the client was not served" in one for one in hall.told)
+        assert all("the client was not served" in text for text in hall.notes)
 
 
 async def test_a_free_port_is_the_same_on_every_address() -> None:
@@ -302,15 +303,15 @@ async def test_without_descriptors_clients_wait(monkeypatch: pytest.MonkeyPatch)
     fail_to_accept(monkeypatch, failures)
     (sock,) = await listen("127.0.0.1", 0)
     came: list[socket.socket] = []
-    told: list[str] = []
-    task = asyncio.create_task(accept(sock, came.append, told.append))
+    texts: list[str] = []
+    task = asyncio.create_task(accept(sock, came.append, texts.append))
     with socket.create_connection(sock.getsockname()):
         await until(lambda: came)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     came[0].close()
     sock.close()
-    assert told == ["cannot accept: no; clients wait"]
+    assert texts == ["cannot accept: no; clients wait"]
     # A socket that is closed ends it by itself.
     failures.append(errno.EBADF)
-    await soon(accept(sock, came.append, told.append))
+    await soon(accept(sock, came.append, texts.append))

@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.transport.target import (
     AddressError,
-    Target,
+    BrokerUrl,
     loopback,
     parse_broker,
     parse_listen,
@@ -19,19 +19,19 @@ from tests.each import each
 @pytest.mark.parametrize(
     ("text", "expected", "written"),
     [
-        ("mqtt://broker", Target("mqtt", "broker", 1883), "mqtt://broker:1883"),
-        ("mqtts://broker", Target("mqtts", "broker", 8883), "mqtts://broker:8883"),
-        ("ws://broker:9001/", Target("ws", "broker", 9001), "ws://broker:9001"),
-        ("WSS://Broker", Target("wss", "broker", 443), "wss://broker:443"),
-        ("mqtt://[::1]:1885", Target("mqtt", "::1", 1885), "mqtt://[::1]:1885"),
+        ("mqtt://broker", BrokerUrl("mqtt", "broker", 1883), "mqtt://broker:1883"),
+        ("mqtts://broker", BrokerUrl("mqtts", "broker", 8883), "mqtts://broker:8883"),
+        ("ws://broker:9001/", BrokerUrl("ws", "broker", 9001), "ws://broker:9001"),
+        ("WSS://Broker", BrokerUrl("wss", "broker", 443), "wss://broker:443"),
+        ("mqtt://[::1]:1885", BrokerUrl("mqtt", "::1", 1885), "mqtt://[::1]:1885"),
     ],
 )
-def test_where_the_broker_is_of_an_address(text: str, expected: Target, written: str) -> None:
-    found = parse_upstream(text)
+def test_where_the_broker_is_of_an_address(text: str, expected: BrokerUrl, written: str) -> None:
+    url = parse_upstream(text)
 
-    assert found == expected
-    assert str(found) == written
-    assert (found.tls, found.websocket) == (found.scheme in ("mqtts", "wss"), found.scheme in ("ws", "wss"))
+    assert url == expected
+    assert str(url) == written
+    assert (url.tls, url.websocket) == (url.scheme in ("mqtts", "wss"), url.scheme in ("ws", "wss"))
 
 
 def test_addresses_are_shown_as_they_are_written() -> None:
@@ -55,29 +55,29 @@ def test_where_to_listen(text: str, expected: tuple[str, int]) -> None:
 @each(
     "text, expected",
     [
-        ("mqtt://broker", Target("mqtt", "broker", 1883)),
-        ("mqtt://broker/", Target("mqtt", "broker", 1883)),
-        ("MQTTS://Broker:8884", Target("mqtts", "broker", 8884)),
-        ("mqtt://[::1]", Target("mqtt", "::1", 1883)),
-        ("mqtt://me@broker", Target("mqtt", "broker", 1883, "me")),
-        ("mqtts://me%40work@broker", Target("mqtts", "broker", 8883, "me@work")),
-        ("mqtt://@broker", Target("mqtt", "broker", 1883)),
-        ("ws://broker", Target("ws", "broker", 80, None, "/mqtt")),
-        ("ws://broker:9001/", Target("ws", "broker", 9001, None, "/")),
-        ("wss://broker/a/b", Target("wss", "broker", 443, None, "/a/b")),
-        ("wss://broker?token=a%20b&c", Target("wss", "broker", 443, None, "/mqtt?token=a%20b&c")),
-        ("wss://broker/p?X-Amz-Signature=1/2", Target("wss", "broker", 443, None, "/p?X-Amz-Signature=1/2")),
-        ("ws://broker/größe", Target("ws", "broker", 80, None, "/gr%C3%B6%C3%9Fe")),
+        ("mqtt://broker", BrokerUrl("mqtt", "broker", 1883)),
+        ("mqtt://broker/", BrokerUrl("mqtt", "broker", 1883)),
+        ("MQTTS://Broker:8884", BrokerUrl("mqtts", "broker", 8884)),
+        ("mqtt://[::1]", BrokerUrl("mqtt", "::1", 1883)),
+        ("mqtt://me@broker", BrokerUrl("mqtt", "broker", 1883, "me")),
+        ("mqtts://me%40work@broker", BrokerUrl("mqtts", "broker", 8883, "me@work")),
+        ("mqtt://@broker", BrokerUrl("mqtt", "broker", 1883)),
+        ("ws://broker", BrokerUrl("ws", "broker", 80, None, "/mqtt")),
+        ("ws://broker:9001/", BrokerUrl("ws", "broker", 9001, None, "/")),
+        ("wss://broker/a/b", BrokerUrl("wss", "broker", 443, None, "/a/b")),
+        ("wss://broker?token=a%20b&c", BrokerUrl("wss", "broker", 443, None, "/mqtt?token=a%20b&c")),
+        ("wss://broker/p?X-Amz-Signature=1/2", BrokerUrl("wss", "broker", 443, None, "/p?X-Amz-Signature=1/2")),
+        ("ws://broker/größe", BrokerUrl("ws", "broker", 80, None, "/gr%C3%B6%C3%9Fe")),
     ],
 )
-def test_where_the_broker_is(text: str, expected: Target) -> None:
+def test_where_the_broker_is(text: str, expected: BrokerUrl) -> None:
     assert parse_broker(text) == expected
 
 
 NOWHERE_TO_LISTEN = {
     "1884": "'1884' is not HOST:PORT, such as 127.0.0.1:1884",
     "": "'' is not HOST:PORT",
-    ":1884": "':1884' names no host; *:1884 listens on every address, 127.0.0.1:1884 on this host's",
+    ":1884": "':1884' has no host; *:1884 listens on every address, 127.0.0.1:1884 only on this host",
     "::1:1884": "'::1:1884': an IPv6 address goes into brackets, such as [::1]:1884",
     "host:65536": "'65536' is not a port (0 to 65535, 0 for any free one)",
     "host:": "'' is not a port",
@@ -89,17 +89,17 @@ NOWHERE_TO_LISTEN = {
 NO_UPSTREAM = {
     "broker:1883": "'broker:1883' is not a URL; mqtt://broker:1883 is one",
     "http://broker": "http:// is not one of mqtt://, mqtts://, ws://, wss://",
-    "mqtt://": "'mqtt://' names no host",
-    "mqtt://:1883": "'mqtt://:1883' names no host",
+    "mqtt://": "'mqtt://' has no host",
+    "mqtt://:1883": "'mqtt://:1883' has no host",
     "mqtt://broker:99999": "'mqtt://broker:99999': Port out of range",
     "mqtt://user:hunter2": "'mqtt://user:***': host and port cannot be read",
     "ws://broker/x%3Ftoken%3Dhunter2": "'ws://broker/x%3Ftoken%3D***' has more than a host and a port",
     "ws://broker/x;hunter2": "'ws://broker/x;***' has more",
     "broker/x;token=hunter2": "'broker/x;***' is not a URL; mqtt://broker/x;*** is one",
-    "mqtt://broker:0": "nobody can be reached at port 0",
+    "mqtt://broker:0": "no broker can be reached at port 0",
     "mqtt://user:secret@broker": "user name and password come from the clients",
     "mqtt://broker/topic": "'mqtt://broker/topic' has more than a host and a port: MQTT has no paths",
-    "ws://broker/mqtt": "'ws://broker/mqtt' has more than a host and a port: clients name the path",
+    "ws://broker/mqtt": "'ws://broker/mqtt' has more than a host and a port: clients choose the WebSocket path",
     "mqtt://[::1": "'mqtt://[::1': ",
 }
 NO_BROKER = {
@@ -110,18 +110,18 @@ NO_BROKER = {
     "mqtt://broker/topic": "mqtt:// takes a host and a port: MQTT has no paths; ws:// and wss:// have",
     "mqtt://broker?x": "mqtt:// takes a host and a port",
     "ws://broker/mqtt#x": "the URL of a broker has no fragment (#...)",
-    "ws://broker/a b": "the path of a WebSocket holds neither spaces nor control characters",
-    "mqtt://": "'mqtt://' names no host",
-    "mqtt://broker:0": "nobody can be reached at port 0",
+    "ws://broker/a b": "a WebSocket path must not contain spaces or control characters",
+    "mqtt://": "'mqtt://' has no host",
+    "mqtt://broker:0": "no broker can be reached at port 0",
 }
 
 
 @each("parse, texts", [(parse_listen, NOWHERE_TO_LISTEN), (parse_upstream, NO_UPSTREAM), (parse_broker, NO_BROKER)])
 def test_what_is_no_address(parse: Callable[[str], object], texts: dict[str, str]) -> None:
-    for text, said in texts.items():
+    for text, shown_text in texts.items():
         with pytest.raises(AddressError) as caught:
             parse(text)
-        assert str(caught.value).startswith(said), text
+        assert str(caught.value).startswith(shown_text), text
         assert "hunter2" not in str(caught.value)
 
 
@@ -158,7 +158,7 @@ def test_the_usual_port_is_not_named_to_http() -> None:
 
 
 def test_what_a_target_speaks() -> None:
-    assert [(one.tls, one.websocket) for one in map(parse_broker, ("mqtt://b", "mqtts://b", "ws://b", "wss://b"))] == [
+    assert [(url.tls, url.websocket) for url in map(parse_broker, ("mqtt://b", "mqtts://b", "ws://b", "wss://b"))] == [
         (False, False), (True, False), (False, True), (True, True)
     ]  # fmt: skip
 

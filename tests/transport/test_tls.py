@@ -29,26 +29,26 @@ def test_certificate_and_key_may_be_in_one_file(tmp_path: Path, certificates: ri
 
 
 def test_files_that_cannot_be_used_are_named(tmp_path: Path, certificates: rig.Certificates) -> None:
-    made, nothing, text = certificates, str(tmp_path / "nothing.pem"), tmp_path / "text.pem"
+    new_certificates, nothing, text = certificates, str(tmp_path / "nothing.pem"), tmp_path / "text.pem"
     text.write_text("hello")
     cases: list[tuple[Callable[[], ssl.SSLContext], str]] = [
         (lambda: listen_context(nothing), f"cannot read {nothing}: No such file or directory"),
-        (lambda: listen_context(made.cert, nothing), f"cannot read {nothing}: No such file or directory"),
-        (lambda: listen_context(made.cert), f"{made.cert} holds no private key in PEM form"),
-        (lambda: listen_context(str(text), made.key), f"{text} holds no certificate in PEM form"),
-        (lambda: listen_context(made.cert, str(text)), f"{text} holds no private key in PEM form"),
+        (lambda: listen_context(new_certificates.cert, nothing), f"cannot read {nothing}: No such file or directory"),
+        (lambda: listen_context(new_certificates.cert), f"{new_certificates.cert} holds no private key in PEM form"),
+        (lambda: listen_context(str(text), new_certificates.key), f"{text} holds no certificate in PEM form"),
+        (lambda: listen_context(new_certificates.cert, str(text)), f"{text} holds no private key in PEM form"),
         (
-            lambda: listen_context(made.cert, made.client_key),
-            f"the key in {made.client_key} does not belong to the certificate in {made.cert}",
+            lambda: listen_context(new_certificates.cert, new_certificates.client_key),
+            f"the key in {new_certificates.client_key} does not belong to the certificate in {new_certificates.cert}",
         ),
         (lambda: upstream_context(nothing), f"cannot read {nothing}: No such file or directory"),
         (lambda: upstream_context(str(text)), f"{text} holds no CA certificate in PEM form"),
         (lambda: upstream_context(str(tmp_path)), f"cannot read {tmp_path}: Is a directory"),
     ]
-    for make, said in cases:
+    for make, expected in cases:
         with pytest.raises(TlsError) as caught:
             make()
-        assert str(caught.value) == said
+        assert str(caught.value) == expected
 
 
 def test_an_encrypted_key_is_not_asked_for(tmp_path: Path, certificates: rig.Certificates) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.net.http_upgrade import Problem, Upgrade
-from mqttscope.net.websocket import CLOSE, PING, PONG, TEXT, Control, WebSocket
+from mqttscope.net.websocket import CLOSE, PING, PONG, TEXT, ControlFrame, WebSocket
 from mqttscope.transport import websocket
 from tests.net import framing, heads
 from tests.net.framing import CLIENT, SERVER
@@ -28,10 +28,10 @@ def ends() -> tuple[websocket.Framing, websocket.Framing]:
     return websocket.Framing(CLIENT, Random(1).randbytes), websocket.Framing(SERVER, Random(2).randbytes)
 
 
-def answered(received: websocket.Received) -> Control:
+def answered(received: websocket.WebSocketInput) -> ControlFrame:
     """The control frame that a client answers with."""
     (answer,) = framing.opened().feed(CLIENT, received.answer)
-    assert isinstance(answer, Control)
+    assert isinstance(answer, ControlFrame)
     return answer
 
 
@@ -82,7 +82,7 @@ def answer(changes: dict[str, str | None], first: str = "HTTP/1.1 101 Switching 
 
 
 @pytest.mark.parametrize(
-    ("given_", "said"),
+    ("expected", "text"),
     [
         (answer({}, "HTTP/1.1 404 Not Found"), "it answers 404 Not Found to the request for /mqtt"),
         (answer({}, "HTTP/1.1 799 What"), "it answers 799 to the request for /mqtt"),
@@ -105,15 +105,15 @@ def answer(changes: dict[str, str | None], first: str = "HTTP/1.1 101 Switching 
         (answer({"Sec-WebSocket-Protocol": "?"}).replace(b": ?", b": \xff"), "the response selects"),
     ],
 )
-def test_what_is_wrong_with_an_answer_is_said(given_: bytes, said: str) -> None:
+def test_what_is_wrong_with_an_answer_is_said(expected: bytes, text: str) -> None:
     with pytest.raises(websocket.WebSocketError) as caught:
-        handshake().feed(given_)
-    assert str(caught.value).startswith(said)
+        handshake().feed(expected)
+    assert str(caught.value).startswith(text)
     str(caught.value).encode()
 
 
 @pytest.mark.parametrize(
-    ("given_", "status", "said"),
+    ("expected", "status", "text"),
     [
         (heads.request({"Sec-WebSocket-Protocol": None}), 400, "the request offers no subprotocol"),
         (heads.request({"Sec-WebSocket-Protocol": "chat, x"}), 400, "the request offers 2 others"),
@@ -128,10 +128,10 @@ def test_what_is_wrong_with_an_answer_is_said(given_: bytes, said: str) -> None:
         (b"GET " + b"x" * 70_000, 400, "its HTTP head is longer than 65,536 bytes"),
     ],
 )
-def test_a_server_refuses(given_: bytes, status: int, said: str) -> None:
+def test_a_server_refuses(expected: bytes, status: int, text: str) -> None:
     server = websocket.ServerHandshake()
-    assert server.feed(given_) == b""
-    assert (server.refused, server.subprotocol) == (said, None)
+    assert server.feed(expected) == b""
+    assert (server.refused, server.subprotocol) == (text, None)
     head, _, body = server.answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 %d " % status)
     assert b"Sec-WebSocket-Version: 13" in head
@@ -145,22 +145,24 @@ def test_a_server_refuses(given_: bytes, status: int, said: str) -> None:
 def test_frames_are_as_an_independent_writer_makes_them(size: int, is_client: bool) -> None:
     payload = Random(size).randbytes(size)
     key = CLIENT_KEY if is_client else None
-    made = websocket.frame(payload, mask=key)
-    assert made == framing.frame(payload, key=key)
+    raw = websocket.frame(payload, mask=key)
+    assert raw == framing.frame(payload, key=key)
     watching = framing.opened()
-    assert framing.application(watching.feed(is_client, made), is_client) == payload
+    assert framing.application(watching.feed(is_client, raw), is_client) == payload
 
 
 messages = st.lists(st.tuples(st.booleans(), st.binary(max_size=300)), max_size=8)
 
 
 @given(messages, st.randoms(use_true_random=False))
-def test_bytes_arrive_as_they_were_sent_however_they_are_cut(said: list[tuple[bool, bytes]], random: Random) -> None:
+def test_bytes_arrive_as_they_were_sent_however_they_are_cut(
+    messages_sent: list[tuple[bool, bytes]], random: Random
+) -> None:
     client, server = ends()
     watching = framing.opened()
     sent: dict[bool, bytes] = {CLIENT: b"", SERVER: b""}
     got: dict[bool, bytes] = {CLIENT: b"", SERVER: b""}
-    for from_client, data in said:
+    for from_client, data in messages_sent:
         here, there = (client, server) if from_client else (server, client)
         stream = here.send(data)
         assert framing.problems(watching.feed(from_client, stream)) == []
@@ -195,8 +197,8 @@ def test_fragments_and_controls_between_them() -> None:
     received = client.receive(stream)
 
     assert received.data == b"hello"
-    assert [one.opcode for one in received.controls] == [PING, PONG]
-    assert answered(received) == Control(CLIENT, PONG, b"are you there")
+    assert [control.opcode for control in received.controls] == [PING, PONG]
+    assert answered(received) == ControlFrame(CLIENT, PONG, b"are you there")
 
 
 def test_the_close_frame_is_answered_with_the_same_status() -> None:
@@ -233,22 +235,22 @@ def test_no_pong_behind_the_close_frame() -> None:
 
 
 @pytest.mark.parametrize(
-    ("stream", "status", "said"),
+    ("stream", "status", "expected"),
     [
         (framing.frame(b"x", key=CLIENT_KEY), 1002, "a server's frame is masked"),
         (framing.frame(b"x", first=0x80 | TEXT), 1003, "a text message carries MQTT"),
         (framing.frame(b"x", first=0xC2), 1002, "the reserved bits are 100"),
         (framing.frame(b"x", first=0x83), 1002, "the opcode is 3"),
         (framing.frame(b"x", first=0x80), 1002, "no message is in progress"),
-        (framing.frame(b"x" * 126, first=0x89), 1002, "the payload of a frame with opcode 9 takes 126 bytes"),
+        (framing.frame(b"x" * 126, first=0x89), 1002, "the payload of a frame with opcode 9 has 126 bytes"),
         (framing.frame(b"", length=b"\x7f" + b"\xff" * 8), 1009, "the length is 18446744073709551615"),
     ],
 )
-def test_a_broken_protocol_ends_it(stream: bytes, status: int, said: str) -> None:
+def test_a_broken_protocol_ends_it(stream: bytes, status: int, expected: str) -> None:
     client, _ = ends()
     received = client.receive(framing.frame(b"good") + stream)
     assert (received.data, received.ended) == (b"good", "failed")
-    assert received.detail == said
+    assert received.detail == expected
     assert answered(received).code == status
 
 
@@ -264,10 +266,12 @@ def test_the_limit_does_not_depend_on_how_bytes_come(size: int, cut: int, monkey
     client = websocket.Framing(CLIENT, Random(1).randbytes)
     stream = framing.frame(bytes(size))
     received = [client.receive(stream[:cut]), client.receive(stream[cut:])]
-    assert [one.ended for one in received if one.ended] == (["failed"] if size > 100 else [])
+    assert [web_socket_input.ended for web_socket_input in received if web_socket_input.ended] == (
+        ["failed"] if size > 100 else []
+    )
 
 
 def test_what_is_not_opened_has_problems_in_captures_too() -> None:
     """The oracle of these tests sees what is wrong."""
     watching = framing.opened()
-    assert any(isinstance(one, Problem) for one in watching.feed(CLIENT, framing.frame(b"x")))
+    assert any(isinstance(part, Problem) for part in watching.feed(CLIENT, framing.frame(b"x")))

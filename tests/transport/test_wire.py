@@ -13,17 +13,17 @@ from mqttscope.capture import PcapngWriter, open_capture
 from mqttscope.net.frame import Frame
 from mqttscope.net.headers import segment
 from mqttscope.net.segment import ACK, FIN, PSH, RST, SYN
-from mqttscope.transport.wire import MAX_SEGMENT_BYTES, WINDOW, Endpoint, Made, Wire
+from mqttscope.transport.wire import MAX_SEGMENT_BYTES, WINDOW, Endpoint, FramedSegment, SyntheticConnection
 from tests.transport.wires import CLIENT, SERVER, START_NS, V4, V6, complaints, streams, tshark, wire
 
 both_versions = pytest.mark.parametrize("ends", [V4, V6], ids=["ipv4", "ipv6"])
 
 
-def flags(made: list[Made]) -> list[int]:
-    return [one.segment.flags for one in made]
+def flags(segments: list[FramedSegment]) -> list[int]:
+    return [framed_segment.segment.flags for framed_segment in segments]
 
 
-def opened() -> Wire:
+def opened() -> SyntheticConnection:
     """A wire of a connection that is open."""
     it = wire()
     it.open(0)
@@ -33,21 +33,21 @@ def opened() -> Wire:
 @both_versions
 def test_a_connection_opens_speaks_and_closes(ends: tuple[Endpoint, Endpoint]) -> None:
     it = wire(ends)
-    made = it.open(10)
-    made += it.data(CLIENT, b"hello", 20)
-    made += it.data(SERVER, b"yes", 30, 5)
-    made += it.close(CLIENT, 40, 3)
-    made += it.close(SERVER, 50, 6)
-    made += it.settle(60)
+    segments = it.open(10)
+    segments += it.data(CLIENT, b"hello", 20)
+    segments += it.data(SERVER, b"yes", 30, 5)
+    segments += it.close(CLIENT, 40, 3)
+    segments += it.close(SERVER, 50, 6)
+    segments += it.settle(60)
 
-    assert flags(made) == [SYN, SYN | ACK, ACK, PSH | ACK, PSH | ACK, FIN | ACK, FIN | ACK, ACK]
-    assert [(one.segment.sequence, one.segment.acknowledgment) for one in made] == [
+    assert flags(segments) == [SYN, SYN | ACK, ACK, PSH | ACK, PSH | ACK, FIN | ACK, FIN | ACK, ACK]
+    assert [(framed.segment.sequence, framed.segment.acknowledgment) for framed in segments] == [
         (1000, 0), (5000, 1001), (1001, 5001), (1001, 5001), (5001, 1006), (1006, 5004), (5004, 1007), (1007, 5005)
     ]  # fmt: skip
-    assert [one.frame.timestamp_ns for one in made] == [10, 10, 10, 20, 30, 40, 50, 60]
-    assert [one.frame.number for one in made] == list(range(1, 9))
+    assert [framed_segment.frame.timestamp_ns for framed_segment in segments] == [10, 10, 10, 20, 30, 40, 50, 60]
+    assert [framed_segment.frame.number for framed_segment in segments] == list(range(1, 9))
     assert it.ended
-    assert streams(made) == (b"hello", b"yes", ["FlowOpened", "client fin", "server fin", "closed fin"])
+    assert streams(segments) == (b"hello", b"yes", ["FlowOpened", "client fin", "server fin", "closed fin"])
 
 
 def test_a_side_acknowledges_what_it_is_known_to_have_and_no_more() -> None:
@@ -58,7 +58,12 @@ def test_a_side_acknowledges_what_it_is_known_to_have_and_no_more() -> None:
     (beyond,) = it.data(SERVER, b"c", 4, 900)
     (back,) = it.data(SERVER, b"d", 5, 1)
 
-    assert [one.segment.acknowledgment - 1001 for one in (before, after, beyond, back)] == [0, 3, 5, 5]
+    assert [framed_segment.segment.acknowledgment - 1001 for framed_segment in (before, after, beyond, back)] == [
+        0,
+        3,
+        5,
+        5,
+    ]
     assert it.acknowledge(SERVER, 5, 6) == []
     (plain,) = it.acknowledge(CLIENT, 4, 7)
     assert (plain.segment.flags, plain.segment.payload) == (ACK, b"")
@@ -67,13 +72,13 @@ def test_a_side_acknowledges_what_it_is_known_to_have_and_no_more() -> None:
 
 def test_long_data_is_cut_into_segments_with_a_push_at_the_end() -> None:
     it = wire()
-    made = it.open(0)
+    segments = it.open(0)
     data = Random(1).randbytes(3 * MAX_SEGMENT_BYTES + 1)
     parts = it.data(SERVER, data, 1)
 
-    assert [len(one.segment.payload) for one in parts] == [MAX_SEGMENT_BYTES] * 3 + [1]
+    assert [len(part.segment.payload) for part in parts] == [MAX_SEGMENT_BYTES] * 3 + [1]
     assert flags(parts) == [ACK, ACK, ACK, PSH | ACK]
-    assert streams(made + parts)[1] == data
+    assert streams(segments + parts)[1] == data
 
 
 def test_nothing_is_sent_behind_a_fin_or_a_reset() -> None:
@@ -100,7 +105,7 @@ def test_a_connection_that_is_over_cannot_be_reset() -> None:
 
 def test_sides_of_different_families_are_an_error() -> None:
     with pytest.raises(ValueError, match="different address families"):
-        Wire(V4[0], V6[1], "", itertools.count(1).__next__)
+        SyntheticConnection(V4[0], V6[1], "", itertools.count(1).__next__)
 
 
 @pytest.mark.parametrize(
@@ -128,37 +133,37 @@ SEQUENCES = st.one_of(st.integers(0, 2**32 - 1), st.integers(2**32 - 100, 2**32 
 
 @given(st.lists(WHAT, max_size=12), st.sampled_from([V4, V6]), SEQUENCES, SEQUENCES)
 def test_whatever_happens_is_read_back_as_it_was(
-    story: list[tuple[object, ...]], ends: tuple[Endpoint, Endpoint], one: int, other: int
+    story: list[tuple[object, ...]], ends: tuple[Endpoint, Endpoint], client_start: int, server_start: int
 ) -> None:
-    it = wire(ends, sequences=(one, other))
-    made = it.open(START_NS)
-    said = {CLIENT: bytearray(), SERVER: bytearray()}
+    it = wire(ends, sequences=(client_start, server_start))
+    segments = it.open(START_NS)
+    buffers = {CLIENT: bytearray(), SERVER: bytearray()}
     done: set[bool] = set()
     reset = False
     for now, (what, side, *rest) in enumerate(story, START_NS):
         assert isinstance(side, bool)
         if what in ("data", "long"):
             data = rest[0] if isinstance(rest[0], bytes) else bytes(int(str(rest[0])))
-            made += it.data(side, data, now, int(str(rest[1])) if len(rest) > 1 else 0)
+            segments += it.data(side, data, now, int(str(rest[1])) if len(rest) > 1 else 0)
             if side not in done and not reset:
-                said[side] += data
+                buffers[side] += data
         elif what == "acknowledge":
-            made += it.acknowledge(side, int(str(rest[0])), now)
+            segments += it.acknowledge(side, int(str(rest[0])), now)
         elif what == "close":
-            made += it.close(side, now)
+            segments += it.close(side, now)
             done.add(side)
         else:
             reset = reset or len(done) < 2
-            made += it.abort(side, now)
-    made += it.settle(START_NS + len(story))
+            segments += it.abort(side, now)
+    segments += it.settle(START_NS + len(story))
 
-    client, server, told = streams(made)
-    assert (client, server) == (bytes(said[CLIENT]), bytes(said[SERVER]))
+    client, server, texts = streams(segments)
+    assert (client, server) == (bytes(buffers[CLIENT]), bytes(buffers[SERVER]))
     ends_as = "reset" if reset else "fin" if len(done) == 2 else "capture_end"
-    assert told[0] == "FlowOpened"
-    assert told[-1] == f"closed {ends_as}"
-    assert not {"StreamGap", "StreamOverlap"} & set(told)
-    for frame, shown in made:
+    assert texts[0] == "FlowOpened"
+    assert texts[-1] == f"closed {ends_as}"
+    assert not {"StreamGap", "StreamOverlap"} & set(texts)
+    for frame, shown in segments:
         assert segment(frame) == shown
         assert_sums(frame)
 
@@ -190,33 +195,33 @@ def test_the_checksum_of_a_sum_without_remainder_is_zero() -> None:
     (plain,) = it.data(CLIENT, b"\0\0", 1)
     rest = int.from_bytes(plain.frame.data[36:38], "big")
     it = opened()
-    (made,) = it.data(CLIENT, rest.to_bytes(2, "big"), 1)
+    (framed_segment,) = it.data(CLIENT, rest.to_bytes(2, "big"), 1)
 
-    assert made.frame.data[36:38] == b"\0\0"
-    assert_sums(made.frame)
+    assert framed_segment.frame.data[36:38] == b"\0\0"
+    assert_sums(framed_segment.frame)
 
 
-def story(random: Random, it: Wire, now: int) -> list[Made]:
+def story(random: Random, it: SyntheticConnection, now: int) -> list[FramedSegment]:
     """A random connection to its end, as a proxy tells it."""
-    made = it.open(now)
+    segments = it.open(now)
     for _ in range(random.randrange(1, 12)):
         now += random.randrange(0, 50_000_000)
         side = random.random() < 0.5
         size = random.choice((1, 2, 100, 1460, 70_000))
-        made += it.data(side, random.randbytes(size), now, random.randrange(0, 1 + it.sent(not side)))
+        segments += it.data(side, random.randbytes(size), now, random.randrange(0, 1 + it.sent(not side)))
         if random.random() < 0.3:
-            made += it.acknowledge(not side, it.sent(side), now)
+            segments += it.acknowledge(not side, it.sent(side), now)
     last = random.choice(("close", "half", "abort", "open"))
     first = random.random() < 0.5
     if last in ("close", "half"):
-        made += it.close(first, now, it.sent(not first))
+        segments += it.close(first, now, it.sent(not first))
         if last == "half":
-            made += it.data(not first, b"more", now + 5, it.sent(first))
-        made += it.close(not first, now + 10)
-        made += it.settle(now + 20)
+            segments += it.data(not first, b"more", now + 5, it.sent(first))
+        segments += it.close(not first, now + 10)
+        segments += it.settle(now + 20)
     elif last == "abort":
-        made += it.abort(first, now)
-    return made
+        segments += it.abort(first, now)
+    return segments
 
 
 @pytest.mark.tshark
@@ -230,10 +235,10 @@ def test_tshark_finds_nothing_wrong(tmp_path: Path) -> None:
             # Not a port of MQTT: what is sent here is none.
             ends = (client._replace(port=40_000 + count), server._replace(port=18_830))
             sequences = random.choice(((random.getrandbits(32), random.getrandbits(32)), (2**32 - 50, 2**32 - 2)))
-            it = Wire(*ends, "", numbers.__next__, *sequences)
+            it = SyntheticConnection(*ends, "", numbers.__next__, *sequences)
             for frame, _ in story(random, it, START_NS + count * 10**9):
                 writer.write(frame)
 
     assert complaints(path) == []
     assert len(tshark(path, "-T", "fields", "-e", "tcp.stream")) == next(numbers) - 1
-    assert sum(isinstance(one, Frame) for one in open_capture([path])) == next(numbers) - 2
+    assert sum(isinstance(frame, Frame) for frame in open_capture([path])) == next(numbers) - 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from mqttscope.net.flow import FlowClosed, FlowEvent, StreamClosed, StreamData
 from mqttscope.net.flows import FlowTable
-from mqttscope.transport.wire import Endpoint, Made, Wire
+from mqttscope.transport.wire import Endpoint, FramedSegment, SyntheticConnection
 from tests import tools
 
 CLIENT, SERVER = True, False
@@ -19,34 +19,36 @@ V6 = (Endpoint.of(("2001:db8::10", 50_000, 0, 0)), Endpoint.of(("2001:db8::1", 1
 START_NS = 1_767_323_045_123_456_789
 
 
-def wire(ends: tuple[Endpoint, Endpoint] = V4, first: int = 1, sequences: tuple[int, int] = (1000, 5000)) -> Wire:
+def wire(
+    ends: tuple[Endpoint, Endpoint] = V4, first: int = 1, sequences: tuple[int, int] = (1000, 5000)
+) -> SyntheticConnection:
     """A wire whose frames count from ``first``."""
-    return Wire(*ends, "test.pcapng", itertools.count(first).__next__, *sequences)
+    return SyntheticConnection(*ends, "test.pcapng", itertools.count(first).__next__, *sequences)
 
 
-def streams(made: Sequence[Made]) -> tuple[bytes, bytes, list[str]]:
+def streams(segments: Sequence[FramedSegment]) -> tuple[bytes, bytes, list[str]]:
     """What our reassembly makes of segments: the bytes of both directions, and all else in words."""
     table = FlowTable()
-    found: dict[bool, bytearray] = {CLIENT: bytearray(), SERVER: bytearray()}
-    told: list[str] = []
+    buffers: dict[bool, bytearray] = {CLIENT: bytearray(), SERVER: bytearray()}
+    texts: list[str] = []
 
     def take(event: FlowEvent) -> None:
         if isinstance(event, StreamData):
-            assert event.offset == len(found[event.from_initiator])
-            found[event.from_initiator] += event.data
+            assert event.offset == len(buffers[event.from_initiator])
+            buffers[event.from_initiator] += event.data
         elif isinstance(event, StreamClosed):
-            told.append(f"{'client' if event.from_initiator else 'server'} {event.how}")
+            texts.append(f"{'client' if event.from_initiator else 'server'} {event.how}")
         elif isinstance(event, FlowClosed):
-            told.append(f"closed {event.how}")
+            texts.append(f"closed {event.how}")
         else:
-            told.append(type(event).__name__)
+            texts.append(type(event).__name__)
 
-    for one in made:
-        for event in table.feed(one.segment):
+    for framed_segment in segments:
+        for event in table.feed(framed_segment.segment):
             take(event)
     for event in table.close():
         take(event)
-    return bytes(found[CLIENT]), bytes(found[SERVER]), told
+    return bytes(buffers[CLIENT]), bytes(buffers[SERVER]), texts
 
 
 def tshark(path: Path, *arguments: str) -> list[str]:

@@ -27,6 +27,11 @@ def refused(number: int, name: str, code: int = 0x87) -> str:
 
 END = "> disconnect; > fin"
 WILDCARD = "> publish a/+ x"
+LOOP = (
+    "opened 3.1.1 protocol_level=0x84; > subscribe 1 a:0; < suback 1 0; > publish a x",
+    "for 1..19: < publish a x; > publish a x", f"< publish a x; {END}",
+)  # fmt: skip
+"""A message that a bridge forwards and is sent again, twenty times."""
 
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"

@@ -10,14 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
+from mqttscope.explain.model import UnresolvedName
+from mqttscope.lint.catalogue import select
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
-from mqttscope.triage.collect import Broker, FaultKind, Triage
+from mqttscope.triage.collect import EXTENDED, BrokerSummary, FaultKind, Triage
 from mqttscope.triage.screen import MAX_COMMANDS, MAX_FAULTS, MIN_COMMANDS, Screen, command_lines, commands, quote
 from tests import tools
 from tests.conftest import ROOT
 from tests.each import each
-from tests.triage.running import END, TOKEN, gathered, of_capture, refused
+from tests.triage.running import END, LOOP, TOKEN, gathered, of_capture, refused
 
 CAPTURES = sorted(path.parent.name for path in (ROOT / "captures").glob("*/capture.pcapng"))
 
@@ -32,10 +34,10 @@ def shown(
     **more: object,
 ) -> list[str]:
     """The lines of a screen."""
-    made = Screen(triage, View(width=width, colour=colour, unicode=unicode), captures)
+    screen = Screen(triage, View(width=width, colour=colour, unicode=unicode), captures)
     for name, value in more.items():
-        setattr(made, name, value)
-    return made.rendered().decode().splitlines()
+        setattr(screen, name, value)
+    return screen.rendered().decode().splitlines()
 
 
 def part(lines: list[str], title: str) -> list[str]:
@@ -99,7 +101,7 @@ def test_hostile_names_are_escaped() -> None:
 def test_nothing_broke_is_said_of_what_was_judged() -> None:
     text = "\n".join(shown(gathered("opened", END)))
     assert "Nothing broke in what was captured\n" in text
-    assert "No error or warning by 191 rules, and no lost message is known." in text
+    assert f"No error or warning by {len(select(extended=EXTENDED))} rules, and no lost message is known." in text
     assert "1 connection ended with DISCONNECT" in text
 
     assert "Nothing broke" not in "\n".join(shown(gathered()))
@@ -110,6 +112,22 @@ def test_nothing_was_judged_says_why() -> None:
     lines, named = shown(gathered()), shown(gathered(), no_mqtt="no TCP connection found")
     assert part(lines, "Nothing was judged") == ["  No MQTT packet could be read."]
     assert part(named, "Nothing was judged") == ["  No TCP connection found."]
+
+
+@each("breaks", [True, False])
+def test_clients_that_could_not_resolve_a_name_are_shown_also_beside_faults(breaks: bool) -> None:
+    triage = gathered(*([refused(1, "c1")] if breaks else ["opened; > disconnect; > fin"]))
+    row = UnresolvedName("192.0.2.9", 1, "likely: 192.0.2.9 could not resolve b.example", "Look.")
+    triage.explainer.totals.unresolved.append(row)
+    triage.explainer.totals.remarks.append(row.sentence)
+
+    assert sum("could not resolve b.example" in line for line in shown(triage)) == 1
+
+
+def test_connections_without_a_client_identifier_are_counted_by_host() -> None:
+    triage = gathered(*(f"@{number} silent > raw 160301; @{number} < fin" for number in (1, 2)))
+
+    assert {fault.who for fault in triage.faults if fault.kind is FaultKind.END} == {"10.0.0.4"}
 
 
 def test_what_the_capture_lacks_is_no_fault_of_those_who_speak() -> None:
@@ -151,9 +169,9 @@ ROWS: list[tuple[str, Callable[[], Triage], int, str]] = [
 ]
 
 
-@each("about, make, width, told", ROWS)
-def test_rows(about: str, make: Callable[[], Triage], width: int, told: str) -> None:
-    assert re.match(told, "\n".join(part(shown(make(), width), "What broke"))), about
+@each("about, make, width, expected", ROWS)
+def test_rows(about: str, make: Callable[[], Triage], width: int, expected: str) -> None:
+    assert re.match(expected, "\n".join(part(shown(make(), width), "What broke"))), about
 
 
 def test_the_contents_of_a_capture() -> None:
@@ -179,7 +197,7 @@ def test_the_contents_of_a_capture() -> None:
 )
 def test_a_key_log_is_offered_for_what_it_decrypts(encrypted: int, decryptable: int, advice: str) -> None:
     triage = gathered("opened", END)
-    triage.brokers["192.0.2.2:8883"] = Broker(encrypted, encrypted=encrypted, decryptable=decryptable)
+    triage.brokers["192.0.2.2:8883"] = BrokerSummary(encrypted, encrypted=encrypted, decryptable=decryptable)
     row = re.search(r"(?m)^TLS +(.+(?:\n {9}.+)*)", "\n".join(shown(triage)))
 
     assert row is not None
@@ -196,9 +214,9 @@ def test_other_tls_connections_and_the_option_that_lists_them() -> None:
         "         for MQTT)",
     ]
     assert "  mqttscope inspect a.pcapng --port 443:tls" in lines
-    one = "\n".join(shown(gathered(), other_tls=Counter({"10.0.0.9:443": 1})))
-    told = "TLS      1 other TLS connection to 10.0.0.9:443 (--port 443:tls takes it for MQTT)"
-    assert told in one.replace("\n         ", " ")
+    text = "\n".join(shown(gathered(), other_tls=Counter({"10.0.0.9:443": 1})))
+    reported_text = "TLS      1 other TLS connection to 10.0.0.9:443 (--port 443:tls takes it for MQTT)"
+    assert reported_text in text.replace("\n         ", " ")
     assert "TLS      1 connection is encrypted and not read; --keylog FILE decrypts it" in shown(of_capture("tls-12"))
 
 
@@ -215,7 +233,7 @@ def test_a_broker_that_says_what_it_is() -> None:
     version = '< publish $SYS/broker/version "mosquitto version 2.0.11" retain'
     lines = shown(gathered("opened", version, END))
 
-    assert any(line.endswith(" (says it is mosquitto version 2.0.11)") for line in lines)
+    assert any(line.endswith(" (reports mosquitto version 2.0.11)") for line in lines)
 
 
 @pytest.mark.parametrize("name", CAPTURES[::6])
@@ -236,6 +254,8 @@ def test_commands_follow_from_what_broke() -> None:
     denied = commands(of_capture("v5-reason-codes"), ("a.pcapng",), (), Counter())
     assert ["mqttscope", "explain", "a.pcapng", "--message", "closed/a"] in denied
     assert ["mqttscope", "lint", "a.pcapng"] in denied
+    circulating = commands(gathered(*LOOP), ("a.pcapng",), (), Counter())
+    assert ["mqttscope", "lint", "a.pcapng", "--extend-select", "OPS230"] in circulating
 
 
 @pytest.mark.parametrize("name", ["a*", "x\x07", "-x", "a b", "o'k", "", "x" * 81])

@@ -1,11 +1,11 @@
-"""What talks to a broker: connections, processes and clocks, around the parts that know neither.
+"""Drivers of broker tests: everything with connections, processes and clocks.
 
 ============  ========================================================================================
-probe_client  opens connections to the broker: a client that keeps the protocol, as witness and helper
-case_runner   plays one case at its connection
-cleanup       removes what a conversation may have left on the broker
-health        whether the broker still serves, between cases and after them; its process and memory
-run           cases one after the other, each judged, each cleaned up after
-minimize      a failing case reduced to what matters
+probe_client  a client that obeys the protocol, as witness and helper
+case_runner   plays one case on its connection
+cleanup       removes sessions and retained messages that a conversation may have left on the broker
+health        monitors the broker between and after cases, with its process and memory
+run           plays, judges and cleans up one case after another
+minimize      reduces a failing case to the relevant steps, fields and bytes
 ============  ========================================================================================
 """

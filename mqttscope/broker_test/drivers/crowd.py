@@ -1,15 +1,15 @@
-"""Cases at the same time: most of a run is waiting, and a broker serves many clients.
+"""Plays several cases at the same time, because most of a run is waiting.
 
-What several cases at once show of a broker is no proof of anything but good conduct.  A case that conforms in the crowd
-conforms; every other one is a suspect, and is played again by `BrokerTest` with no other case running, which alone
-accuses.  So the verdicts are those of cases that are played one after the other, and so is their order.
+Parallel cases can only show conformance.  A case that conforms in the crowd is conforming.  Any other case is a
+suspect, and `BrokerTest` plays it again alone; only that play can accuse the broker.  So verdicts and their order are
+identical to a run without a crowd.
 
-Cases are played in windows: a part of them as a crowd, then its suspects alone, then the results are handed out.  A
-broker that crashes, hangs or drops others ends the crowd at once: the cases under way are the suspects.  What none of
-them does alone is the load's doing, which is reported, and fewer are played at once from then on.
+Cases are played in windows: first all cases of the window as a crowd, then its suspects alone, then the results are
+yielded.  If the broker crashes, hangs or drops other clients, the crowd ends at once, and all running cases are
+suspects.  If no suspect causes the harm alone, the load did: that is reported, and fewer cases run in parallel.
 
-Workers but the first use names of their own (`isolation`), if the broker takes the connection under these as it takes
-it under the recorded ones.
+All workers except the first use other names (`isolation`), if the broker reacts to the connection with other names as
+it does with the recorded names.
 """
 
 from __future__ import annotations
@@ -22,51 +22,50 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from mqttscope.broker_test.drivers.case_runner import CaseRunner
-from mqttscope.broker_test.drivers.cleanup import Cleaner, name_list
+from mqttscope.broker_test.drivers.cleanup import Cleaner
 from mqttscope.broker_test.drivers.health import AGAIN, NoBrokerError
 from mqttscope.broker_test.drivers.run import FLOOD, LEAK_BYTES, LOOK_S, BrokerTest, CaseResult
-from mqttscope.broker_test.fit import Numbered, flow_of
-from mqttscope.broker_test.isolation import Footprint, Isolated, Names, isolated
+from mqttscope.broker_test.fit import NumberedCase, flow_of
+from mqttscope.broker_test.isolation import Footprint, IsolatedConnection, NamePool, isolate
 from mqttscope.broker_test.oracle import load_rules
-from mqttscope.broker_test.verdict import BROKER_WIDE, Baseline, Ruling, Verdict, unmutated
+from mqttscope.broker_test.verdict import BROKER_WIDE, Baseline, BrokerVerdict, Ruling, unmutated
 from mqttscope.mqtt.packets import Connack, Disconnect, Puback, Pubrec
-from mqttscope.mutate import Case
+from mqttscope.mutate import MutationCase
+from mqttscope.replay.drivers.run import name_list
 from mqttscope.replay.script import Script
 
 WINDOW = 32
-"""Cases for each worker until suspects are played alone and results are handed out."""
+"""Number of cases per worker in a window."""
 AHEAD = 4
-"""Cases for each worker that are looked at for one that disturbs none of those under way."""
+"""Number of pending cases per worker that are searched for one without conflicts with the running cases."""
 FEW = 8
-"""Cases that are looked at one by one when the broker's memory grew while they were played."""
+"""Maximum number of cases that are checked one by one after the broker's memory grew."""
 MANY_LOST = 4
-"""The crowd is too large when more than one in this many cases has to be played alone."""
+"""The crowd is too large if more than one in this many cases must be played alone."""
 OF_LOAD = frozenset({0x03, 0x88, 0x89, 0x8E, 0x96, 0x97, 0x9F})
-"""Reason codes that may be about other clients: unavailable (also before 5.0), busy, taken over, rates, quotas."""
-
-
+"""Reason codes that other clients may cause: unavailable (also before 5.0), busy, taken over, rates, quotas."""
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class _Item:
-    """A case of a window."""
+class _QueuedCase:
+    """One case of a window."""
 
     place: int
-    """In the order in which results are handed out."""
+    """Position in the order of results."""
     script: Script
-    numbered: Numbered
-    forms: dict[int, _Form] = field(default_factory=dict)
-    """By worker: the case as it would be played there."""
+    numbered: NumberedCase
+    forms: dict[int, _WorkerCase] = field(default_factory=dict)
+    """The case with the names of each worker."""
     begun: float = 0.0
     result: CaseResult | None = None
-    """Once it is known; of the crowd, where the case conforms."""
+    """Final result; a result of the crowd is final only if the case conforms."""
     lost: bool = False
-    """It was not played in the crowd."""
+    """Whether the case could not be played in the crowd."""
     first: CaseResult | None = None
-    """The first playing alone, of a case that has to be played again."""
+    """Result of the first play alone, if a second play is needed."""
     second: CaseResult | None = None
-    """That one, with more patience."""
+    """Result of the second play, with longer timeouts."""
     handed_out: bool = False
 
     def conclude(self, result: CaseResult) -> None:
@@ -74,54 +73,55 @@ class _Item:
 
 
 @dataclass(slots=True)
-class _Form:
-    """A case under the names of a worker."""
+class _WorkerCase:
+    """A case with the names of one worker."""
 
-    place: Isolated
-    case: Case
+    place: IsolatedConnection
+    case: MutationCase
     footprint: Footprint
 
 
-_Play = Callable[[_Item, _Form, int], Awaitable[None]]
+_Queue = list[_QueuedCase]
+_Play = Callable[[_QueuedCase, _WorkerCase, int], Awaitable[None]]
 
 
 class Crowd:
-    """A run of a broker test with several cases at once."""
+    """A run of a broker test with several cases in parallel."""
 
     def __init__(self, test: BrokerTest, jobs: int, ahead: Callable[[int], None] | None = None) -> None:
         self.test = test
         self.jobs = jobs
-        """At once, at most; less for a broker that does not stand it."""
+        """Maximum number of parallel cases; reduced if the broker cannot handle the load."""
         self._ahead = ahead
-        """Is told how many results are known that were not handed out yet."""
-        self._clients, self._roots = Names(), Names()
-        self._places: dict[tuple[int, int], Isolated | None] = {}
-        """By connection and worker; ``None`` where it cannot be isolated, or fares otherwise there."""
+        """Called with the number of results that are known but not yielded yet."""
+        self._clients, self._roots = NamePool(), NamePool()
+        self._places: dict[tuple[int, int], IsolatedConnection | None] = {}
+        """Isolated copies by connection and worker; ``None`` if other names are impossible or change the reaction."""
         self._proven: set[tuple[int, int]] = set()
         self._said: set[int] = set()
-        """Connections of which it was said why their cases are played one after the other."""
-        self._window: list[_Item] = []
+        """Connections with a notice to the user that their cases run one by one."""
+        self._window: list[_QueuedCase] = []
         self._alarm: Ruling | None = None
         self._watch = asyncio.Lock()
-        self._heard = _Latest(self._hear)
-        self._health = _Latest(self._ill)
+        self._heard = _SharedCheck(self._hear)
+        self._health = _SharedCheck(self._ill)
         test.cleaners += (Cleaner(test.access) for _ in range(len(test.cleaners), jobs))
 
     async def run(
-        self, cases: Iterable[tuple[Script, Numbered]], seconds: float | None = None
+        self, cases: Iterable[tuple[Script, NumberedCase]], seconds: float | None = None
     ) -> AsyncGenerator[CaseResult, None]:
-        """As `BrokerTest.run`; close it where it is left early (`contextlib.aclosing`)."""
+        """Play cases like `BrokerTest.run`; wrap in `contextlib.aclosing` if the loop may end early."""
         until = None if seconds is None else time.monotonic() + seconds
-        source = (_Item(place, *one) for place, one in enumerate(cases))
+        source = (_QueuedCase(place, *case) for place, case in enumerate(cases))
         going, failed = True, None
-        # Rules take seconds to load, in which nothing that comes from the broker would be looked at.
+        # Rules take seconds to load; during a case, packets of the broker would have to wait that long.
         load_rules()
         while going and failed is None and not self.test.stopped:
             self._window = []
             try:
                 going = await self._crowded(source, until)
-                await self._leaking([one for one in self._window if one.result is not None])
-                await self._alone([one for one in self._window if one.result is None])
+                await self._leaking([item for item in self._window if item.result is not None])
+                await self._alone([item for item in self._window if item.result is None])
             except NoBrokerError as error:
                 failed = error
             for item in self._window:
@@ -132,19 +132,19 @@ class Crowd:
             raise failed
 
     def interrupted(self) -> Iterator[CaseResult]:
-        """What was known, or begun, and not handed out when the run was broken off."""
+        """Results of known or started cases that were not yielded before the run was interrupted."""
         for item in self._window:
             if not item.handed_out:
                 yield item.result or _interrupted(item)
 
     # The crowd
 
-    async def _crowded(self, source: Iterator[_Item], until: float | None) -> bool:
-        """Play a window; whether there may be more."""
+    async def _crowded(self, source: Iterator[_QueuedCase], until: float | None) -> bool:
+        """Play a window; returns whether more cases may follow."""
         size, more = WINDOW * self.jobs, True
-        pending: list[_Item] = []
+        pending: list[_QueuedCase] = []
 
-        def drawn() -> Iterator[_Item]:
+        def drawn() -> Iterator[_QueuedCase]:
             nonlocal more
             for _ in range(size):
                 item = next(source, None)
@@ -163,28 +163,28 @@ class Crowd:
             if self._alarm is None:
                 break
             await self._find_culprit()
-        lost = sum(one.lost for one in self._window)
+        lost = sum(item.lost for item in self._window)
         if lost * MANY_LOST > len(self._window) > self.jobs:
-            self._back_off(f"{lost} of {len(self._window)} cases were not played while others were")
+            self._back_off(f"{lost} of {len(self._window)} cases could not be played in parallel")
         return more
 
     async def _ready(self) -> None:
         if not await self.test.monitor.alive():
-            raise NoBrokerError(f"{self.test.access.target} serves no more")
+            raise NoBrokerError(f"{self.test.access.target} no longer serves clients")
         self._alarm = None
 
     async def _dispatch(
         self,
-        pending: list[_Item],
-        source: Iterator[_Item],
+        pending: list[_QueuedCase],
+        source: Iterator[_QueuedCase],
         play: _Play,
         until: float | None = None,
         *,
         paced: bool = False,
-    ) -> list[_Item] | None:
-        """Play cases at once as far as they do not disturb each other, until an alarm; ``paced``: at the run's rate.
+    ) -> list[_QueuedCase] | None:
+        """Play cases in parallel unless they conflict, until an alarm; ``paced`` limits them to the run's rate.
 
-        Returns those that were not begun; ``None`` where no more may be begun.
+        Returns the cases that were not started; ``None`` if no more cases may start.
         """
         running: dict[asyncio.Task[None], tuple[int, Footprint]] = {}
         over = False
@@ -192,7 +192,7 @@ class Crowd:
             while self._alarm is None and not self.test.stopped:
                 while not over and len(pending) < AHEAD * self.jobs and (item := next(source, None)) is not None:
                     pending.append(item)
-                    # Making cases is work: what is under way gets its turn.
+                    # Making cases takes CPU time: let the running cases continue.
                     await asyncio.sleep(0)
                 begun = None if over or len(running) >= self.jobs else self._next(pending, running)
                 if begun is not None:
@@ -204,7 +204,7 @@ class Crowd:
                     if not item.begun:
                         item.begun = time.monotonic()
                         self._window.append(item)
-                    task = asyncio.create_task(self._proving(item, form, worker, play, pending))
+                    task = asyncio.create_task(self._prove(item, form, worker, play, pending))
                     running[task] = worker, form.footprint
                 elif running:
                     await self._one_ends(running)
@@ -217,31 +217,31 @@ class Crowd:
             await asyncio.gather(*running, return_exceptions=True)
             for look in (self._heard, self._health):
                 await look.end(at_once=self.test.stopped)
-            self._window.sort(key=lambda one: one.place)
+            self._window.sort(key=lambda item: item.place)
 
     async def _one_ends(self, running: dict[asyncio.Task[None], tuple[int, Footprint]]) -> None:
-        """Wait until a case has ended, or for a moment."""
+        """Wait until a case ends, at most `LOOK_S`."""
         done, _ = await asyncio.wait(running, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             del running[task]
             task.result()
         if done and self._ahead is not None:
-            self._ahead(sum(one.result is not None and not one.handed_out for one in self._window))
+            self._ahead(sum(item.result is not None and not item.handed_out for item in self._window))
 
     def _next(
-        self, pending: list[_Item], running: dict[asyncio.Task[None], tuple[int, Footprint]]
-    ) -> tuple[_Item, _Form, int] | None:
-        """The first case that disturbs none of those under way, with a worker for it."""
+        self, pending: list[_QueuedCase], running: dict[asyncio.Task[None], tuple[int, Footprint]]
+    ) -> tuple[_QueuedCase, _WorkerCase, int] | None:
+        """The first case without conflicts with the running cases, and a free worker."""
         busy = {worker for worker, _ in running.values()}
-        worker = next(one for one in range(self.jobs) if one not in busy)
+        worker = next(number for number in range(self.jobs) if number not in busy)
         for item in pending:
             form = self._form(item, worker)
-            if not any(form.footprint.meets(other) for _, other in running.values()):
+            if not any(form.footprint.conflicts_with(other) for _, other in running.values()):
                 return item, form, worker
         return None
 
-    def _form(self, item: _Item, worker: int) -> _Form:
-        """The case under the names of a worker; under the recorded ones where there are no others."""
+    def _form(self, item: _QueuedCase, worker: int) -> _WorkerCase:
+        """The case with the names of a worker, or with the recorded names if others are impossible."""
         form = item.forms.get(worker)
         if form is None:
             place = self._place(item.script, worker)
@@ -249,43 +249,44 @@ class Crowd:
             if place is None or case is None:
                 if worker:
                     return self._form(item, 0)
-                place, case = Isolated.as_recorded(item.script), item.numbered.case
-            form = item.forms[worker] = _Form(place, case, place.uses(case))
+                place, case = IsolatedConnection.as_recorded(item.script), item.numbered.case
+            form = item.forms[worker] = _WorkerCase(place, case, place.uses(case))
         return form
 
-    def _place(self, script: Script, worker: int) -> Isolated | None:
+    def _place(self, script: Script, worker: int) -> IsolatedConnection | None:
         key = script.connection.number, worker
         if key not in self._places:
-            made = isolated(script, worker, self._clients, self._roots) if worker else Isolated.as_recorded(script)
-            self._places[key] = made
-            if made is None:
-                self._say(script, "has no other names of the same length")
-            elif made.footprint.everything and made.footprint.sends:
+            names = self._clients, self._roots
+            connection = isolate(script, worker, *names) if worker else IsolatedConnection.as_recorded(script)
+            self._places[key] = connection
+            if connection is None:
+                self._say(script, "has no free names of equal length")
+            elif connection.footprint.everything and connection.footprint.sends:
                 self._say(script, "subscribes to all topics")
         return self._places[key]
 
     def _say(self, script: Script, why: str) -> None:
-        """Say why cases of a connection are not played at the same time."""
+        """Tell the user once why the cases of a connection run one by one."""
         if script.connection.number not in self._said:
             self._said.add(script.connection.number)
-            self.test.told.append(f"{script.name} {why}: its cases are played one after the other")
+            self.test.notices.append(f"{script.name} {why}: its cases are played one by one")
 
-    async def _proving(self, item: _Item, form: _Form, worker: int, play: _Play, pending: list[_Item]) -> None:
-        """Play a case, after the connection itself where it was not played under these names before."""
+    async def _prove(self, item: _QueuedCase, form: _WorkerCase, worker: int, play: _Play, rest: _Queue) -> None:
+        """Play a case; before the first case with other names, check the connection without a mutation."""
         key = item.script.connection.number, worker
         if form.place.exchanged and key not in self._proven:
             if not await self._fares_alike(form.place, item.script, worker):
                 self._places[key] = None
-                self._say(item.script, "fares otherwise under other names")
-                for one in (*pending, item):
-                    one.forms.pop(worker, None)
-                pending.append(item)
+                self._say(item.script, "gets another reaction under other names")
+                for other in (*rest, item):
+                    other.forms.pop(worker, None)
+                rest.append(item)
                 return
             self._proven.add(key)
         await play(item, form, worker)
 
-    async def _fares_alike(self, place: Isolated, script: Script, worker: int) -> bool:
-        """Whether the broker takes a connection under other names as it takes it under its own."""
+    async def _fares_alike(self, place: IsolatedConnection, script: Script, worker: int) -> bool:
+        """Whether the broker reacts to a connection with other names as with the recorded names."""
         number = script.connection.number
         case = unmutated(flow_of(place.script, "", number))
         for patience_s in (self.test.patience_s, self.test.patience_s * AGAIN):
@@ -297,34 +298,34 @@ class Crowd:
                 return True
         return False
 
-    async def _played(self, case: Case, script: Script, worker: int, patience_s: float) -> CaseResult:
-        """Play a case beside others; no result where the broker is ill (`_alarm`)."""
+    async def _played(self, case: MutationCase, script: Script, worker: int, patience_s: float) -> CaseResult:
+        """Play a case in parallel with others; waits forever if the broker fails (`_alarm`)."""
         runner = CaseRunner(case, script, self.test.access, patience_s, self.test.supply, self._heard.after_now)
-        result = await self.test.played(runner, worker)
+        result = await self.test.play(runner, worker)
         if runner.listener.flooded:
             result.played, result.not_played = None, FLOOD
         ill = await self._health.after_now()
         if ill is not None:
             self._alarm = self._alarm or ill
-            # Whose doing it is shows later; until then nobody's case has come to an end.
+            # The culprit is found later; until then no running case may end.
             await asyncio.Event().wait()
         return result
 
-    async def _play(self, item: _Item, form: _Form, worker: int) -> None:
-        """Play a case in the crowd; without a result where it has to be played alone."""
+    async def _play(self, item: _QueuedCase, form: _WorkerCase, worker: int) -> None:
+        """Play a case in the crowd; it gets no result if it must be played alone."""
         result = await self._played(form.case, form.place.script, worker, self.test.patience_s)
         played = result.played
         result.unclean = tuple(await self.test.settle(worker))
-        self.test.growth.looked()
+        self.test.growth.sample()
         item.lost = played is None
         if played is None or result.unclean or _may_be_of_load(result) or self.test.stopped:
             return
-        ruling = await self.test.judged(form.case, played, form.place.script)
+        ruling = await self.test.judge(form.case, played, form.place.script)
         if not ruling.deviates:
             item.conclude(replace(result, case=item.numbered.case, script=item.script, ruling=ruling))
 
     async def _hear(self) -> float | None:
-        """How long the witness takes to hear from itself."""
+        """Round-trip time of the witness, in seconds; ``None`` without an answer."""
         async with self._watch:
             witness = self.test.monitor.witness
             return None if witness is None else await witness.round_trip(self.test.patience_s * AGAIN)
@@ -333,45 +334,46 @@ class Crowd:
         async with self._watch:
             if self._alarm is not None:
                 return self._alarm
-            return await self.test.monitor.ill(self.test.patience_s * AGAIN)
+            return await self.test.monitor.diagnose(self.test.patience_s * AGAIN)
 
     async def _find_culprit(self) -> None:
-        """Play the cases alone that were under way when the broker fell ill."""
+        """Play the cases that were running when the broker failed again, one by one."""
         alarm, self._alarm = self._alarm, None
         assert alarm is not None
-        suspects = [one for one in self._window if one.result is None]
+        suspects = [item for item in self._window if item.result is None]
         await self._alone(suspects)
-        found = [one.result.ruling for one in suspects if one.result is not None]
-        if not self.test.stopped and not any(one is not None and one.verdict in BROKER_WIDE for one in found):
-            numbers = name_list([str(one.numbered.number) for one in suspects])
-            told = f"{alarm.verdict} while cases were played at once ({numbers}: {alarm.why})"
-            self._back_off(f"{told}, and in none of them alone")
+        rulings = [item.result.ruling for item in suspects if item.result is not None]
+        harmful = any(ruling is not None and ruling.verdict in BROKER_WIDE for ruling in rulings)
+        if not self.test.stopped and not harmful:
+            numbers = name_list([str(item.numbered.number) for item in suspects])
+            reason = f"{alarm.verdict} while cases were played in parallel ({numbers}: {alarm.why})"
+            self._back_off(f"{reason}, but not with any of them alone")
 
     def _back_off(self, why: str) -> None:
         self.jobs = max(1, self.jobs // 2)
-        self.test.told.append(f"{self.test.access.target}: {why}; from then on at most {self.jobs} at once")
+        self.test.notices.append(f"{self.test.access.target}: {why}; from then on at most {self.jobs} in parallel")
 
     # Alone
 
-    async def _alone(self, items: list[_Item]) -> None:
-        """Play suspects one by one, as if there had been no crowd.
+    async def _alone(self, items: list[_QueuedCase]) -> None:
+        """Play suspects one by one, as in a run without a crowd.
 
-        Where a close is demanded and the connection continues, the second playing waits longest, and that the broker
-        does nothing: these waits, and nothing else, run at the same time.
+        If a close is demanded but the connection stays open, the second play waits longest for the close.  Only these
+        waits run in parallel.
         """
-        waiting: list[_Item] = []
+        waiting: list[_QueuedCase] = []
         test = self.test
         for item in items:
             if test.stopped:
                 return
             began = time.monotonic()
-            found = await test.attempt(item.script, item.numbered.case, test.patience_s)
-            found.seconds = time.monotonic() - began
-            if _stays_open(found) and self.jobs > 1:
-                item.first = found
+            result = await test.attempt(item.script, item.numbered.case, test.patience_s)
+            result.seconds = time.monotonic() - began
+            if _stays_open(result) and self.jobs > 1:
+                item.first = result
                 waiting.append(item)
             else:
-                item.conclude(await test.concluded(found))
+                item.conclude(await test.conclude(result))
         await self._wait_together(waiting)
         for item in waiting:
             if test.stopped:
@@ -380,10 +382,10 @@ class Crowd:
             if item.second is not None and item.second.ruling == item.first.ruling:
                 item.conclude(item.first)
             else:
-                item.conclude(await test.concluded(item.first))
+                item.conclude(await test.conclude(item.first))
 
-    async def _wait_together(self, items: list[_Item]) -> None:
-        """Play cases again of which the connection stays open, one by one until only the wait for its end is left."""
+    async def _wait_together(self, items: list[_QueuedCase]) -> None:
+        """Play cases with an open connection again, one by one; only their final waits overlap."""
         turn = asyncio.Lock()
         test = self.test
 
@@ -395,9 +397,9 @@ class Crowd:
             finally:
                 await turn.acquire()
 
-        async def again(item: _Item, form: _Form, worker: int) -> None:
+        async def again(item: _QueuedCase, form: _WorkerCase, worker: int) -> None:
             if worker and not form.place.exchanged:
-                # Under its own names it is played without anything beside it.
+                # A case with the recorded names must be played alone.
                 return
             async with turn:
                 item.second = await test.attempt(
@@ -406,14 +408,14 @@ class Crowd:
                 )  # fmt: skip
 
         if items:
-            # Who takes long until only that wait is left keeps nobody else from beginning it.
-            items = sorted(items, key=lambda one: one.first.seconds if one.first is not None else 0.0)
+            # Short cases first: a long case would delay the final waits of all others.
+            items = sorted(items, key=lambda item: item.first.seconds if item.first is not None else 0.0)
             await self._dispatch([], iter(items), again)
 
     # Leaks
 
-    async def _leaking(self, items: list[_Item]) -> None:
-        """Take their results from cases with which the broker's memory may grow: that is looked at alone."""
+    async def _leaking(self, items: list[_QueuedCase]) -> None:
+        """Discard the results of cases that may grow the broker's memory, so that they are played alone."""
         process = self.test.monitor.process
         if process is None or not items or self.test.stopped:
             return
@@ -431,41 +433,42 @@ class Crowd:
         await self._leaking(items[:half])
         await self._leaking(items[half:])
 
-    async def _play_again(self, item: _Item, form: _Form, worker: int) -> None:
+    async def _play_again(self, item: _QueuedCase, form: _WorkerCase, worker: int) -> None:
         await self._played(form.case, form.place.script, worker, self.test.patience_s)
         await self.test.settle(worker)
 
 
-def _interrupted(item: _Item) -> CaseResult:
+def _interrupted(item: _QueuedCase) -> CaseResult:
     return CaseResult(item.numbered.case, None, "interrupted", script=item.script, number=item.numbered.number)
 
 
 def _stays_open(result: CaseResult) -> bool:
-    """Whether a close was demanded, all was answered, and the connection stayed open."""
-    ruling, played = result.ruling, result.played
-    return ruling is not None and ruling.verdict is Verdict.TOLERATED and bool(played and played.seen.fenced)
+    """Whether a close was demanded, but the connection stayed open and PINGREQ was answered."""
+    if result.ruling is None or result.ruling.verdict is not BrokerVerdict.TOLERATED:
+        return False
+    return bool(result.played and result.played.seen.ping_answered)
 
 
 def _may_be_of_load(result: CaseResult) -> bool:
-    """Whether the broker gave a reason that may have to do with other clients."""
+    """Whether the broker sent a reason code that other clients may cause."""
     answers = () if result.played is None else result.played.seen.answers
-    reasons = (one.reason_code for one in answers if isinstance(one, Connack | Disconnect | Puback | Pubrec))
-    return any(one in OF_LOAD for one in reasons)
+    reasons = (answer.reason_code for answer in answers if isinstance(answer, Connack | Disconnect | Puback | Pubrec))
+    return any(reason in OF_LOAD for reason in reasons)
 
 
-class _Latest(Generic[T]):
-    """Something that is looked at for many at once: each gets what a look shows that begins after it has asked."""
+class _SharedCheck(Generic[T]):
+    """A check shared by many callers: each gets the result of a check that started after its call."""
 
     def __init__(self, look: Callable[[], Awaitable[T]]) -> None:
         self._look = look
         self._tasks: list[asyncio.Task[T]] = []
-        """The look under way, and the next one."""
+        """The running checks and the next one."""
         self._next: asyncio.Task[T] | None = None
 
     async def after_now(self) -> T:
-        """What the next look shows."""
+        """The result of the next check."""
         if self._next is None:
-            self._tasks = [one for one in self._tasks if not one.done()]
+            self._tasks = [task for task in self._tasks if not task.done()]
             self._next = asyncio.create_task(self._begin(list(self._tasks)))
             self._tasks.append(self._next)
         return await asyncio.shield(self._next)
@@ -473,12 +476,12 @@ class _Latest(Generic[T]):
     async def _begin(self, before: list[asyncio.Task[T]]) -> T:
         if before:
             await asyncio.wait(before)
-        # Whoever asks from here on wants a later one.
+        # Calls from here on get a later check.
         self._next = None
         return await self._look()
 
     async def end(self, *, at_once: bool) -> None:
-        """Let the looks come to their end; ``at_once``: break them off."""
+        """Wait for all checks to end; ``at_once`` cancels them."""
         for task in self._tasks if at_once else ():
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,8 +1,8 @@
-"""A failing case with everything left out that does not matter: packets, then fields, then bytes.
+"""Reduces a failing case: removes irrelevant packets, then fields, then bytes.
 
-What is left out is what can be left out: after each step the broker is tried again, and only what keeps the verdict
-stays out.  Verdicts about one connection are held against the specification as before, so that a reduced case breaks
-the same statement, and no other one: what is left would show something else.
+After each removal the case is played again, and the removal stays only if the verdict stays.  A verdict about one
+connection is checked against the specification as before, so that the reduced case breaks the original statement and
+no other one.
 """
 
 from __future__ import annotations
@@ -12,79 +12,78 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from mqttscope.broker_test.drivers.case_runner import Played
+from mqttscope.broker_test.drivers.case_runner import PlayedCase
 from mqttscope.broker_test.drivers.health import NoBrokerError
-from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, unhurried
+from mqttscope.broker_test.drivers.run import BrokerTest, CaseResult, run_in_steps
 from mqttscope.broker_test.oracle import blaming, breaking
-from mqttscope.broker_test.verdict import ANSWERS, BROKER_WIDE, Verdict
+from mqttscope.broker_test.verdict import ANSWERS, BROKER_WIDE, BrokerVerdict
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.stream import PacketStream
 from mqttscope.mqtt.wire import write_variable_byte_integer
-from mqttscope.mutate import Action, Case, MutatedFlow, Step
-from mqttscope.mutate.layout import Layout
+from mqttscope.mutate import Action, FlowStep, MutatedFlow, MutationCase
+from mqttscope.mutate.layout import PacketLayout
 from mqttscope.replay.script import Script
 
 MAX_TRIES = 400
-"""Maximum number of tries of one case."""
+"""Maximum number of tries per case."""
 MAX_S = 30.0
 """Timeout of the reduction of one case."""
-
 _ENDS = frozenset({Action.STOP_READING, Action.HALF_CLOSE, Action.CLOSE, Action.RESET})
-"""Never left out: a connection ends whatever is played, and what its end does would be put down to the bytes."""
-ANSWER_TYPES = frozenset(int(one) for one in (*ANSWERS, PacketType.AUTH))
-_NAMED = frozenset(int(one) for one in PacketType)
-Try = Callable[[list[Step]], Awaitable[bool]]
-"""Whether steps keep the verdict."""
+"""Actions that are never removed: otherwise the effect of the end of the connection would be attributed to bytes."""
+ANSWER_TYPES = frozenset(int(kind) for kind in (*ANSWERS, PacketType.AUTH))
+_NAMED = frozenset(int(kind) for kind in PacketType)
+Try = Callable[[list[FlowStep]], Awaitable[bool]]
+"""Returns whether the steps keep the verdict."""
+IsFaithful = Callable[[list[FlowStep], PlayedCase], Awaitable[bool]]
 Progress = Callable[[int], None]
-"""Is told how often the broker was tried."""
+"""Called with the number of completed tries."""
 
 
 @dataclass(slots=True)
-class Minimized:
-    """A case that was reduced."""
+class MinimizedCase:
+    """A reduced case."""
 
-    case: Case
-    """The same case with fewer steps; these are the bytes as they were sent."""
-    verdict: Verdict
+    case: MutationCase
+    """The case with the remaining steps, which contain the bytes as sent."""
+    verdict: BrokerVerdict
     tries: int = 0
     packets_before: int = 0
     bytes_before: int = 0
     result: CaseResult | None = None
-    """Of the reduced case, played a last time."""
+    """Result of the reduced case, played a last time."""
     unfinished: str = ""
-    """Why it was not reduced any further, though there was more to try; empty when all was tried."""
+    """Reason why the reduction ended early; empty if it was complete."""
     breaks: tuple[str, ...] = ()
-    """Statements that the reduced flow breaks: for a broker that suffers as a whole they may be others than before."""
-
+    """Statements that the reduced flow breaks; with harm to the whole broker, they may differ from the original."""
     fault: str = ""
-    """What is wrong with the packets that are left, where it is something else than the mutation's description tells:
-    for a broker that suffers as a whole that may be."""
+    """Faults of the remaining packets, if they differ from the mutation's description; possible only with harm to
+    the whole broker."""
 
     @classmethod
-    def of(cls, case: Case, verdict: Verdict) -> Minimized:
-        """A case as it is, from which nothing has been left out yet."""
-        sends = [one.data for one in case.flow.steps if one.action is Action.SEND]
+    def of(cls, case: MutationCase, verdict: BrokerVerdict) -> MinimizedCase:
+        """A case before its reduction."""
+        sends = [step.data for step in case.flow.steps if step.action is Action.SEND]
         return cls(case, verdict, packets_before=len(sends), bytes_before=sum(map(len, sends)))
 
     @property
     def sends(self) -> list[bytes]:
-        return [one.data for one in self.case.flow.steps if one.action is Action.SEND and one.data]
+        return [step.data for step in self.case.flow.steps if step.action is Action.SEND and step.data]
 
 
-def as_played(result: CaseResult) -> Case:
-    """The case with the bytes that were really sent, as it is played without the player."""
+def played_case(result: CaseResult) -> MutationCase:
+    """The case with the bytes that were actually sent, for playing without the player."""
     case, played = result.case, result.played
     assert played is not None
     flow = case.flow
-    said = played.conversation
-    steps: list[Step] = []
-    # What the player sent comes first, with the answers that it waited for in between.
-    for one in said.said[: said.begins]:
-        if one.data and one.from_client:
-            steps.append(Step(Action.SEND, one.data))
-        elif one.data:
-            steps.append(Step(Action.AWAIT, awaits=_type(one.data)))
+    conversation = played.conversation
+    steps: list[FlowStep] = []
+    # First the packets of the player, and waits for the answers in between.
+    for chunk in conversation.chunks[: conversation.begins]:
+        if chunk.data and chunk.from_client:
+            steps.append(FlowStep(Action.SEND, chunk.data))
+        elif chunk.data:
+            steps.append(FlowStep(Action.AWAIT, awaits=_type(chunk.data)))
     steps += (step for step in played.steps if step.action is not Action.SEND or step.data)
     return replace(case, flow=MutatedFlow(flow.mutation, flow.sender, flow.version, steps, flow.changes))
 
@@ -94,7 +93,7 @@ def _type(data: bytes) -> PacketType | None:
     return PacketType(kind) if kind in ANSWER_TYPES else None
 
 
-async def minimized(
+async def minimize_case(
     test: BrokerTest,
     script: Script,
     result: CaseResult,
@@ -102,29 +101,29 @@ async def minimized(
     progress: Progress | None = None,
     worse: list[CaseResult] | None = None,
     raw: bool = False,
-) -> Minimized | None:
-    """Reduce a failing case; ``None`` where it does not fail the same way when its bytes are sent as they are.
+) -> MinimizedCase | None:
+    """Reduce a failing case; ``None`` if the raw bytes do not produce the original verdict.
 
-    What is left when the tries or the seconds are used up, or the trial is stopped, is as far as it got.  A try that
-    harms the whole broker, where the case did not, ends the reduction and is put into ``worse``.  ``raw``: the steps of
-    the case are what was sent, as in one of these.
+    The reduction ends early after `MAX_TRIES` or `MAX_S`.  If a try harms the whole broker although the case did not,
+    the reduction ends and the result is appended to ``worse``.  ``raw`` means that the steps of the case contain the
+    bytes as sent.
     """
     assert result.ruling is not None
     wanted = result.ruling.verdict
-    case = result.case if raw else as_played(result)
-    found = Minimized.of(case, wanted)
+    case = result.case if raw else played_case(result)
+    reduced = MinimizedCase.of(case, wanted)
 
-    async def once(steps: list[Step]) -> Played | None:
-        """Play steps; what came of it where the verdict is the same."""
-        found.tries += 1
+    async def once(steps: list[FlowStep]) -> PlayedCase | None:
+        """Play steps; returns the play if the verdict stays."""
+        reduced.tries += 1
         if progress is not None:
-            progress(found.tries)
+            progress(reduced.tries)
         less = replace(case, flow=replace(case.flow, steps=steps))
         try:
-            tried = await test.once(script, less, raw=True)
-            if _verdict(tried) in BROKER_WIDE - {wanted, Verdict.CRASHED}:
-                # Once is no proof, as everywhere.
-                tried = await test.one(script, less, raw=True)
+            tried = await test.play_once(script, less, raw=True)
+            if _verdict(tried) in BROKER_WIDE - {wanted, BrokerVerdict.CRASHED}:
+                # One play is not proof.
+                tried = await test.play_case(script, less, raw=True)
         except NoBrokerError:
             return None
         if worse is not None and wanted not in BROKER_WIDE and _verdict(tried) in BROKER_WIDE:
@@ -140,103 +139,104 @@ async def minimized(
     faults = list(faults_of(steps, case.version))
 
     def over() -> str:
-        """Why nothing more is tried."""
+        """Reason to stop trying, or empty."""
         if test.stopped:
             return "interrupted"
         if worse:
-            return "a smaller case did worse"
-        if found.tries >= MAX_TRIES:
-            return f"{MAX_TRIES:,} tries used up"
-        return f"{MAX_S:g} s used up" if time.monotonic() > deadline else ""
+            return "a smaller case did more harm"
+        if reduced.tries >= MAX_TRIES:
+            return f"limit of {MAX_TRIES:,} tries reached"
+        return f"limit of {MAX_S:g} s reached" if time.monotonic() > deadline else ""
 
-    ends = Counter(one.action for one in steps if one.action in _ENDS)
+    ends = Counter(step.action for step in steps if step.action in _ENDS)
 
-    async def keeps(steps: list[Step]) -> bool:
-        if not any(one.data for one in steps) or Counter(one.action for one in steps if one.action in _ENDS) != ends:
+    async def keeps(steps: list[FlowStep]) -> bool:
+        left = Counter(step.action for step in steps if step.action in _ENDS)
+        if left != ends or not any(step.data for step in steps):
             return False
-        found.unfinished = found.unfinished or over()
-        if found.unfinished:
+        reduced.unfinished = reduced.unfinished or over()
+        if reduced.unfinished:
             return False
         played = await once(steps)
         return played is not None and (wanted in BROKER_WIDE or await faithful(steps, played))
 
-    steps = await _fewer(steps, keeps)
-    steps = await _simpler(steps, keeps, case)
-    steps = await _shorter(steps, keeps)
-    found.case = replace(case, flow=replace(case.flow, steps=steps))
-    # An interrupted case has no verdict any more: nobody knows whether what is left still shows it.
+    steps = await _drop_steps(steps, keeps)
+    steps = await _drop_fields(steps, keeps, case)
+    steps = await _drop_bytes(steps, keeps)
+    reduced.case = replace(case, flow=replace(case.flow, steps=steps))
+    # An interrupted case has no verdict, so the reduced case is unconfirmed.
     if test.stopped:
         return None
-    found.result = last = await test.one(script, found.case, raw=True)
+    reduced.result = last = await test.play_case(script, reduced.case, raw=True)
     if last.ruling is None or last.ruling.verdict is not wanted or last.played is None:
         return None
-    found.breaks = await unhurried(breaking(last.played.conversation))
+    reduced.breaks = await run_in_steps(breaking(last.played.conversation))
     left = list(faults_of(steps, case.version))
     if faults and faults[0] not in left:
-        found.fault = "; ".join(str(one) for one in left) or "nothing is malformed any more"
-    return found
+        reduced.fault = "; ".join(str(fault) for fault in left) or "no packet is malformed"
+    return reduced
 
 
-def _verdict(result: CaseResult) -> Verdict | None:
+def _verdict(result: CaseResult) -> BrokerVerdict | None:
     return None if result.ruling is None else result.ruling.verdict
 
 
 @dataclass(slots=True, frozen=True)
-class Fault:
-    """What is wrong with the layout of a packet: what a mutation's description tells of."""
+class PacketFault:
+    """A fault in the layout of a packet."""
 
     packet_type: int
     reason: str
     field: str
     complete: bool
-    """Whether all fields are there: a byte too many is not a byte too few."""
+    """Whether all fields are present: an extra byte and a missing byte are different faults."""
 
     def __str__(self) -> str:
         name = PacketType(self.packet_type).name if self.packet_type in _NAMED else f"type {self.packet_type}"
         return f"{name}: {self.reason.replace('_', ' ')}{f' ({self.field})' if self.field else ''}"
 
 
-def faults_of(steps: Sequence[Step], version: ProtocolVersion) -> Iterator[Fault]:
-    """The faults of the packets that are sent, in their order."""
+def faults_of(steps: Sequence[FlowStep], version: ProtocolVersion) -> Iterator[PacketFault]:
+    """The faults of the sent packets, in order."""
     stream = PacketStream()
     stream.version = version
-    data = b"".join(one.data for one in steps if one.action is Action.SEND)
+    data = b"".join(step.data for step in steps if step.action is Action.SEND)
     for item in (*stream.feed(data), *stream.close()):
         if isinstance(item, Malformed):
-            yield Fault(item.packet_type or 0, str(item.reason), item.field, item.complete)
+            yield PacketFault(item.packet_type or 0, str(item.reason), item.field, item.complete)
 
 
-async def _faithful_to(whole: list[Step], first: Played) -> Callable[[list[Step], Played], Awaitable[bool]]:
-    """Whether fewer steps show the same: the same fault, no other, no packet more unfinished, and as far as before."""
+async def _faithful_to(whole: list[FlowStep], first: PlayedCase) -> IsFaithful:
+    """A check that fewer steps show the original fault and no other one, with all packets complete and accepted."""
     version = first.conversation.version
-    allowed, unfinished = await unhurried(blaming(first.conversation)), _unfinished(whole, version)
+    allowed, unfinished = await run_in_steps(blaming(first.conversation)), _unfinished(whole, version)
     faults = list(faults_of(whole, version))
 
-    async def faithful(steps: list[Step], played: Played) -> bool:
+    async def faithful(steps: list[FlowStep], played: PlayedCase) -> bool:
         left = set(faults_of(steps, version))
         return (
             played.seen.accepted == first.seen.accepted
-            and bool(played.seen.fenced) == bool(first.seen.fenced)
+            and bool(played.seen.ping_answered) == bool(first.seen.ping_answered)
             and (unfinished or not _unfinished(steps, version))
             and left <= set(faults)
             and (not faults or faults[0] in left)
-            and await unhurried(blaming(played.conversation)) <= allowed
+            and await run_in_steps(blaming(played.conversation)) <= allowed
         )
 
     return faithful
 
 
-def _unfinished(steps: list[Step], version: ProtocolVersion) -> bool:
-    """Whether bytes are left behind the last whole packet: a broker may wait for the rest of it."""
-    data = b"".join(one.data for one in steps if one.action is Action.SEND)
+def _unfinished(steps: list[FlowStep], version: ProtocolVersion) -> bool:
+    """Whether the bytes end inside a packet, so that a broker may wait for the rest."""
+    data = b"".join(step.data for step in steps if step.action is Action.SEND)
     stream = PacketStream()
     stream.version = version
-    whole = sum(len(one.raw) for one in stream.feed(data) if isinstance(one, ControlPacket | Malformed))
+    whole = sum(len(packet.raw) for packet in stream.feed(data) if isinstance(packet, ControlPacket | Malformed))
     return whole < len(data)
 
 
-async def _fewer(steps: list[Step], keeps: Try) -> list[Step]:
-    """Leave out as many steps as possible: halves first, then ever smaller parts (Zeller's ddmin)."""
+async def _drop_steps(steps: list[FlowStep], keeps: Try) -> list[FlowStep]:
+    """Remove as many steps as possible: halves first, then ever smaller parts (Zeller's ddmin)."""
     size = max(1, len(steps) // 2)
     while True:
         at, changed = 0, False
@@ -251,28 +251,28 @@ async def _fewer(steps: list[Step], keeps: Try) -> list[Step]:
         size = max(1, size // 2)
 
 
-async def _simpler(steps: list[Step], keeps: Try, case: Case) -> list[Step]:
-    """Leave out fields of the packets that are left, with all lengths put right."""
+async def _drop_fields(steps: list[FlowStep], keeps: Try, case: MutationCase) -> list[FlowStep]:
+    """Remove fields of the remaining packets, and correct all lengths."""
     for place in range(len(steps)):
         going = True
         while going:
             going = False
             for data in _without_a_field(steps[place].data, case):
-                made = _with(steps, place, data)
-                if await keeps(made):
-                    steps, going = made, True
+                candidate = _with(steps, place, data)
+                if await keeps(candidate):
+                    steps, going = candidate, True
                     break
     return steps
 
 
-def _without_a_field(data: bytes, case: Case) -> Iterator[bytes]:
-    """The packet without each of its properties and rows; nothing for bytes that are no packet."""
+def _without_a_field(data: bytes, case: MutationCase) -> Iterator[bytes]:
+    """The packet without each of its properties and list elements; nothing if the bytes are not a packet."""
     try:
-        count = len(Layout(data, case.version).pieces)
+        count = len(PacketLayout(data, case.version).pieces)
     except ValueError:
         return
     for index in range(count):
-        layout = Layout(data, case.version)
+        layout = PacketLayout(data, case.version)
         if not layout.block(index) and "[" not in layout.pieces[index].field:
             continue
         del layout.pieces[index]
@@ -280,17 +280,17 @@ def _without_a_field(data: bytes, case: Case) -> Iterator[bytes]:
         yield layout.join(remaining_length=write_variable_byte_integer(len(layout.body())))
 
 
-async def _shorter(steps: list[Step], keeps: Try) -> list[Step]:
-    """Leave out bytes, whatever they mean: the Remaining Length goes along where it was right before."""
+async def _drop_bytes(steps: list[FlowStep], keeps: Try) -> list[FlowStep]:
+    """Remove bytes regardless of their meaning; a Remaining Length that was correct is adjusted."""
     for place in range(len(steps)):
         size = max(1, len(steps[place].data) // 2)
         while steps[place].data:
             at, changed = 1, False
             while at < len(steps[place].data):
                 for data in _without_bytes(steps[place].data, at, size):
-                    made = _with(steps, place, data)
-                    if await keeps(made):
-                        steps, changed = made, True
+                    candidate = _with(steps, place, data)
+                    if await keeps(candidate):
+                        steps, changed = candidate, True
                         break
                 else:
                     at += size
@@ -302,13 +302,13 @@ async def _shorter(steps: list[Step], keeps: Try) -> list[Step]:
 
 def _without_bytes(data: bytes, at: int, size: int) -> Iterator[bytes]:
     cut = data[:at] + data[at + size :]
-    told = data[1] if len(data) > 1 else 0
-    if told == len(data) - 2 and told < 0x80 and at > 1:
+    length = data[1] if len(data) > 1 else 0
+    if length == len(data) - 2 and length < 0x80 and at > 1:
         yield bytes((data[0], len(cut) - 2)) + cut[2:]
     yield cut
 
 
-def _with(steps: Sequence[Step], place: int, data: bytes) -> list[Step]:
-    made = list(steps)
-    made[place] = replace(made[place], data=data)
-    return made
+def _with(steps: Sequence[FlowStep], place: int, data: bytes) -> list[FlowStep]:
+    changed = list(steps)
+    changed[place] = replace(changed[place], data=data)
+    return changed

@@ -1,6 +1,6 @@
-"""Cases one after the other: played, judged, and cleaned up after.
+"""Plays, judges and cleans up one case after another.
 
-`BrokerTest` alone accuses a broker: `crowd` plays cases at the same time, and leaves to it what may be a deviation.
+Only `BrokerTest` accuses a broker: `crowd` plays cases in parallel and leaves possible deviations to it.
 """
 
 from __future__ import annotations
@@ -15,57 +15,57 @@ from typing import TypeVar
 from mqttscope.broker_test import verdict
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers import probe_client
-from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError, Played
+from mqttscope.broker_test.drivers.case_runner import CaseRunner, NotPlayedError, PlayedCase
 from mqttscope.broker_test.drivers.cleanup import Cleaner
 from mqttscope.broker_test.drivers.health import AGAIN, HealthMonitor, MemoryTrend, NoBrokerError, Process
-from mqttscope.broker_test.fit import Numbered, flow_of
-from mqttscope.broker_test.oracle import confirming
+from mqttscope.broker_test.fit import NumberedCase, flow_of
+from mqttscope.broker_test.oracle import confirm_ruling
 from mqttscope.mqtt.codec import encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Auth, Connack
-from mqttscope.mutate import Action, Case
-from mqttscope.replay.script import Entry, Script
+from mqttscope.mutate import Action, MutationCase
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.transport.link import LinkError
 
 PATIENCE_S = 1.0
-"""How long the broker has for each reaction unless said otherwise."""
+"""Default timeout of each reaction."""
 LEAK_BYTES = 256 * 1024
-"""Growth of the broker's memory in one case that is looked into."""
+"""Growth of the broker's memory in one case that leads to a leak check."""
 LEAK_PROOF_BYTES = 96 * 1024 * 1024
-"""A case leaks when turn by turn the memory grows so far: heaps that are collected shrink before that."""
+"""Total growth, in every turn, that proves a leak: garbage-collected heaps shrink before that."""
 LEAK_TURNS = 200
-"""More turns are not played to prove that."""
+"""Maximum number of turns of a leak check."""
 FLOOD = (
     f"the broker sent more than {probe_client.MAX_RECEIVED_BYTES >> 20} MiB or {probe_client.MAX_RECEIVED_PACKETS:,} "
-    "packets on the connection, so that it is not judged"
+    "packets on the connection, so it is not judged"
 )
-"""What is said of a broker that sends without end."""
+"""Reason for not judging a broker that floods the connection."""
 HURRY_S = 0.3
-"""How long cleaning up may take when the run was stopped, and a broker that was started here to end."""
+"""Timeout of cleaning up, and of stopping a broker started by mqttscope, after the run was interrupted."""
 T = TypeVar("T")
 Resting = Callable[[], AbstractAsyncContextManager[None]]
 LOOK_S = 0.1
-"""How long it may take until it is noticed that the run is to end."""
+"""Interval of checks whether the run was interrupted."""
 
 
 @dataclass(slots=True)
 class CaseResult:
-    """What became of one case."""
+    """Result of one case."""
 
-    case: Case
+    case: MutationCase
     ruling: verdict.Ruling | None
-    """``None`` where the case was not played to its mutation."""
+    """``None`` if the case did not reach its mutation."""
     not_played: str = ""
-    """Why not."""
-    played: Played | None = None
+    """Reason why the case has no ruling."""
+    played: PlayedCase | None = None
     script: Script | None = None
-    """The connection as it was played, fitted to the broker."""
+    """The connection, adapted to the broker."""
     seconds: float = 0.0
     number: int = 0
-    """Of the case in its capture; `AS_RECORDED` for a connection without a mutation."""
+    """Number of the case in the capture; `AS_RECORDED` for a connection without a mutation."""
     unclean: tuple[str, ...] = ()
-    """What could not be cleaned up."""
+    """Names of the state that could not be removed from the broker."""
 
     @property
     def deviates(self) -> bool:
@@ -80,22 +80,22 @@ class BrokerTest:
     patience_s: float = PATIENCE_S
     process: Process | None = None
     rate: float | None = None
-    """Cases per second, at most."""
+    """Maximum number of cases per second."""
     stopped: bool = False
-    told: list[str] = field(default_factory=list)
-    """What the user should know about the run, in sentences."""
+    notices: list[str] = field(default_factory=list)
+    """Sentences for the user about the run."""
     baselines: dict[int, verdict.Baseline] = field(default_factory=dict)
-    """How the broker took connections without a mutation, by their numbers."""
+    """Reactions of the broker to connections without a mutation, by connection number."""
     monitor: HealthMonitor = field(init=False)
-    """Whether the broker as a whole is well."""
+    """Health of the broker as a whole."""
     growth: MemoryTrend = field(init=False)
-    """Its memory over the run."""
+    """Memory of the broker over the run."""
     cleaners: list[Cleaner] = field(init=False)
-    """Those that may have something to remove; the first one is that of cases that are played alone."""
+    """Cleaners by worker; the first one is also used for cases that are played alone."""
     _next: float = 0.0
 
     def __post_init__(self) -> None:
-        self.monitor = HealthMonitor(self.access, self.patience_s, self.process, self.told)
+        self.monitor = HealthMonitor(self.access, self.patience_s, self.process, self.notices)
         self.cleaners = [Cleaner(self.access)]
         self.growth = MemoryTrend(self.process)
 
@@ -103,130 +103,130 @@ class BrokerTest:
         await self.monitor.begin()
 
     async def end(self) -> None:
-        """Clean up what is left, leave, and stop the broker if it was started here."""
+        """Clean up, disconnect, and stop the broker if mqttscope started it."""
         hurry = HURRY_S if self.stopped else None
         version = self.monitor.version
-        left = await asyncio.gather(*(one.finish(version, self.patience_s, hurry) for one in self.cleaners))
-        self.told += (one for one in (*left, self.growth.told()) if one)
+        left = await asyncio.gather(*(cleaner.finish(version, self.patience_s, hurry) for cleaner in self.cleaners))
+        self.notices += (text for text in (*left, self.growth.notice()) if text)
         await self.monitor.end(hurry)
 
     async def run_baseline(self, script: Script) -> CaseResult:
         """Play a connection without a mutation.
 
-        What the broker lacks then is said of this result, and not held against it in the cases of the connection.
+        Its deviations are reported with this result, and do not count in the cases of the connection.
         """
         number = script.connection.number
-        found = await self._twice(script, verdict.unmutated(flow_of(script, "", number)))
-        found.number = verdict.AS_RECORDED
+        result = await self._play_twice(script, verdict.unmutated(flow_of(script, "", number)))
+        result.number = verdict.AS_RECORDED
         self.baselines[number] = verdict.Baseline(ended=True)
-        if found.played is not None:
-            seen = found.played.seen
+        if result.played is not None:
+            seen = result.played.seen
             codes = frozenset(code for _, code in seen.codes)
             self.baselines[number] = verdict.Baseline(frozenset(seen.missing), codes, bool(seen.ended))
-        if found.ruling is not None and found.ruling.verdict is verdict.Verdict.REFUSED_LEGAL:
-            found.ruling = verdict.excused(found.ruling, "whom it lets do what may be its own affair")
-        return found
+        if result.ruling is not None and result.ruling.verdict is verdict.BrokerVerdict.REFUSED_LEGAL:
+            result.ruling = verdict.excuse(result.ruling, "the broker may have its own rules of access")
+        return result
 
     async def speaks(self, version: ProtocolVersion) -> bool:
-        """Whether the broker speaks a version; `LinkError` where it cannot be reached."""
+        """Whether the broker supports a version; raises `LinkError` if it cannot be reached."""
         return await probe_client.speaks(self.access, version, self.patience_s * AGAIN)
 
     async def connack(self, script: Script) -> Connack | None:
-        """What the broker answers to the CONNECT of a connection; ``None`` when it does not accept it."""
+        """The CONNACK that accepts the CONNECT of a connection; ``None`` if the broker does not accept it."""
         version, connect = script.version, script.connect
         if connect is None or not await self.monitor.alive():
             return None
         conversation = Conversation(version)
-        self.cleaners[0].owe(conversation)
-        made = probe_client.ProbeClient(self.access, version)
-        made.link = await self.access.open(made, version)
-        found: ControlPacket | Malformed | None = None
-        for said in (connect, *_authentication(script)):
-            conversation.add(True, said.raw, time.time_ns())
-            made.link.write(said.raw)
-            heard = len(made.packets)
-            await made.until(lambda heard=heard: len(made.packets) > heard, self.patience_s * AGAIN)  # type: ignore[misc]
-            found = made.packets[heard] if len(made.packets) > heard else None
-            if not isinstance(found, Auth):
-                break
-        if isinstance(found, Connack):
-            conversation.add(False, found.raw or encode(found, version), time.time_ns())
-        await made.leave()
+        self.cleaners[0].remember(conversation)
+        answer: ControlPacket | Malformed | None = None
+        async with probe_client.ProbeClient(self.access, version) as probe:
+            probe.link = await self.access.open(probe, version)
+            for entry in (connect, *_authentication(script)):
+                conversation.add(True, entry.raw, time.time_ns())
+                probe.link.write(entry.raw)
+                heard = len(probe.packets)
+                await probe.until(lambda heard=heard: len(probe.packets) > heard, self.patience_s * AGAIN)  # type: ignore[misc]
+                answer = probe.packets[heard] if len(probe.packets) > heard else None
+                if not isinstance(answer, Auth):
+                    break
+            if isinstance(answer, Connack):
+                conversation.add(False, answer.raw or encode(answer, version), time.time_ns())
         await self.settle()
-        return found if isinstance(found, Connack) and not found.reason_code else None
+        return answer if isinstance(answer, Connack) and not answer.reason_code else None
 
     async def run(
-        self, cases: Iterable[tuple[Script, Numbered]], seconds: float | None = None
+        self, cases: Iterable[tuple[Script, NumberedCase]], seconds: float | None = None
     ) -> AsyncGenerator[CaseResult, None]:
-        """Play cases; ends early when it is stopped or the broker is gone for good (`NoBrokerError`).
+        """Play cases; ends early when stopped, and raises `NoBrokerError` when the broker is gone.
 
-        ``seconds``: no case begins later than so long from now.
+        No case starts later than ``seconds`` from now.
         """
         until = None if seconds is None else time.monotonic() + seconds
         for script, numbered in cases:
             if not await self.turn(until) or self.stopped:
                 return
-            yield replace(await self.one(script, numbered.case), number=numbered.number)
+            yield replace(await self.play_case(script, numbered.case), number=numbered.number)
 
-    async def once(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
+    async def play_once(self, script: Script, case: MutationCase, *, raw: bool = False) -> CaseResult:
         return await self.attempt(script, case, self.patience_s, raw=raw)
 
-    async def one(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
-        """Play one case and judge it; what seems to deviate is played a second time with more patience.
+    async def play_case(self, script: Script, case: MutationCase, *, raw: bool = False) -> CaseResult:
+        """Play one case and judge it; an apparent deviation is played again with longer timeouts.
 
-        A case during which the run is stopped has no verdict: what stops us may have stopped the broker as well.
+        A case that runs while the test is interrupted has no verdict: the interrupt may have stopped the broker too.
         """
         started = time.monotonic()
-        found = await self.concluded(await self.attempt(script, case, self.patience_s, raw=raw), raw=raw)
-        found.seconds = time.monotonic() - started
-        return found
+        result = await self.conclude(await self.attempt(script, case, self.patience_s, raw=raw), raw=raw)
+        result.seconds = time.monotonic() - started
+        return result
 
-    async def concluded(self, found: CaseResult, *, raw: bool = False) -> CaseResult:
-        """What a case comes to of which ``found`` is the first playing."""
-        script, case = found.script, found.case
+    async def conclude(self, result: CaseResult, *, raw: bool = False) -> CaseResult:
+        """The final result of a case after its first play."""
+        script, case = result.script, result.case
         assert script is not None
-        found = await self._confirmed(found, raw=raw)
-        if found.ruling is not None and not found.ruling.deviates and self.monitor.process is not None:
-            found = await self._leaking(found, script, case, raw=raw)
+        result = await self._confirm(result, raw=raw)
+        if result.ruling is not None and not result.ruling.deviates and self.monitor.process is not None:
+            result = await self._check_leak(result, script, case, raw=raw)
         if self.stopped:
-            found.ruling, found.not_played = None, "interrupted"
-        return found
+            result.ruling, result.not_played = None, "interrupted"
+        return result
 
     # One attempt
 
-    async def _twice(self, script: Script, case: Case, *, raw: bool = False) -> CaseResult:
-        return await self._confirmed(await self.attempt(script, case, self.patience_s, raw=raw), raw=raw)
+    async def _play_twice(self, script: Script, case: MutationCase, *, raw: bool = False) -> CaseResult:
+        return await self._confirm(await self.attempt(script, case, self.patience_s, raw=raw), raw=raw)
 
-    async def _confirmed(self, found: CaseResult, *, raw: bool = False) -> CaseResult:
-        """What seems to deviate is played again, with more patience."""
-        assert found.script is not None
-        if found.ruling is None:
-            return found
-        played = [found]
-        while (so := verdict.decided([one.ruling for one in played])) is None and not self.stopped:
+    async def _confirm(self, result: CaseResult, *, raw: bool = False) -> CaseResult:
+        """Play an apparent deviation again, with longer timeouts."""
+        assert result.script is not None
+        if result.ruling is None:
+            return result
+        played = [result]
+        while (so := verdict.decide([play.ruling for play in played])) is None and not self.stopped:
             ruling = played[-1].ruling
-            if ruling is not None and ruling.verdict is verdict.Verdict.COLLATERAL and await self.monitor.lasting():
-                # What has not ended is seen a second time by every client that comes.
-                return replace(played[-1], ruling=replace(ruling, why=f"{ruling.why}, and so it stays"))
+            is_collateral = ruling is not None and ruling.verdict is verdict.BrokerVerdict.COLLATERAL
+            if ruling is not None and is_collateral and await self.monitor.damage_lasts():
+                # Lasting harm needs no second play: every new client sees it.
+                return replace(played[-1], ruling=replace(ruling, why=f"{ruling.why}, and this lasts"))
             try:
                 patience_s = self.patience_s * AGAIN
-                played.append(await self.attempt(found.script, found.case, patience_s, raw=raw, thorough=True))
+                played.append(await self.attempt(result.script, result.case, patience_s, raw=raw, thorough=True))
             except NoBrokerError:
-                # It has not come back since: for a broker that hangs there is no better proof.
+                # The broker has not recovered, which is the best proof that it hangs.
                 if ruling is None or ruling.verdict not in verdict.BROKER_WIDE:
                     raise
                 return played[-1]
         if so is None:
             return played[-1]
-        for one in verdict.unconfirmed([one.ruling for one in played], so[1]):
-            told = f"{found.case.mutation.name}: {one.verdict} once in {len(played)} playings ({one.why})"
-            self.told.append(told)
+        for ruling in verdict.unconfirmed([play.ruling for play in played], so[1]):
+            text = f"{result.case.mutation.name}: {ruling.verdict} in one of {len(played)} plays ({ruling.why})"
+            self.notices.append(text)
         return replace(played[so[0]], ruling=so[1])
 
     async def attempt(
         self,
         script: Script,
-        case: Case,
+        case: MutationCase,
         patience_s: float,
         *,
         raw: bool = False,
@@ -234,36 +234,36 @@ class BrokerTest:
         worker: int = 0,
         resting: Resting = nullcontext,
     ) -> CaseResult:
-        """Play a case a single time and judge it, with a look at the broker as a whole before and after.
+        """Play a case once and judge it, with health checks of the broker before and after.
 
-        ``worker`` is whose cleaner removes what it leaves; ``resting`` is entered while nothing more is sent and only
-        the end of the connection is waited for.
+        ``worker`` selects the cleaner.  ``resting`` is a context for the final wait, when nothing more is sent and only
+        the end of the connection is awaited.
         """
         if not await self.monitor.alive():
             raise NoBrokerError(f"{self.access.target} serves no more")
         runner = CaseRunner(
             case, script, self.access, patience_s, self.supply, self._meanwhile(patience_s), raw, thorough, resting
         )
-        result = await self.played(runner, worker)
-        ill = await self.monitor.ill(patience_s)
+        result = await self.play(runner, worker)
+        ill = await self.monitor.diagnose(patience_s)
         if ill is not None:
-            # Whoever brings the broker down on the way to the mutation has found something as well.
+            # Harm to the broker before the mutation counts as well.
             result.ruling, result.not_played = ill, ""
             result.played = result.played or runner.played
         elif runner.listener.flooded:
             result.not_played = FLOOD
         elif result.played is not None:
-            result.ruling = await self.judged(case, result.played, script)
-        if ill is None or ill.verdict is verdict.Verdict.COLLATERAL:
+            result.ruling = await self.judge(case, result.played, script)
+        if ill is None or ill.verdict is verdict.BrokerVerdict.COLLATERAL:
             result.unclean = tuple(await self.settle(worker))
-            self.growth.looked()
+            self.growth.sample()
         return result
 
-    async def played(self, runner: CaseRunner, worker: int) -> CaseResult:
+    async def play(self, runner: CaseRunner, worker: int) -> CaseResult:
         """Play a case on a clean broker, without judging it."""
-        # Behind a broker that had crashed there is still something to be done.
+        # After a crash, earlier cases may still have to be cleaned up.
         await self.clean(worker)
-        self.cleaners[worker].owe(runner.conversation)
+        self.cleaners[worker].remember(runner.conversation)
         result = CaseResult(runner.case, None, script=runner.script)
         try:
             result.played = await runner.run()
@@ -271,20 +271,20 @@ class BrokerTest:
             result.not_played = str(error)
         return result
 
-    async def judged(self, case: Case, played: Played, script: Script) -> verdict.Ruling:
-        """The ruling on a case that was played to its end, as far as its own connection shows."""
-        if played.during is None:
-            return verdict.Ruling(verdict.Verdict.COLLATERAL, "the witness heard nothing while the case continued")
+    async def judge(self, case: MutationCase, played: PlayedCase, script: Script) -> verdict.Ruling:
+        """The ruling on a completed play, from its own connection."""
+        if played.meanwhile_result is None:
+            return verdict.Ruling(verdict.BrokerVerdict.COLLATERAL, "the witness received nothing during the case")
         ruling = verdict.judge(case, played.seen, self.baselines.get(script.connection.number, verdict.Baseline()))
-        return await unhurried(confirming(ruling, case, played.conversation)) if ruling.deviates else ruling
+        return await run_in_steps(confirm_ruling(ruling, case, played.conversation)) if ruling.deviates else ruling
 
     async def settle(self, worker: int = 0) -> list[str]:
-        """Remove what cases have left on the broker; returns what could not be, by name."""
+        """Clean up after cases; returns the names of the state that could not be removed."""
         return await self.cleaners[worker].settle(self.monitor.version, self.patience_s * AGAIN)
 
     async def clean(self, worker: int = 0) -> None:
-        """The same before a case: what is left then is not said of that one."""
-        self.told += (f"could not be removed from the broker: {one}" for one in await self.settle(worker))
+        """Clean up before a case; leftovers are reported for the run, not for the case."""
+        self.notices += (f"could not be removed from the broker: {name}" for name in await self.settle(worker))
 
     def _meanwhile(self, patience_s: float) -> Callable[[], Awaitable[float | None]]:
         async def look() -> float | None:
@@ -296,33 +296,33 @@ class BrokerTest:
         witness = self.monitor.witness
         return witness is not None and await witness.publish(topic, payload, qos, self.patience_s)
 
-    async def _leaking(self, found: CaseResult, script: Script, case: Case, *, raw: bool) -> CaseResult:
-        """Whether the broker's memory grows each time that the case is played."""
+    async def _check_leak(self, result: CaseResult, script: Script, case: MutationCase, *, raw: bool) -> CaseResult:
+        """Play the case repeatedly, and rule it a leak if the broker's memory grows every time."""
         process = self.monitor.process
         assert process is not None
         growth: list[int] = []
         before = process.memory()
         for _ in range(LEAK_TURNS):
             if self.stopped:
-                return found
+                return result
             again = await self.attempt(script, case, self.patience_s, raw=raw)
             if again.ruling is None or again.ruling.deviates:
                 harm = again.ruling is not None and again.ruling.verdict in verdict.BROKER_WIDE
-                again = await self._confirmed(again, raw=raw) if harm else found
-                return again if again.deviates else found
+                again = await self._confirm(again, raw=raw) if harm else result
+                return again if again.deviates else result
             growth.append(process.memory() - before)
             before = process.memory()
             if growth[-1] < LEAK_BYTES:
-                return found
+                return result
             if sum(growth) >= LEAK_PROOF_BYTES:
-                told = f"its memory grew in each of {len(growth)} turns, by {sum(growth) >> 20:,} MiB in all"
-                return replace(found, ruling=verdict.Ruling(verdict.Verdict.LEAKED, told))
-        return found
+                reason = f"its memory grew in each of {len(growth)} plays, by {sum(growth) >> 20:,} MiB in total"
+                return replace(result, ruling=verdict.Ruling(verdict.BrokerVerdict.LEAKED, reason))
+        return result
 
     # Before and after
 
     async def turn(self, until: float | None) -> bool:
-        """Wait for the rate; whether there is still time for a case."""
+        """Wait as the rate demands; returns whether there is time for another case."""
         begins = max(self._next, time.monotonic()) if self.rate is not None else time.monotonic()
         if until is not None and begins > until:
             return False
@@ -333,13 +333,13 @@ class BrokerTest:
         return True
 
 
-def longest_s(case: Case) -> float:
-    """How long a case takes at least: its pauses."""
+def longest_s(case: MutationCase) -> float:
+    """Total length of the pauses of a case, in seconds."""
     return sum(step.nanoseconds for step in case.flow.steps if step.action is Action.PAUSE) / 1e9
 
 
-def _authentication(script: Script) -> Iterator[Entry]:
-    """What the client said in a recorded authentication, up to CONNACK."""
+def _authentication(script: Script) -> Iterator[ScriptEntry]:
+    """AUTH packets of the client in a recorded authentication, up to CONNACK."""
     for entry in script.entries:
         if isinstance(entry.packet, Connack):
             return
@@ -347,8 +347,8 @@ def _authentication(script: Script) -> Iterator[Entry]:
             yield entry
 
 
-async def unhurried(steps: Generator[None, None, T]) -> T:
-    """The outcome of long work in steps, with turns for timers, signals and connections in between."""
+async def run_in_steps(steps: Generator[None, None, T]) -> T:
+    """Run a generator to its result, with turns for timers, signals and connections between its steps."""
     while True:
         try:
             next(steps)

@@ -1,4 +1,4 @@
-"""``mqttscope pipeline``: captures as tables, and what to do with them; one file per command."""
+"""``mqttscope pipeline``: captures as tables, and commands on them; one file per command."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import click
 from mqttscope.cli.main import LazyGroup
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "ingest": ("mqttscope.cli.pipeline.ingest:command", "Take captures into a lake, in process or with Spark."),
-    "watch": ("mqttscope.cli.pipeline.watch:command", "Follow captures while they are written."),
+    "ingest": ("mqttscope.cli.pipeline.ingest:command", "Add captures to a lake, in this process or with Spark."),
+    "watch": ("mqttscope.cli.pipeline.watch:command", "Ingest captures while they are being written."),
     "report": ("mqttscope.cli.pipeline.report:command", "Report on the health of a fleet, from its lake."),
-    "convert": ("mqttscope.cli.pipeline.convert:command", "Make the tables of an older lake Delta tables."),
+    "convert": ("mqttscope.cli.pipeline.convert:command", "Convert the tables of an older lake to Delta."),
+    "rebuild": ("mqttscope.cli.pipeline.rebuild:rebuild_command", "Read all captures of a lake again."),
+    "relint": ("mqttscope.cli.pipeline.rebuild:relint_command", "Make the findings of a lake again."),
+    "forget": ("mqttscope.cli.pipeline.forget:command", "Erase clients and users from a lake."),
+    "expire": ("mqttscope.cli.pipeline.expire:command", "Erase old rows from a lake."),
     "sql": ("mqttscope.cli.pipeline.sql:command", "Query the tables of a lake with SQL."),
 }
-"""Command name -> its place in the notation of entry points, and its line in the overview."""
+"""Command name -> entry point and line in the overview."""
 
 
 @click.group(

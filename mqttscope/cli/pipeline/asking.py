@@ -1,10 +1,10 @@
-"""Asking a lake: which engine does it, in this process or with Spark, what goes wrong, and what is shown meanwhile."""
+"""Queries on a lake: choice of the engine (this process or Spark), errors, and progress."""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,28 +14,28 @@ from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.errors import ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_USAGE, handling, interruption, leaving, limit_ending, printable
 from mqttscope.cli.output import Progress, warn
-from mqttscope.cli.pipeline.common import SparkOptions, lake_option, pairs, size
+from mqttscope.cli.pipeline.common import SparkOptions, lakes_option, pairs, size
 from mqttscope.cli.spark_session import QUICK, WITHOUT_CODE, PipelineFailedError, packages_needed, session
 from mqttscope.errors import MqttscopeError
 
 if TYPE_CHECKING:
-    from mqttscope.analysis.answer import Answer
+    from mqttscope.analysis.answer import QueryAnswer
     from mqttscope.analysis.questions import Engine
     from mqttscope.lake.manifest import Manifest
-    from mqttscope.lake.store import Lake, Place
+    from mqttscope.lake.store import Place
 
     class AskedEngine(Engine, Protocol):
-        """An engine that answers a user's SQL as well."""
+        """An engine that also answers SQL of the user."""
 
-        def ask(self, sql: str, limit: int | None = None) -> Answer:
-            """Ask in the SQL of the engine; ``limit``: rows at most."""
+        def ask(self, sql: str, limit: int | None = None) -> QueryAnswer:
+            """Run a query in the SQL of the engine; ``limit``: maximum number of rows."""
             ...
 
 
 LARGEST = 4 << 30
-"""Lakes whose tables have more bytes than this together are for Spark, unless the user says otherwise."""
+"""Maximum total size of tables for the local engine by default; larger lakes use Spark."""
 SMALL_BYTES = 64 << 20
-"""Lakes up to this size are asked by Spark in one task, without compiling queries, which takes longer than running."""
+"""Maximum size of lakes that Spark queries in one task, without compiling queries (slower than running them)."""
 SMALL = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "1",
@@ -47,53 +47,54 @@ SMALL = {
 
 
 class BadQuestionError(MqttscopeError, click.ClickException):
-    """The question itself is wrong."""
+    """The query itself is wrong."""
 
     exit_code = EXIT_USAGE
 
 
 @options
 class AskOptions:
-    """The lake that is asked, and what asks it."""
+    """The lakes to query, and the query engine."""
 
-    lake: str = lake_option(stores=True)
+    lakes: tuple[str, ...] = lakes_option()
     settings: dict[str, str] = option(
         LAKE, "--fs", multiple=True, callback=pairs, value={}, metavar="KEY=VALUE",
-        help="Setting of the store of the lake, such as region=eu-central-1; may be repeated.",
+        help="Setting of the object store, such as region=eu-central-1; may be repeated.",
     )  # fmt: skip
     engine: str = option(
         SPARK, "--engine", type=click.Choice(("auto", "local", "spark")), default="auto",
-        help="What asks; local is DuckDB in this process, without Java. [default: auto, local for tables up to 4 GiB]",
+        help="Query engine; local is DuckDB in this process, without Java. [default: auto, local up to 4 GiB]",
     )  # fmt: skip
     memory: int | None = option(
         SPARK, "--memory", callback=size, metavar="BYTES",
-        help="Memory that --engine local takes for rows; the rest goes to temporary files. [default: 1g]",
+        help="Maximum memory of --engine local for rows; the rest goes to temporary files. [default: 1g]",
     )  # fmt: skip
     spark: SparkOptions = group(SparkOptions)
 
     def __post_init__(self) -> None:
         of_spark = self.spark.master is not None or bool(self.spark.configuration)
         if self.in_store and (self.engine == "spark" or of_spark):
-            raise click.UsageError(f"Spark asks no lake in a store, and {self.lake} is one: --engine local does")
+            raise click.UsageError(f"Spark cannot query a lake in an object store, {self.in_store}: use --engine local")
         if self.engine == "local" and of_spark:
-            raise click.UsageError("--engine local takes no --master and no --conf")
+            raise click.UsageError("--engine local cannot be combined with --master or --conf")
         if self.memory is not None and (self.engine == "spark" or of_spark):
-            raise click.UsageError("--memory is of --engine local; for Spark it is --conf spark.driver.memory=4g")
+            raise click.UsageError("--memory is for --engine local; for Spark use --conf spark.driver.memory=4g")
 
     @property
-    def in_store(self) -> bool:
+    def in_store(self) -> str:
+        """The first lake that is in an object store, or empty."""
         from mqttscope.lake.store import is_store
 
-        return is_store(self.lake)
+        return next(filter(is_store, self.lakes), "")
 
     @property
-    def place(self) -> Place:
+    def places(self) -> list[Place]:
         from mqttscope.lake.store import place
 
-        return place(self.lake, self.settings)
+        return [place(lake, self.settings) for lake in self.lakes]
 
     def on_spark(self, bytes_of_tables: int) -> bool:
-        """Whether Spark is to be asked."""
+        """Whether to use Spark."""
         if self.engine != "auto":
             return self.engine == "spark"
         if self.in_store:
@@ -103,46 +104,51 @@ class AskOptions:
         if bytes_of_tables <= LARGEST or self.memory is not None:
             return False
         warn(
-            f"the tables have {bytes_of_tables / (1 << 30):,.1f} GiB, and more than {LARGEST >> 30} GiB are for Spark; "
-            "--engine local asks in this process"
+            f"using Spark for {bytes_of_tables / (1 << 30):,.1f} GiB of tables, more than {LARGEST >> 30} GiB; "
+            "--engine local uses this process"
         )
         return True
 
 
-def lake_of(lake: Lake) -> Manifest:
-    """The manifest of a lake."""
+def manifests_of(args: AskOptions) -> list[Manifest]:
+    """Read the manifests of the lakes."""
     from mqttscope.lake.manifest import LakeError, open_lake
 
     with ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason):
-        return open_lake(lake)
+        return [open_lake(place) for place in args.places]
 
 
 @contextmanager
-def asked(given: AskOptions, manifest: Manifest, steps: Steps, *, question: bool = False) -> Iterator[AskedEngine]:
-    """The engine that suits what was given and the size of the lake; errors are reported in one sentence.
+def asked(
+    args: AskOptions, manifests: Sequence[Manifest], steps: Steps, *, question: bool = False
+) -> Iterator[AskedEngine]:
+    """Open the engine that fits the options and the size of the lakes; errors become one sentence.
 
-    ``question``: whether the user wrote the query, so that what is wrong with it is a matter of usage.
+    ``question``: whether the user wrote the query, so that an error in it is a usage error.
     """
     from mqttscope.lake.manifest import LakeError
 
-    sizes = manifest.sizes
-    bytes_of_tables = sum(sizes.get(name) or _size(given.place / name) for name in manifest.table_files())
-    on_spark = given.on_spark(bytes_of_tables)
-    steps.say("starting Spark" if on_spark else "asking the lake")
-    asking = _spark(given, manifest, bytes_of_tables) if on_spark else _local(given, manifest)
+    bytes_of_tables = sum(
+        manifest.sizes.get(name) or _size(place / name)
+        for place, manifest in zip(args.places, manifests, strict=True)
+        for name in manifest.table_files()
+    )
+    on_spark = args.on_spark(bytes_of_tables)
+    steps.show_now("starting Spark" if on_spark else "querying the lake")
+    asking = _spark(args, manifests, bytes_of_tables) if on_spark else _local(args, manifests)
     with (
         ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason),
         asking as engine,
         _questions(question, of_spark=on_spark),
     ):
-        steps.say("asking the lake")
+        steps.show_now("querying the lake")
         yield engine
 
 
 @contextmanager
-def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
-    """DuckDB in this process; its temporary files go with it, also where the process is ended."""
-    with packages_needed("asking a lake needs", "lake"):
+def _local(args: AskOptions, manifests: Sequence[Manifest]) -> Iterator[AskedEngine]:
+    """DuckDB in this process; its temporary files are removed even if a signal ends the process."""
+    with packages_needed("querying a lake needs", "lake"):
         import duckdb
 
         from mqttscope.analysis.local import MEMORY, LocalEngine
@@ -154,29 +160,31 @@ def _local(given: AskOptions, manifest: Manifest) -> Iterator[AskedEngine]:
         limit_ending(number)
         raise interruption(number)
 
-    # DuckDB may take long to end, since it waits for what it is at: its files go away even if that takes too long.
+    (first, manifest), *others = zip(args.places, manifests, strict=True)
+    # DuckDB waits for its running query, which may take too long: remove its files in any case.
     with handling(interrupted, (signal.SIGINT, signal.SIGTERM)), ExitStack() as open_ones:
-        engine = LocalEngine(given.place, manifest, memory=given.memory or MEMORY)
+        engine = LocalEngine(first, manifest, memory=args.memory or MEMORY, others=others)
         open_ones.enter_context(leaving(engine.remove_scratch))
         open_ones.enter_context(engine)
         try:
             yield engine
         except (duckdb.Error, RuntimeError) as error:
             if stopped:
-                # The signal came in the middle of a query, and DuckDB makes an error of it.
+                # DuckDB turns a signal during a query into an error.
                 raise interruption(stopped[0]) from None
             if not isinstance(error, duckdb.Error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
                 raise
-            more = "; --memory gives it more" if isinstance(error, duckdb.OutOfMemoryException) else ""
+            more = "; raise it with --memory" if isinstance(error, duckdb.OutOfMemoryException) else ""
             raise PipelineFailedError(printable(sentence(error)) + more) from None
 
 
 @contextmanager
-def _spark(given: AskOptions, manifest: Manifest, bytes_of_tables: int) -> Iterator[AskedEngine]:
-    with session(given.spark.master, given.spark.configuration, fitting(bytes_of_tables)) as spark:
+def _spark(args: AskOptions, manifests: Sequence[Manifest], bytes_of_tables: int) -> Iterator[AskedEngine]:
+    with session(args.spark.master, args.spark.configuration, fitting(bytes_of_tables)) as spark:
         from mqttscope.spark.engine import SparkEngine
 
-        yield SparkEngine(spark, given.lake, manifest)
+        (first, manifest), *others = zip(args.lakes, manifests, strict=True)
+        yield SparkEngine(spark, first, manifest, others)
 
 
 def fitting(size: int) -> dict[str, str]:
@@ -217,7 +225,7 @@ def _size(path: Place) -> int:
 
 
 class Steps(Progress):
-    """Shows on a terminal what is being done; silent elsewhere."""
+    """Shows the current step on a terminal; silent elsewhere."""
 
     def __call__(self, done: int, parts: int) -> None:
-        self.say(f"asking the lake: {done} of {parts} answers")
+        self.show_now(f"querying the lake: {done} of {parts} queries")

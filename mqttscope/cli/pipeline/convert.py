@@ -1,4 +1,4 @@
-"""``mqttscope pipeline convert``: a lake of an earlier release gets Delta tables."""
+"""``mqttscope pipeline convert``: convert a lake of an earlier release to Delta tables."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ Examples:
   mqttscope pipeline convert --lake lake
   mqttscope pipeline convert --lake /srv/lakes/north
 
-Reports and questions read a lake of an earlier release as it is; an ingest needs Delta tables. Exit code 3 when there
-is no lake, or it is damaged.
+Reports and queries also work on a lake of an earlier release; an ingest needs Delta tables. Exit code 3 when the lake
+does not exist or is damaged.
 """,
 )
-def command(given: ConvertOptions) -> int:
-    """Make the tables of a lake of an earlier release Delta tables.
+def command(args: ConvertOptions) -> int:
+    """Convert the tables of a lake of an earlier release to Delta.
 
-    Rows stay as they are, and so do nearly all files. A conversion that is stopped leaves the lake as it was, and can
-    be run again.
+    Rows and nearly all files stay unchanged. An interrupted conversion leaves the lake unchanged, and can be run
+    again.
     """
     with packages_needed("tables need", "lake"):
         from mqttscope.lake.convert import convert_lake
         from mqttscope.lake.manifest import LakeError
     with ErrorTranslation(PipelineFailedError, LakeError, text=printable_reason):
-        converted = convert_lake(given.lake)
-    done = "has Delta tables now" if converted else "has Delta tables already"
-    click.echo(f"{printable(given.lake)} {done}")
+        converted = convert_lake(args.lake)
+    done = "now has Delta tables" if converted else "already has Delta tables"
+    click.echo(f"{printable(args.lake)} {done}")
     return EXIT_CLEAN

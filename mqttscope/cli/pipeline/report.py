@@ -1,13 +1,8 @@
-"""``mqttscope pipeline report``: the health of a fleet, from a lake.
-
-`read_time` reads the times of its options: dates and times in UTC, or how long before the end of the captures.
-"""
+"""``mqttscope pipeline report``: report on the health of a fleet from a lake."""
 
 from __future__ import annotations
 
 import os
-import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -15,10 +10,11 @@ import click
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
 from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.options import colour_option
-from mqttscope.cli.pipeline.asking import AskOptions, Steps, asked, lake_of
+from mqttscope.cli.pipeline.asking import AskOptions, Steps, asked, manifests_of
+from mqttscope.cli.pipeline.common import read_time
 
 if TYPE_CHECKING:
-    from mqttscope.report.fleet.model import Asked, FleetReport
+    from mqttscope.report.fleet.model import FleetReport, ReportQuery
 
 
 @options
@@ -28,25 +24,25 @@ class ReportOptions:
     asking: AskOptions = group(AskOptions)
     since: str | None = option(
         SELECTION, "--since", metavar="TIME",
-        help="Only what was captured from this time on: 2026-01-31, 2026-01-31T12:00Z, or 24h before the end.",
+        help="Only traffic from this time on: 2026-01-31, 2026-01-31T12:00Z, or 24h before the end of the lake.",
     )  # fmt: skip
-    until: str | None = option(SELECTION, "--until", metavar="TIME", help="Only what was captured before this time.")
+    until: str | None = option(SELECTION, "--until", metavar="TIME", help="Only traffic before this time.")
     client: tuple[str, ...] = option(
-        SELECTION, "--client", multiple=True, metavar="PATTERN", help="Only Client Identifiers like this: pump-*."
+        SELECTION, "--client", multiple=True, metavar="PATTERN", help="Only matching Client Identifiers: pump-*."
     )
     topic: tuple[str, ...] = option(
-        SELECTION, "--topic", multiple=True, metavar="FILTER", help="Only topics that this Topic Filter matches."
+        SELECTION, "--topic", multiple=True, metavar="FILTER", help="Only topics that match this Topic Filter."
     )
     server: tuple[str, ...] = option(
         SELECTION, "--server", multiple=True, metavar="PATTERN",
-        help="Only servers with an endpoint like this: 10.0.0.2:*.",
+        help="Only servers with a matching endpoint: 10.0.0.2:*.",
     )  # fmt: skip
     rules: tuple[str, ...] = option(
         SELECTION, "--rule", multiple=True, metavar="CODES", help="Only findings of these rules: PUB,ALS202."
     )
     group_by: tuple[str, ...] = option(
         OUTPUT, "--group-by", multiple=True, metavar="NAME",
-        help="User Property of CONNECT that groups clients. [default: firmware, fw, version and the like]",
+        help="User Property of CONNECT to group clients by. [default: firmware, fw, version and similar names]",
     )  # fmt: skip
     form: str | None = option(
         OUTPUT, "--format", type=click.Choice(("text", "json", "html")),
@@ -66,11 +62,11 @@ class ReportOptions:
         from mqttscope.cli.output import is_terminal
 
         if self.format == "html" and self.output is None and is_terminal():
-            raise click.UsageError("a page of HTML is for a file: name it with --output")
+            raise click.UsageError("--format html needs --output FILE on a terminal")
 
     @property
     def format(self) -> str:
-        """The format: the user's choice, else the one that the name of the file implies."""
+        """Format according to --format, or to the name of the output."""
         ending = os.path.splitext(self.output or "")[1].lower()
         return self.form or {".html": "html", ".htm": "html", ".json": "json"}.get(ending, "text")
 
@@ -86,26 +82,26 @@ Examples:
   mqttscope pipeline report --lake lake --format json | jq '.latency.end_to_end'
 """,
 )
-def command(given: ReportOptions) -> int:
+def command(args: ReportOptions) -> int:
     """Report on the health of a fleet: broken rules, latencies, topics, retained messages, reconnect storms.
 
-    Each option that restricts the report may be given several times: rows that fit one of the values count. The
-    report also says what the captures lack. docs/reports.md explains every part.
+    Each option that restricts the report may be repeated, to include rows that match any of its values. The report also
+    shows the gaps of the captures. docs/reports.md explains every part.
     """
     from mqttscope.cli.output import Output
 
-    output = given.output
-    manifest = lake_of(given.asking.place)
-    question = _asked(manifest.last_ns, given)
+    output = args.output
+    manifests = manifests_of(args.asking)
+    question = _asked(max((each.last_ns for each in manifests if each.last_ns is not None), default=None), args)
     steps = Steps()
     try:
-        with asked(given.asking, manifest, steps) as engine:
+        with asked(args.asking, manifests, steps) as engine:
             from mqttscope.analysis.fleet import fleet_report
 
             report = fleet_report(engine, question, progress=steps)
     finally:
         steps.clear()
-    data = _rendered(report, given)
+    data = _rendered(report, args)
     if output is None:
         Output().write_all(data)
     else:
@@ -113,35 +109,39 @@ def command(given: ReportOptions) -> int:
     return 0
 
 
-def _asked(last_ns: int | None, given: ReportOptions) -> Asked:
+def _asked(last_ns: int | None, args: ReportOptions) -> ReportQuery:
     from mqttscope.mqtt.topics import FILTER_PROBLEMS, topic_filter_problem
     from mqttscope.mqtt.view import utf8
-    from mqttscope.report.fleet.model import PROPERTIES, Asked
+    from mqttscope.report.fleet.model import PROPERTIES, ReportQuery
 
-    for name, values in (("client", given.client), ("server", given.server), ("rule", given.rules)):
+    for name, values in (("client", args.client), ("server", args.server), ("rule", args.rules)):
         if "" in values:
-            raise click.UsageError(f"--{name}: an empty pattern fits nothing")
-    named = {"client": given.client, "server": given.server, "topic": given.topic, "group-by": given.group_by}
+            raise click.UsageError(f"--{name}: an empty pattern matches nothing")
+    named = {"client": args.client, "server": args.server, "topic": args.topic, "group-by": args.group_by}
     for name, values in named.items():
-        for one in values:
-            if utf8(one) != one:
-                # Texts of lakes are Unicode, and so is the report that repeats the conditions.
-                raise click.UsageError(f"--{name}: {utf8(one)} is not UTF-8, or the locale is not (LC_ALL, PYTHONUTF8)")
+        for value in values:
+            if utf8(value) != value:
+                # Lakes contain Unicode only, and so does the report, which repeats the conditions.
+                raise click.UsageError(
+                    f"--{name}: {utf8(value)} is not UTF-8, or the locale is not (LC_ALL, PYTHONUTF8)"
+                )
     times: dict[str, int | None] = {"since": None, "until": None}
-    for name, told in (("since", given.since), ("until", given.until)):
-        if told is not None:
+    for name, text in (("since", args.since), ("until", args.until)):
+        if text is not None:
             with ErrorTranslation(click.UsageError, ValueError, before=f"--{name}: "):
-                times[name] = read_time(told, last_ns)
+                times[name] = read_time(text, last_ns)
     if times["since"] is not None and times["until"] is not None and times["since"] >= times["until"]:
         raise click.UsageError("--since is not before --until")
-    for one in given.topic:
-        problem = topic_filter_problem(one)
+    for value in args.topic:
+        problem = topic_filter_problem(value)
         if problem is not None:
-            raise click.UsageError(f"--topic: {one!r} is not a Topic Filter: {FILTER_PROBLEMS[problem]}")
-    codes = [code.strip() for one in given.rules for code in one.split(",") if code.strip()]
+            raise click.UsageError(f"--topic: {value!r} is not a Topic Filter: {FILTER_PROBLEMS[problem]}")
+    codes = [code.strip() for rule in args.rules for code in rule.split(",") if code.strip()]
     _known_rules(codes)
-    lists = {"client": list(given.client), "topic": list(given.topic), "server": list(given.server), "rule": codes}
-    return Asked(times["since"], times["until"], **lists, top=given.top, group_by=list(given.group_by or PROPERTIES))
+    lists = {"client": list(args.client), "topic": list(args.topic), "server": list(args.server), "rule": codes}
+    return ReportQuery(
+        times["since"], times["until"], **lists, top=args.top, group_by=list(args.group_by or PROPERTIES)
+    )
 
 
 def _known_rules(codes: list[str]) -> None:
@@ -149,21 +149,21 @@ def _known_rules(codes: list[str]) -> None:
 
     rules = all_rules()
     slugs = {rule.slug for rule in rules.values()}
-    for one in codes:
-        if one.lower() not in slugs and not any(code.startswith(one.upper()) for code in rules):
-            raise click.UsageError(f"--rule: no rule has the slug {one!r} or a code that begins with it")
+    for rule_code in codes:
+        if rule_code.lower() not in slugs and not any(code.startswith(rule_code.upper()) for code in rules):
+            raise click.UsageError(f"--rule: no rule has the slug {rule_code!r} or a code that begins with it")
 
 
-def _rendered(report: FleetReport, given: ReportOptions) -> bytes:
+def _rendered(report: FleetReport, args: ReportOptions) -> bytes:
     from mqttscope.cli.output import make_view
     from mqttscope.secrets.values import starred_texts
 
     report = starred_texts(report)
-    if given.format == "html":
+    if args.format == "html":
         from mqttscope.report.fleet.html import render as page
 
         return page(report)
-    if given.format == "json":
+    if args.format == "json":
         from mqttscope.report.fleet.text import document
         from mqttscope.report.jsonl import dumps, harmless
 
@@ -171,39 +171,14 @@ def _rendered(report: FleetReport, given: ReportOptions) -> bytes:
     from mqttscope.report.base import View
     from mqttscope.report.fleet.text import render
 
-    view = make_view(colour=given.colour, payload="none", payload_limit=0)
-    return render(report, view if given.output is None else View(width=0))
+    view = make_view(colour=args.colour, payload="none", payload_limit=0)
+    return render(report, view if args.output is None else View(width=0))
 
 
 def _write(path: str, data: bytes) -> None:
-    """Write a file completely or not at all."""
+    """Write a file atomically."""
     from mqttscope.capture.write import write_file
     from mqttscope.cli.output import CannotWriteError
 
     with ErrorTranslation(CannotWriteError, OSError, before=f"--output: {path}: "):
         write_file(path, data)
-
-
-UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_SECOND_NS = 1_000_000_000
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def read_time(told: str, last_ns: int | None) -> int:
-    """Nanoseconds since 1970 of ``2026-01-31``, ``2026-01-31T12:00:00Z`` or ``24h``; `ValueError` with a reason.
-
-    Without a time zone it is UTC.  A length counts back from ``last_ns``, the end of the captures: the clock of today
-    says nothing about them.
-    """
-    length = re.fullmatch(r"(\d{1,9})([smhdw])", told.strip())
-    if length is not None:
-        if last_ns is None:
-            raise ValueError("nothing was captured, so there is no end to count back from")
-        return max(0, last_ns - int(length[1]) * UNITS[length[2]] * _SECOND_NS)
-    try:
-        found = datetime.fromisoformat(told.strip())
-    except ValueError:
-        raise ValueError(f"{told!r} is not a time: 2026-01-31, 2026-01-31T12:00:00Z, or 24h before the end") from None
-    found = found.replace(tzinfo=UTC) if found.tzinfo is None else found
-    since = found - _EPOCH
-    return (since.days * 86_400 + since.seconds) * _SECOND_NS + since.microseconds * 1_000

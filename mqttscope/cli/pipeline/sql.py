@@ -1,4 +1,4 @@
-"""``mqttscope pipeline sql``: questions in SQL over the tables of a lake."""
+"""``mqttscope pipeline sql``: SQL queries on the tables of a lake."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
 from mqttscope.cli.errors import ErrorTranslation
-from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, asked, lake_of
+from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, asked, manifests_of
 
 if TYPE_CHECKING:
-    from mqttscope.analysis.answer import Answer
+    from mqttscope.analysis.answer import QueryAnswer
 
 TEXT_ROWS = 100
-"""Rows of a table for people, unless they ask for more."""
+"""Default maximum number of rows in text."""
 QUESTIONS = ("select", "with", "from", "table", "values", "describe", "desc", "show", "summarize", "explain")
-"""What begins a statement that only asks."""
+"""First words of read-only statements."""
 
 
 @options
@@ -29,7 +29,7 @@ class SqlOptions:
     asking: AskOptions = group(AskOptions)
     form: str = option(
         OUTPUT, "--format", type=click.Choice(("text", "json", "csv")), default="text", show_default=True,
-        help="Format of the answer.",
+        help="Format of the result.",
     )  # fmt: skip
     limit: int | None = option(
         OUTPUT, "--limit", type=click.IntRange(1), metavar="N",
@@ -41,9 +41,13 @@ class SqlOptions:
     SqlOptions,
     name="sql",
     epilog="""\b
-Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors.
-Views: session_activity, deliveries, retained_messages, reconnect_storms, top_talkers, payload_sizes.
-docs/lake.md has their columns; describe NAME lists them.
+Tables: packets, messages, connections, sessions, findings, topics, clients, gaps, ingest_errors,
+sparkplug_metrics.
+Views: session_activity, deliveries, retained_messages, reconnect_storms, top_talkers, payload_sizes,
+subscriptions, undelivered, takeovers, connect_refusals, pings, devices, sparkplug_nodes,
+sparkplug_gaps, captures.
+Function: topic_matches(topic, topic_filter).
+docs/lake.md has their columns, docs/questions.md examples; describe NAME lists them.
 
 \b
 Examples:
@@ -53,25 +57,25 @@ Examples:
   mqttscope pipeline sql 'describe messages' --lake lake
 """,
 )
-def command(given: SqlOptions) -> int:
+def command(args: SqlOptions) -> int:
     """Query the tables of a lake with SQL.
 
-    QUERY is one statement that reads, in the SQL of DuckDB, or of Spark where Spark asks; statements that change
-    something are refused. JSON output is one document with a line for each row.
+    QUERY is one read-only statement in the SQL of DuckDB, or of Spark if Spark is the engine; other statements are
+    refused. JSON output is one document with a line per row.
     """
-    limit = given.limit
-    _only_asks(given.query)
-    manifest = lake_of(given.asking.place)
+    limit = args.limit
+    _only_asks(args.query)
+    manifests = manifests_of(args.asking)
     steps = Steps()
     try:
-        with asked(given.asking, manifest, steps, question=True) as engine:
-            # One row more shows whether there are more.
-            most = limit if given.form != "text" else (limit or TEXT_ROWS) + 1
-            answer = engine.ask(given.query, most)
+        with asked(args.asking, manifests, steps, question=True) as engine:
+            # An extra row shows whether there are more.
+            most = limit if args.form != "text" else (limit or TEXT_ROWS) + 1
+            answer = engine.ask(args.query, most)
             _each_name_once(answer)
             first = next(answer.rows, None)
             steps.clear()
-            _show(answer, first, given.form, limit or TEXT_ROWS)
+            _show(answer, first, args.form, limit or TEXT_ROWS)
     finally:
         steps.clear()
     return 0
@@ -83,17 +87,17 @@ def _only_asks(query: str) -> None:
     with ErrorTranslation(BadQuestionError, UnknownQueryError):
         word = re.match(r"[\s(;]*(\w*)", without_comments(query))
     if word is None or word[1].lower() not in QUESTIONS:
-        raise BadQuestionError(f"a question begins with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
+        raise BadQuestionError(f"a query starts with {', '.join(QUESTIONS[:-1])} or {QUESTIONS[-1]}")
 
 
-def _each_name_once(answer: Answer) -> None:
+def _each_name_once(answer: QueryAnswer) -> None:
     names = Counter(name for name, _ in answer.columns)
     for name, count in names.items():
         if count > 1:
-            raise BadQuestionError(f"{count} columns of the answer are called {name!r}: give them names with AS")
+            raise BadQuestionError(f"{count} columns of the result are named {name!r}: rename them with AS")
 
 
-def _show(answer: Answer, first: list[Any] | None, format_: str, most: int) -> None:
+def _show(answer: QueryAnswer, first: list[Any] | None, format_: str, most: int) -> None:
     from mqttscope.cli.output import Output, make_view, warn
     from mqttscope.report.fleet.answer import as_csv, as_json, as_text
 
@@ -101,17 +105,17 @@ def _show(answer: Answer, first: list[Any] | None, format_: str, most: int) -> N
     sink = Output()
     if format_ == "text":
         view = make_view(colour=False, payload="none", payload_limit=0)
-        found = list(rows)
-        sink.write(as_text(answer.columns, found[:most], view))
+        all_rows = list(rows)
+        sink.write(as_text(answer.columns, all_rows[:most], view))
         sink.flush()
-        if len(found) > most:
-            warn(f"there are more than {most:,} rows: --limit N shows N")
+        if len(all_rows) > most:
+            warn(f"the result has more than {most:,} rows: --limit N shows N")
         return
     for piece in (as_json if format_ == "json" else as_csv)(answer.columns, rows):
         sink.write(piece)
     sink.flush()
 
 
-def _chained(first: list[Any], answer: Answer) -> Any:
+def _chained(first: list[Any], answer: QueryAnswer) -> Any:
     yield first
     yield from answer.rows

@@ -1,7 +1,7 @@
 """The JSON Schemas of outputs for programs, which are shipped in ``mqttscope/schemas``.
 
-Field names, enumerations and types of values come from the declarations that make the outputs.  What they leave open is
-on purpose: within schema 1 keys are added, so that a document of a later release fits as well.
+Field names, enumerations and types of values come from the declarations that create the outputs.  Further keys are
+allowed: keys are added within schema 1, so that documents of later releases are valid too.
 """
 
 from __future__ import annotations
@@ -41,15 +41,16 @@ SCHEMAS: dict[str, tuple[str, str]] = {
 }
 """Name of the file without its ending -> title, and where the document is declared.
 
-The modules are imported when the schema is made: those of lakes need the packages of lakes."""
+The modules are imported when the schema is made: lake schemas need the packages of lakes."""
 
 
 def files() -> dict[PurePosixPath, str]:
     """The text of each file by its path, relative to the project."""
-    return {FOLDER / f"{name}.json": json.dumps(made(name), indent=1, ensure_ascii=False) + "\n" for name in SCHEMAS}
+    schemas = ((name, json.dumps(schema_of(name), indent=1, ensure_ascii=False)) for name in SCHEMAS)
+    return {FOLDER / f"{name}.json": f"{text}\n" for name, text in schemas}
 
 
-def made(name: str) -> Schema:
+def schema_of(name: str) -> Schema:
     """A schema, with the definitions of events if it refers to them."""
     title, place = SCHEMAS[name]
     module, _, attribute = place.partition(":")

@@ -1,14 +1,15 @@
-"""The schema of events as JSON Lines: what ``inspect``, ``sniff`` and ``decode`` write (``docs/jsonl.md``).
+"""The schema of events as JSON Lines: output of ``inspect``, ``sniff`` and ``decode`` (``docs/jsonl.md``).
 
-Fields and properties of packets come from the catalogue that decoder, filters and columns use as well.
+Fields and properties of packets come from the catalogue that the decoder, filters and columns use too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from mqttscope.events import LOSS_VALUES, DiscardedEvent, GapEvent
 from mqttscope.mqtt.constants import MalformedReason, PacketType, type_name
-from mqttscope.mqtt.fields import TYPES, Field, members_of
+from mqttscope.mqtt.fields import TYPES, PacketField, members_of
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import LISTS, PROPERTIES, Properties
 from mqttscope.report.documents import (
@@ -43,33 +44,33 @@ def _property(kind: type) -> Schema:
 
 
 def properties() -> Schema:
-    """A block of properties: unknown ones are named by their number."""
+    """A block of properties; unknown properties are named by their number."""
     shown: dict[str, Schema] = {}
     for row in PROPERTIES:
-        one = _property(TYPES[row.wire.name])
-        shown[row.name] = each(one) if row.name in LISTS else any_of(one, each(one))
+        value = _property(TYPES[row.wire.name])
+        shown[row.name] = each(value) if row.name in LISTS else any_of(value, each(value))
     return {**record({}, shown), "patternProperties": {"^unknown_0x": ANY}}
 
 
-def _field(one: Field) -> Schema:
-    if one.value_type is Properties:
+def _field(field: PacketField) -> Schema:
+    if field.value_type is Properties:
         shown: Schema = {"$ref": "#/$defs/properties"}
-    elif one.value_type in (Will, Subscription):
-        shown = _members(one.packet_type, one.path)
-    elif one.value_type is tuple:
+    elif field.value_type in (Will, Subscription):
+        shown = _members(field.packet_type, field.path)
+    elif field.value_type is tuple:
         shown = each(NAME)
     else:
-        shown = _PLAIN[one.value_type]
-    return each(shown) if one.path.endswith("[]") else maybe(shown)
+        shown = _PLAIN[field.value_type]
+    return each(shown) if field.path.endswith("[]") else maybe(shown)
 
 
 def _members(kind: PacketType, path: str = "") -> Schema:
     shown: dict[str, Schema] = {}
-    for one in members_of(kind, path) if path else members_of(kind):
-        shown[one.name] = _field(one)
-        if one.name == "reason_code":
+    for field in members_of(kind, path) if path else members_of(kind):
+        shown[field.name] = _field(field)
+        if field.name == "reason_code":
             shown["reason"] = maybe(TEXT)
-        elif one.name == "reason_codes":
+        elif field.name == "reason_codes":
             shown["reasons"] = each(TEXT)
     if not path:
         shown["header_flags"] = COUNT
@@ -77,7 +78,7 @@ def _members(kind: PacketType, path: str = "") -> Schema:
 
 
 def packets() -> dict[str, Schema]:
-    """The object of each type of packet, by its name."""
+    """The object of each packet type, by its name."""
     return {type_name(kind): _members(kind) for kind in PacketType}
 
 
@@ -88,7 +89,7 @@ _MESSAGE = {
 _PLACED = {**PLACE, **_MESSAGE}
 _TYPE = word(*(type_name(kind) for kind in PacketType))
 _ANY_TYPE = word(*(type_name(number) for number in range(16)))
-"""Of malformed packets, among them those of a reserved type."""
+"""Types of malformed packets, including reserved types."""
 _FAULT = {"reason": word(MalformedReason), "offset": COUNT, "field": maybe(TEXT), "detail": TEXT}
 MALFORMED = record(
     {**_FAULT, "reason_code": COUNT, "raw": HEX},
@@ -116,9 +117,12 @@ _TLS = record(
         "hello_retry_request": BOOL, "encrypted_client_hello": BOOL, "resumption_offered": BOOL, "resumed": maybe(BOOL),
         "client": _RECORDS, "server": _RECORDS,
         "alerts": each(record({"from": SIDE, "level": TEXT, "description": TEXT})), "alerts_dropped": COUNT,
-        "problems": each(TEXT),
+        "encrypted_alert_from": maybe(SIDE), "problems": each(TEXT),
     },
-    {"decrypted": BOOL, "undecrypted": TEXT, "websocket": _WEBSOCKET},
+    {
+        "decrypted": BOOL, "undecrypted": TEXT, "websocket": _WEBSOCKET, "maximum_fragment_bytes": COUNT,
+        "overlong_record": maybe(record({"from": SIDE, "length": COUNT})),
+    },
 )  # fmt: skip
 _SERVER_NAME = {"server_name": NAME}
 _CONNECTION = (
@@ -139,10 +143,15 @@ def _line(event: str, required: Mapping[str, Schema], optional: Mapping[str, Sch
     return record({"schema": VERSION_1, "event": {"const": event}, **required}, optional)
 
 
+def _lost(event: type[GapEvent | DiscardedEvent]) -> Schema:
+    values = {name: _PLAIN[kind] for name, kind in LOSS_VALUES.items()}
+    return _line(event.kind, {**_PLACED, **values, "reason": word(*event.reasons)})
+
+
 def _lines() -> dict[str, Schema]:
     types: dict[str, Schema] = {name: {"$ref": f"#/$defs/{name}"} for name in packets()}
     numbered = {"packet": COUNT, "length": COUNT}
-    # `decode` has bytes without a capture, and the number of a line where it reads several.
+    # `decode` reads bytes without a capture, and numbers its input lines.
     decoded, line = _MESSAGE, {**PLACE, "line": COUNT}
     return {
         "event_packet": _line(
@@ -153,15 +162,12 @@ def _lines() -> dict[str, Schema]:
             "malformed", {**decoded, **numbered, "type": maybe(_ANY_TYPE), "malformed": MALFORMED},
             {**line, **types, **_TCP, "topic": maybe(NAME)},
         ),
-        "event_gap": _line("gap", {**_PLACED, "length": COUNT, "reason": word("not_captured", "cut", "unproven")}),
+        "event_gap": _lost(GapEvent),
         "event_unparsed": _line(
             "unparsed", {**decoded, "length": COUNT, "reason": TEXT, "missing": COUNT, "raw": BINARY},
             {**line, "packet_type": COUNT},
         ),
-        "event_discarded": _line("discarded", {**_PLACED, "length": COUNT, "reason": word(
-            "after_fin", "after_close", "after_reset", "late_copy", "late", "before_start", "out_of_window", "in_reset",
-            "damaged",
-        )}),
+        "event_discarded": _lost(DiscardedEvent),
         "event_connection_opened": _line("connection_opened", *_CONNECTION),
         "event_connection_ending": _line(
             "connection_ending", {**PLACE, "client_identifier": maybe(NAME), "how": _ENDS, "by": maybe(SIDE)},
@@ -187,7 +193,7 @@ def _lines() -> dict[str, Schema]:
 
 
 def definitions() -> dict[str, Schema]:
-    """What other schemas refer to as well: packets, properties, and the line of each event."""
+    """Definitions used by several schemas: packets, properties, and the line of each event."""
     return {"properties": properties(), **packets(), **_lines()}
 
 

@@ -1,4 +1,4 @@
-"""The schemas of what is written about live peers: by ``replay``, ``serve`` and ``mutate``."""
+"""The schemas of documents about live peers: from ``replay``, ``serve`` and ``mutate``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def replay_line() -> doc.Schema:
 
 
 _SPACED = {"type": "string", "pattern": "^[0-9a-f]{2}( [0-9a-f]{2})*$"}
-"""Bytes as people read them."""
+"""Bytes as hexadecimal text with spaces."""
 _WRITTEN = {
     "file": doc.NAME, "capture": doc.NAME, "capture_hash": doc.HEX, "seed": doc.WHOLE, "connections": doc.COUNT,
 }  # fmt: skip
@@ -33,7 +33,7 @@ _ENDED = doc.record({"after": doc.NUMBER, "from": doc.SIDE, "ends": doc.word(*EN
 
 
 def script() -> doc.Schema:
-    """A script of a connection: what ``inspect --output FILE.json`` writes and ``replay`` plays."""
+    """A script of a connection, written by ``inspect --output FILE.json`` and played by ``replay``."""
     return doc.record(
         {
             "schema": doc.VERSION_1, "script": {"const": KIND}, "about": doc.TEXT, "version": doc.PROTOCOL,
@@ -54,12 +54,12 @@ def mutate_case() -> doc.Schema:
 
 
 def mutate_line() -> doc.Schema:
-    """A line of ``mutate --format jsonl``: of a run, of what ``--write`` wrote, or of ``--list``."""
+    """A line of ``mutate --format jsonl``: of a run, of a capture written by ``--write``, or of ``--list``."""
     return {"oneOf": [_RESULT, doc.record(SUMMARY), MUTATED_FLOW, _line("written", _WRITTEN), MUTATION]}
 
 
 def mutate() -> doc.Schema:
-    """The document of ``mutate --format json``: of a run, of several, of what was written, or of ``--list``."""
+    """The document of ``mutate --format json``: of a run, of several, of a written capture, or of ``--list``."""
     run = doc.record({**SUMMARY, "results": doc.each(_RESULT)})
     matrix = _line("matrix", {"runs": doc.each(run)})
     written = _line("written", {**_WRITTEN, "flows": doc.each(MUTATED_FLOW)})

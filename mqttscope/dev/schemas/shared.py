@@ -1,4 +1,4 @@
-"""Parts that recur in a schema, written once."""
+"""Definitions for parts that recur in a schema."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from mqttscope.report.documents import Schema
 
 HOISTED = 160
-"""Characters of the shortest part that has a definition of its own where it recurs."""
+"""Minimum length in characters of a recurring part that gets its own definition."""
 
 
 def shared(schema: Schema) -> Schema:
-    """The schema with parts that recur written once, as definitions by the key that they are under first."""
+    """The schema with recurring parts as definitions, named by the key of their first occurrence."""
     counts: dict[str, int] = {}
 
     def count(part: Any) -> None:
@@ -26,34 +26,34 @@ def shared(schema: Schema) -> Schema:
 
     count(schema)
     names: dict[str, str] = {}
-    given: Schema = schema.get("$defs", {})
+    existing: Schema = schema.get("$defs", {})
     definitions: Schema = {}
-    taken = set(given)
+    used = set(existing)
 
     def place(part: Any, key: str) -> Any:
         if isinstance(part, list):
-            return [place(one, key) for one in part]
+            return [place(item, key) for item in part]
         if not isinstance(part, dict):
             return part
         text = json.dumps(part, sort_keys=True)
         if "type" in part and counts.get(text, 0) > 1 and len(text) > HOISTED:
             if text not in names:
                 name, number = key, 2
-                while name in taken:
+                while name in used:
                     name, number = f"{key}_{number}", number + 1
-                taken.add(name)
+                used.add(name)
                 names[text] = name
                 definitions[name] = inside(part, key)
             return {"$ref": f"#/$defs/{names[text]}"}
         return inside(part, key)
 
     def inside(part: Schema, key: str) -> Schema:
-        made: Schema = {}
+        result: Schema = {}
         for name, value in part.items():
             keys = name == "properties"
-            made[name] = {one: place(value[one], one) for one in value} if keys else place(value, key)
-        return made
+            result[name] = {key_: place(value[key_], key_) for key_ in value} if keys else place(value, key)
+        return result
 
     shown = inside({name: value for name, value in schema.items() if name != "$defs"}, "document")
-    definitions |= {name: inside(one, name) for name, one in given.items()}
+    definitions |= {name: inside(definition, name) for name, definition in existing.items()}
     return {**shown, "$defs": dict(sorted(definitions.items()))} if definitions else shown

@@ -1,1 +1,1 @@
-"""What may have ended a connection: each function looks at one case and gives the causes that fit."""
+"""Causes of ends: each function looks at one case and yields the causes that fit."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mqttscope.explain import describe
-from mqttscope.explain.advice import ADVICE
-from mqttscope.explain.book import MOMENT_NS, Arrival, Book, End
+from mqttscope.explain.advice import ADVICE, OF_CLOSE
+from mqttscope.explain.book import DISORDER_NS, MOMENT_NS, Arrival, Book, End
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen, SegmentWatch
 from mqttscope.explain.story import LastPublish, Story
@@ -16,21 +16,24 @@ from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, distance
 from mqttscope.session.connection import Connection
+from mqttscope.session.history import PeerHistory
 
 SECOND = 1_000_000_000
 SHORTLY_NS = 5 * SECOND
-"""So long before an end what went wrong may be its cause."""
+"""Maximum time between a fault and an end that it may have caused."""
 AT_ONCE_NS = SECOND
 """So soon after something an end is most probably its answer."""
-DISORDER_NS = 200_000
-"""So much may frames of a capture be out of order: a takeover comes before the end that it causes."""
+ODD_NS = SECOND // 4
+"""So soon after an unusual packet a client that closes most probably minds it."""
 RETURN_NS = 120 * SECOND
-"""So long after an end its client may come back because of it."""
+"""Maximum time until a client returns because of an end."""
 RECEIVE_MAXIMUM_EXCEEDED, QUOTA_EXCEEDED = 0x93, 0x97
 NAMELESS = (0x00, 0x80)
 """Reason codes of a DISCONNECT that name no reason: Normal disconnection, Unspecified error."""
 MAX_ALERT_BYTES = 70
 """Maximum number of bytes of a segment with an alert in a TLS record; session tickets are longer."""
+RETURNING = frozenset((Cause.KEEP_ALIVE, Cause.HALF_OPEN, Cause.IDLE_TIMEOUT, Cause.SERVER_CLOSED, Cause.SERVER_RESET))
+"""Causes of ends of connections that their client had left."""
 MEANING = {"client": "the client", "server": "the broker"}
 
 
@@ -73,8 +76,8 @@ class Case:
         if closing is None or other is None or closing.finished is None or other.finished is not None:
             return None
         seen = closing.finished
-        # Later segments may continue after the FIN: what counts is the end of the data.
-        ends = [(one.sequence + one.length) & 0xFFFFFFFF for one in other.recent if one.length]
+        # Later segments may continue after the FIN: only the end of the data is relevant.
+        ends = [(seen.sequence + seen.length) & 0xFFFFFFFF for seen in other.recent if seen.length]
         if not seen.flags & ACK or not ends or min(distance(end, seen.acknowledgment) for end in ends) != 1:
             return None
         text = f"it acknowledges a FIN of {MEANING[other_side(by)]} that the capture lacks"
@@ -82,15 +85,15 @@ class Case:
 
     @property
     def goodbye(self) -> Evidence | None:
-        """What shows that a side had ended what wraps MQTT, which the first FIN, of the other side, answered."""
-        connection, by, history = self.connection, self.connection.closed_by, self.connection.history
+        """Evidence that a side had ended WebSocket or TLS before the first FIN, of the other side, answered that."""
+        connection, by = self.connection, self.connection.closed_by
         if by is None or connection.closed_how != "fin":
             return None
         other = other_side(by)
-        if history is not None:
-            parties = {"client": history.client, "server": history.server}
-            if 0 < parties[other].closing_ns <= (parties[by].closing_ns or self.ended_ns):
-                return Evidence(f"{MEANING[other]} sent a Close frame", None, parties[other].closing_ns)
+        if self.closing_party == other:
+            return self.close_frame
+        if not connection.decrypted and connection.details.get("encrypted_alert_from") == other:
+            return Evidence(f"{MEANING[other]} ended TLS first (an encrypted alert)")
         alert, closing = self._alert(other), self.half(by)
         answer = self._alert(by) or (None if closing is None else closing.finished)
         if alert is None or answer is None:
@@ -99,18 +102,48 @@ class Case:
             return None  # it was on its way when the side with the FIN ended TLS or the connection
         return Evidence.at(f"{MEANING[other]} ended TLS (a record without a packet)", alert)
 
-    def _alert(self, side: str) -> Seen | None:
-        """The alert with which a side ended TLS before the first FIN.
+    @property
+    def close_frame(self) -> Evidence | None:
+        """The first Close frame of a WebSocket before the end, as a sentence."""
+        sender = self.closing_party
+        if sender is None:
+            return None
+        party = self._parties[sender]
+        text = f"{MEANING[sender]} sent a Close frame"
+        if party.closing_code is not None:
+            name = OF_CLOSE.get(party.closing_code, (None, ""))[1]
+            text += f" with status {party.closing_code}{f' ({name})' if name else ''}"
+        if party.closing_reason and not self.connection.doubtful:
+            text += f", and the reason “{describe.name(party.closing_reason)}”"
+        return Evidence(text, party.closing_frame, party.closing_ns)
 
-        With the keys all packets are known: only an alert has none, and close_notify is the one in good order.
+    @property
+    def closing_party(self) -> str | None:
+        """The side that sent the first Close frame of a WebSocket before the end."""
+        sent = [side for side, party in self._parties.items() if 0 < party.closing_ns <= self.ended_ns]
+        return min(sent, key=lambda side: self._parties[side].closing_ns, default=None)
+
+    def party(self, side: str) -> PeerHistory:
+        """History of a side, empty in a run without histories."""
+        return self._parties.get(side) or PeerHistory()
+
+    @property
+    def _parties(self) -> dict[str, PeerHistory]:
+        history = self.connection.history
+        return {} if history is None else {"client": history.client, "server": history.server}
+
+    def _alert(self, side: str) -> Seen | None:
+        """The TLS alert of a side before the first FIN.
+
+        With the keys all packets are known, but not alerts; close_notify is the alert of an ordinary end.
         """
         half, last = self.half(side), self.story.last_of(side)
         if half is None or last is None or not self.connection.decrypted or half.repeats:
             return None
-        sent = [one for one in half.recent if one.length and one.timestamp_ns <= self.ended_ns]
+        sent = [seen for seen in half.recent if seen.length and seen.timestamp_ns <= self.ended_ns]
         if not sent or sent[-1].frame <= last.frame or sent[-1].length > MAX_ALERT_BYTES:
             return None
-        return None if any(one.sequence == sent[-1].sequence for one in sent[:-1]) else sent[-1]
+        return None if any(seen.sequence == sent[-1].sequence for seen in sent[:-1]) else sent[-1]
 
     @property
     def how(self) -> str:
@@ -126,7 +159,7 @@ class Case:
 
     @property
     def lacks_bytes(self) -> bool:
-        """Whether one side acknowledged, or sent after, what the capture does not have."""
+        """Whether the capture lacks bytes: a side acknowledged them, or sent later ones."""
         connection = self.connection
         is_gapped = connection.client_side.gapped or connection.server_side.gapped
         return bool(connection.gaps or connection.unseen_bytes or is_gapped)
@@ -156,14 +189,14 @@ class Case:
         return min(times), max(times)
 
     def half(self, side: str) -> Half | None:
-        """What TCP shows of what a side sent."""
+        """TCP facts about one direction."""
         if self._halves is None:
             self._halves = {side: self.story.half(side) for side in MEANING}
         return self._halves.get(side)
 
     @property
     def arrived(self) -> int:
-        """Bytes of the client's last packet that the server's host had at the end; 0 if it had all or none, or unknown.
+        """Bytes of the client's last packet that the server's host had at the end, if it had a part of it; else 0.
 
         The rest may have been on its way then: such a packet is complete only after the end.
         """
@@ -173,7 +206,7 @@ class Case:
             return 0
         last = server.finished if self.how == "fin" else next(iter(server.resets), None)
         if last is None or not last.flags & ACK:
-            last = next((one for one in reversed(server.recent) if one.timestamp_ns < self.ended_ns), None)
+            last = next((seen for seen in reversed(server.recent) if seen.timestamp_ns < self.ended_ns), None)
         if last is None or self.story.latest_offset < 0:
             return 0
         left = distance(last.acknowledgment, client.end) - bool(client.finished)
@@ -182,7 +215,7 @@ class Case:
 
     @property
     def ended_on(self) -> LastPublish | None:
-        """The message on which a side closed: one that it had received within the last second, or a part of it."""
+        """The message that a side closed on: received within the last second, or in part."""
         if self.by is None:
             return None
         is_cut = self.by == "server" and self.arrived
@@ -210,12 +243,12 @@ class Case:
         return later[0] if later else None
 
     def violations(self, by: str, within_ns: int | None = None) -> list[Broken]:
-        """What a side broke shortly before the end, the last one first."""
+        """Violations of a side shortly before the end, the last one first."""
         start = self.ended_ns - (SHORTLY_NS if within_ns is None else within_ns)
         return [
-            one
-            for one in reversed(self.story.broken)
-            if one.by == by and start <= one.timestamp_ns and self.story.is_before(one, by)
+            broken
+            for broken in reversed(self.story.broken)
+            if broken.by == by and start <= broken.timestamp_ns and self.story.is_before(broken, by)
         ]
 
     def unknown(self, what: str) -> Evidence | None:
@@ -233,11 +266,11 @@ class Case:
 
     def sent_connect(self) -> list[Evidence]:
         """The CONNECT, where it was captured."""
-        first = next((one for one in self.story.moments() if one.what.startswith("CONNECT ")), None)
+        first = next((moment for moment in self.story.moments() if moment.what.startswith("CONNECT ")), None)
         if first is not None:
             return [self.story.evidence(first, f"the client sent {first.what}")]
-        said = self.story.connect
-        return [] if said is None else [Evidence("the client sent CONNECT", said.frame, said.timestamp_ns)]
+        connect = self.story.connect
+        return [] if connect is None else [Evidence("the client sent CONNECT", connect.frame, connect.timestamp_ns)]
 
     def last_packet(self, side: str) -> list[Evidence]:
         """The last packet of a side, where there is one."""
@@ -264,33 +297,86 @@ def candidate(
     weight: int = 50,
     reason_code: int | None = None,
     stated_by: str = "",
+    event_ns: tuple[int, int] = (0, 0),
 ) -> Candidate:
-    """A cause with the advice for it; ``advice`` comes first, and stands alone where the ``usual`` one is of no use."""
+    """A cause with its advice; ``advice`` comes first, and is alone if the ``usual`` advice is of no use."""
     return Candidate(
-        cause, certainty, headline, in_order(reasons), tuple(one for one in doubts if one),
+        cause, certainty, headline, in_order(reasons), tuple(doubt for doubt in doubts if doubt),
         tuple(dict.fromkeys(broken)), (*advice, *(ADVICE[cause] if usual else ())), weight, reason_code,
-        stated_by,
+        stated_by, event_ns,
     )  # fmt: skip
 
 
-def in_order(found: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
+SLEEP = (
+    "Send DISCONNECT before the device sleeps, restarts or connects again: the broker then drops the will, and need not"
+    " end a connection that nobody uses."
+)
+ONE_IDENTIFIER = (
+    "Keep one Client Identifier for each device: its new connection then ends the old one at once, and not the Keep"
+    " Alive."
+)
+
+
+def returned(case: Case, end: Candidate) -> Candidate:
+    """A cause, with a connection of the client under another Client Identifier before this end.
+
+    It is most probably one device if the host is the same, the will topic or the subscriptions are equal, and no other
+    client of the host had them at that time (`Book._note_return`).  The same holds for
+    an equal will with equal credentials.
+    """
+    story, back = case.story, case.story.back
+    last = story.last_of("client")
+    if back is None or back.timestamp_ns is None or last is None or end.cause not in RETURNING:
+        return end
+    apart = describe.span(back.timestamp_ns - last.timestamp_ns)
+    headline = (
+        f"{end.headline.removesuffix('.')}; {story.back_who} was back as {story.back_as} {apart} after its last packet"
+    )
+    late = replaced_state(case)
+    headline += ", and the late will replaced its retained message." if late is not None else "."
+    advice = (ONE_IDENTIFIER, *((_OF_LATE_WILL,) if late is not None else ()), *end.advice)
+    return replace(end, headline=headline, reasons=in_order((*end.reasons, back, late)), advice=advice)
+
+
+_OF_LATE_WILL = "Let the device publish its state again later than a late will of its earlier connection can come."
+
+
+def replaced_state(case: Case) -> Evidence | None:
+    """The newer retained message of the client, under its other Client Identifier, that the will replaced."""
+    story, will = case.story, case.book.wills.get(case.connection.number)
+    state = None if story.back_story is None else story.back_story.state
+    if state is None or will is None or will.timestamp_ns is None or not story.is_will_retained:
+        return None
+    if state.timestamp_ns > will.timestamp_ns:
+        return None  # the client published its state again
+    return Evidence.at(f"{story.back_as} published its state to the topic of the will: {state.what}", state)
+
+
+def in_order(reasons: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
     """Evidence by time; a sentence without a time stays after the one before it."""
     placed: list[tuple[int, int, Evidence]] = []
     at = -(1 << 63)
-    for number, one in enumerate(each for each in found if each is not None):
-        at = at if one.timestamp_ns is None else one.timestamp_ns
-        placed.append((at, number, one))
-    return tuple(one for _, _, one in sorted(placed, key=lambda each: each[:2]))
+    for number, reason in enumerate(each for each in reasons if each is not None):
+        at = at if reason.timestamp_ns is None else reason.timestamp_ns
+        placed.append((at, number, reason))
+    return tuple(reason for _, _, reason in sorted(placed, key=lambda each: each[:2]))
 
 
-def in_frames(found: Iterable[Evidence]) -> tuple[Evidence, ...]:
-    """Evidence in the order of the capture, whose times go back."""
+def in_frames(reasons: Iterable[Evidence]) -> tuple[Evidence, ...]:
+    """Evidence in the order of the capture, if its times go back."""
     placed: list[tuple[int, Evidence]] = []
     at = 0
-    for one in found:
-        at = at if one.frame is None else one.frame
-        placed.append((at, one))
-    return tuple(one for _, one in sorted(placed, key=lambda each: each[0]))
+    for reason in reasons:
+        at = at if reason.frame is None else reason.frame
+        placed.append((at, reason))
+    return tuple(reason for _, reason in sorted(placed, key=lambda each: each[0]))
+
+
+def records_of(case: Case, side: str, *kinds: str) -> int:
+    """Number of TLS records of these content types that a side sent."""
+    summary = case.connection.details.get(side)
+    records = summary.get("records") if isinstance(summary, dict) else None
+    return sum(records.get(kind, 0) for kind in kinds) if isinstance(records, dict) else 0
 
 
 def other_side(side: str) -> str:
@@ -300,23 +386,30 @@ def other_side(side: str) -> str:
 def twin(case: Case) -> Arrival | None:
     """The connection that took the session over: a CONNECT with the same Client Identifier just before the end."""
     ended = case.ended_ns
-    found = case.book.other_arrivals(case.story, ended - SHORTLY_NS, ended + DISORDER_NS)
-    return next((one for one in reversed(found) if one.accepted is not False and _is_later(case, one)), None)
+    arrivals = case.book.other_arrivals(case.story, ended - SHORTLY_NS, ended + DISORDER_NS)
+    return next(
+        (arrival for arrival in reversed(arrivals) if arrival.accepted is not False and _is_later(case, arrival)), None
+    )
 
 
-def _is_later(case: Case, one: Arrival) -> bool:
+def _is_later(case: Case, arrival: Arrival) -> bool:
     connect = case.story.connect
-    return connect is None or one.timestamp_ns > connect.timestamp_ns
+    return connect is None or arrival.timestamp_ns > connect.timestamp_ns
 
 
 def took_over(case: Case) -> Arrival | None:
-    """The accepted connection right after whose CONNECT the server sent a DISCONNECT that names no reason."""
-    said, other = case.story.disconnects.get("server"), twin(case)
-    if said is None or other is None or case.connection.version != ProtocolVersion.V5 or said.code not in NAMELESS:
+    """The connection accepted just before the server sent a DISCONNECT without a reason on this one."""
+    disconnect, other = case.story.disconnects.get("server"), twin(case)
+    if (
+        disconnect is None
+        or other is None
+        or case.connection.version != ProtocolVersion.V5
+        or disconnect.code not in NAMELESS
+    ):
         return None
     if not other.accepted or served_beside_twin(case):
         return None
-    return other if 0 <= said.timestamp_ns - other.timestamp_ns <= AT_ONCE_NS else None
+    return other if 0 <= disconnect.timestamp_ns - other.timestamp_ns <= AT_ONCE_NS else None
 
 
 def served_beside_twin(case: Case) -> bool:
@@ -355,9 +448,9 @@ def framed(case: Case, sender: str) -> list[Evidence]:
 
 
 def exceeded(case: Case, owner: str, code: int, in_flight: int | None = None) -> str:
-    """Who has exceeded whose limit by a reason code of its owner, ``client`` or ``server``; empty for other codes.
+    """The exceeded limit that a reason code of its owner, ``client`` or ``server``, names; empty for other codes.
 
-    ``in_flight``: messages without a final answer then, by default the most that there were.
+    ``in_flight``: messages without a final answer then, by default the maximum of the connection.
     """
     connection = case.connection
     sides = connection.client_side, connection.server_side
@@ -391,25 +484,25 @@ def declined(case: Case) -> list[Evidence]:
     return [Evidence(f"{text}; {who}" if who else text, refusal.frame, refusal.timestamp_ns)]
 
 
-def code_of(found: Broken) -> int | None:
+def code_of(broken: Broken) -> int | None:
     """The reason code that the specification has for a violation."""
-    rule = all_rules().get(found.rule)
+    rule = all_rules().get(broken.rule)
     return None if rule is None else rule.reason_code
 
 
-def advice_of(found: Broken) -> tuple[str, ...]:
-    """What a rule says to do instead."""
-    rule = all_rules().get(found.rule)
+def advice_of(broken: Broken) -> tuple[str, ...]:
+    """Advice of a rule."""
+    rule = all_rules().get(broken.rule)
     return () if rule is None else (rule.paragraphs()[-1],)
 
 
 def ran_on(case: Case) -> Evidence | None:
-    """What shows that the server ran on when it ended connections: a restart ends all, and accepts none meanwhile."""
+    """Evidence that the server ran on when it ended connections: a restart ends all of them and accepts no others."""
     server, book = case.connection.server, case.book
     read = _read_after_end(case)
     if read:
         return Evidence(f"the broker acknowledged {counted(read, 'byte')} that came after its FIN: it did not stop")
-    # With bytes of the client missing nobody knows whether a DISCONNECT came before the end of the server.
+    # If bytes of the client are missing, a DISCONNECT may have come before the end of the server.
     first, last = (case.ended_ns,) * 2 if case.connection.client_side.gapped else case.first_and_last
     ended = {case.connection.number, *(end.connection for end in case.together)}
     life = book.survivor(server, case.watch, first, last, ended)

@@ -1,10 +1,10 @@
-"""What a cause needs, as one table: which side ended the connection, how sure it can be, and what contradicts it.
+"""Requirements of each cause, as one table: the side that ended the connection, the highest certainty, contradictions.
 
-Detectors look for what speaks for a cause.  What makes it impossible is here, for all detectors alike: `possible`
+Detectors look for evidence for a cause.  Contradictions are here, for all detectors alike: `possible`
 drops a candidate that a fact of the connection or of its server contradicts.  A packet that names the cause outweighs
-nearly all of that: a DISCONNECT with *Keep Alive timeout* is one, whatever the arithmetic says.
+nearly all contradictions: a DISCONNECT with *Keep Alive timeout* proves it, whatever the measured times are.
 
-What to change is in `advice.ADVICE`, for each cause too.
+Advice is in `advice.ADVICE`, also by cause.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from mqttscope.explain.causes.case import SECOND, Case, ran_on, served_beside_twin, took_over, twin
-from mqttscope.explain.causes.tcp import SILENCE_NS
+from mqttscope.explain.causes.hangs import accepted_all_along
+from mqttscope.explain.causes.path import SILENCE_NS
 from mqttscope.explain.causes.timing import (
     EARLY_NS,
     alike_of_client,
@@ -21,6 +22,7 @@ from mqttscope.explain.causes.timing import (
     longest_pause_ns,
     silence_repeated,
 )
+from mqttscope.explain.causes.unread import UNREAD, is_one_of_many
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty
 from mqttscope.explain.story import ALIKE
 from mqttscope.net.segment import distance
@@ -43,17 +45,17 @@ def is_open(case: Case) -> bool:
 
 
 def has_disconnect(case: Case) -> bool:
-    """A DISCONNECT before the end says why."""
+    """A DISCONNECT before the end gives the reason."""
     return bool(case.story.disconnects)
 
 
 def has_other_disconnect(case: Case) -> bool:
-    """A DISCONNECT before the end says something else than a takeover."""
+    """A DISCONNECT before the end gives a reason other than a takeover."""
     return has_disconnect(case) and took_over(case) is None
 
 
 def was_refused(case: Case) -> bool:
-    """The CONNACK says why."""
+    """The CONNACK gives the reason."""
     return case.story.refusal is not None
 
 
@@ -68,7 +70,7 @@ def served_version(case: Case) -> bool:
 
 
 def client_spoke(case: Case) -> bool:
-    """The client sent a packet within the Keep Alive before the end, or there is no Keep Alive."""
+    """The client sent a packet within the Keep Alive before the end, or the Keep Alive is off."""
     silent, keep_alive = case.story.silent_ns, case.connection.keep_alive
     if keep_alive is None or silent is None:
         return False
@@ -84,7 +86,7 @@ def keep_alive_due(case: Case) -> bool:
 def silence_survived(case: Case) -> bool:
     """A connection to the same server stayed open after a longer silence."""
     idle = case.story.idle_ns
-    if idle is None or case.connection.end_disowned or alike_of_client(case):
+    if idle is None or case.connection.end_disowned or case.story.forgotten_ns or alike_of_client(case):
         return False
     return longest_pause_ns(case) - idle > min(idle // ALIKE, EXACT_SILENCE_NS)
 
@@ -95,6 +97,11 @@ def keep_alive_after_connect(case: Case) -> bool:
     if not keep_alive or connect is None:
         return False
     return abs(case.ended_ns - connect.timestamp_ns - keep_alive * SECOND * 3 // 2) <= EARLY_NS
+
+
+def is_due_to_keep_alive(case: Case) -> bool:
+    """The server ended the connection when the Keep Alive had passed since the last packet, or since the CONNECT."""
+    return case.by == "server" and (keep_alive_due(case) or keep_alive_after_connect(case))
 
 
 def has_no_twin(case: Case) -> bool:
@@ -110,7 +117,7 @@ def was_accepted_before(case: Case) -> bool:
 
 
 def took_as_large(case: Case) -> bool:
-    """The client took a packet at least as large as the one on which it closed on another connection."""
+    """The client took an equally large packet on another connection."""
     message = case.story.ended_on("client") if case.by == "client" else None
     return message is not None and case.book.took(case.story) >= message.size
 
@@ -121,12 +128,12 @@ def has_pingresp(case: Case) -> bool:
 
 
 def lacks_server_bytes(case: Case) -> bool:
-    """What is said to be missing may be among what the capture lacks of the server."""
+    """The bytes that the capture lacks of the server may contain the packet that seems to be missing."""
     return case.connection.server_side.gapped or case.connection.one_sided is not None
 
 
 def lacks_bytes(case: Case) -> bool:
-    """What is said to be missing may be among what the capture lacks."""
+    """The bytes that the capture lacks may contain the packet that seems to be missing."""
     return case.lacks_bytes or case.connection.one_sided is not None
 
 
@@ -158,7 +165,7 @@ def served_others(case: Case) -> bool:
 
 
 def server_ran_on(case: Case) -> bool:
-    """The server served other connections, or accepted some, while it is said to have stopped."""
+    """The server served or accepted other connections at the time of its alleged stop."""
     return ran_on(case) is not None
 
 
@@ -204,15 +211,20 @@ def reset_fits_sender(case: Case) -> bool:
     sender = case.half(case.by or "")
     if sender is None or not sender.resets:
         return False
-    reset = next((one for one in sender.resets if one.frame == case.story.ended_frame), sender.resets[0])
-    later = any(one.length and one.timestamp_ns > reset.timestamp_ns for one in sender.recent)
+    reset = next((seen for seen in sender.resets if seen.frame == case.story.ended_frame), sender.resets[0])
+    later = any(seen.length and seen.timestamp_ns > reset.timestamp_ns for seen in sender.recent)
     has_ttl = reset.ttl is not None and reset.ttl == sender.usual_ttl
     return has_ttl and distance(sender.end, reset.sequence) == 0 and not later
 
 
+def was_unread(case: Case) -> bool:
+    """The server had not received a byte when it ended the connection: nothing that the client sent is the reason."""
+    return case.story.unread == UNREAD
+
+
 @dataclass(slots=True, frozen=True)
 class Declaration:
-    """What a cause needs."""
+    """Requirements of a cause."""
 
     at_most: Certainty
     """Highest certainty of a candidate that no packet names."""
@@ -224,8 +236,8 @@ class Declaration:
     """Facts that disprove it even then."""
 
 
-SILENT = (is_open, has_disconnect, was_refused)
-"""What contradicts an end without a word."""
+SILENT = (is_open, has_disconnect, was_refused, was_unread)
+"""Contradictions of an end without a stated reason."""
 OF_CONNACK = Declaration(LIKELY, "", SILENT)
 DECLARATIONS: dict[Cause, Declaration] = {
     Cause.NORMAL: Declaration(CERTAIN),
@@ -236,15 +248,18 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.BANNED: OF_CONNACK,
     Cause.UNSUPPORTED_VERSION: Declaration(LIKELY, "", SILENT, (served_version,)),
     Cause.SERVER_UNAVAILABLE: OF_CONNACK,
-    Cause.QUOTA_EXCEEDED: OF_CONNACK,
+    Cause.QUOTA_EXCEEDED: Declaration(LIKELY, "", (is_open, has_disconnect, was_refused)),
     Cause.USE_ANOTHER_SERVER: OF_CONNACK,
     Cause.CONNECT_REFUSED: OF_CONNACK,
     Cause.NOT_LISTENING: Declaration(CERTAIN, "", (served_others,)),
     Cause.UNREACHABLE: Declaration(LIKELY, "", (is_unheard,)),
-    Cause.NO_MQTT: Declaration(CERTAIN, "", (is_open, lacks_bytes)),
-    Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves,)),
+    Cause.NO_MQTT: Declaration(CERTAIN, "", (is_open, lacks_bytes, is_one_of_many)),
+    Cause.NO_CONNECT: Declaration(LIKELY, "server", (is_open, lacks_bytes)),
+    Cause.TURNED_AWAY: Declaration(LIKELY, "server", (is_open, lacks_bytes)),
+    Cause.WRONG_LISTENER: Declaration(CERTAIN, "", (port_serves, was_unread)),
     Cause.WRONG_PATH: OF_CONNACK,
-    Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes)),
+    Cause.SERVER_HUNG: Declaration(LIKELY, "", SILENT),
+    Cause.NO_CONNACK: Declaration(LIKELY, "", (is_open, server_answered, lacks_bytes, was_unread)),
     Cause.KEEP_ALIVE: Declaration(LIKELY, "server", (*SILENT, client_spoke)),
     Cause.TAKEN_OVER: Declaration(
         LIKELY, "server", (has_other_disconnect, was_refused, has_no_twin, served_beside_twin)
@@ -256,13 +271,16 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.PROTOCOL_VIOLATION: OF_CONNACK,
     Cause.ADMINISTRATIVE_ACTION: OF_CONNACK,
     Cause.SERVER_RESTART: Declaration(
-        LIKELY, "server", (has_disconnect, silence_repeated, is_counted_once, server_ran_on, client_spoke_last)
+        LIKELY,
+        "server",
+        (has_disconnect, silence_repeated, is_counted_once, server_ran_on, client_spoke_last, accepted_all_along),
     ),
+    Cause.PART_REPLACED: Declaration(LIKELY, "server", (*SILENT, silence_repeated, is_counted_once, client_spoke_last)),
     Cause.SERVER_DISCONNECT: OF_CONNACK,
     Cause.TLS_FAILURE: Declaration(CERTAIN),
     Cause.IDLE_TIMEOUT: Declaration(
         LIKELY,
-        "server",
+        "",
         (
             is_open,
             has_disconnect,
@@ -271,6 +289,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
             silence_survived,
         ),
     ),
+    Cause.FIXED_AGE: Declaration(LIKELY, "", (*SILENT, is_due_to_keep_alive)),
     Cause.NO_PING_RESPONSE: Declaration(LIKELY, "client", (*SILENT, has_pingresp, lacks_server_bytes)),
     Cause.HALF_OPEN: Declaration(LIKELY, "", (has_disconnect, path_worked)),
     Cause.DEVICE_RESTART: Declaration(LIKELY, "", (has_disconnect, clock_runs_on)),
@@ -287,13 +306,13 @@ DECLARATIONS: dict[Cause, Declaration] = {
 
 
 def possible(case: Case, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Candidates that nothing contradicts, none surer than its cause can be."""
+    """Candidates without a contradiction, with at most the certainty that their cause allows."""
     for candidate in candidates:
         declared = DECLARATIONS[candidate.cause]
         against = (*declared.always, *((lived_on,) if candidate.stated_by == "CONNACK" else ()))
         if not candidate.stated_by:
             against += declared.contradictions
-            # With one direction alone the capture shows how the connection ended, and not by whom.
+            # With one direction alone the capture shows how the connection ended, but not which side ended it.
             if declared.by not in ("", case.by) and (case.by is not None or candidate.cause not in PLAIN):
                 continue
         if any(contradicts(case) for contradicts in against):

@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import ADVICE, BY_VIOLATION
-from mqttscope.explain.book import host
+from mqttscope.explain.book import MAX_GRANTED
 from mqttscope.explain.causes.case import (
     AT_ONCE_NS,
     MEANING,
     SECOND,
     SHORTLY_NS,
+    SLEEP,
     Case,
     advice_of,
     candidate,
@@ -25,11 +26,21 @@ from mqttscope.explain.causes.case import (
 from mqttscope.explain.causes.timing import PATIENT_NS
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import LEAST_REPEATS
-from mqttscope.explain.story import MAX_STRAY, Misread
+from mqttscope.explain.story import CONTROLS, MAX_STRAY, SPACE, Misread
+from mqttscope.lint.catalogue import all_rules
+from mqttscope.lint.strings import has_controls
 from mqttscope.mqtt.codec import reserved
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
+from mqttscope.mqtt.repair import Intruder, Misreading
 from mqttscope.mqtt.wire import counted
+from mqttscope.session.connection import host_of
 
+LEAST_FILTERS = 8
+"""Topic Filters of a SUBSCRIBE that AWS IoT Core takes, the lowest limit of a service that is known."""
+OF_MANY_FILTERS = (
+    f"Spread the Topic Filters over several SUBSCRIBE packets (AWS IoT Core takes {LEAST_FILTERS} in each).",
+    "Name the broker or service with --profile NAME: its limits are compared then.",
+)
 LARGE = 16_384
 """Bytes of a packet that may be over a limit although it is hardly larger than one before."""
 LEAST_LIMIT = 1_024
@@ -42,11 +53,12 @@ LEAST_LEVELS = 8
 LEAST_AGAIN = 2
 """Connections that the same message ended."""
 LEAST_TOGETHER = 3
-"""So many do, where others stay."""
+"""Minimum number of common ends while other connections stay open."""
 _LENGTH_ADVICE = (
     "Write the Remaining Length as a Variable Byte Integer: seven bits a byte, the lowest first, with the highest bit"
     " set in all but the last byte."
 )
+_COUNT_ADVICE = "Count the bytes of all fields for the Remaining Length, and not the characters of a text."
 NO_CAUSE = ("KAL", "PRF", "WSK")
 """Families of rules that other detectors look at."""
 OF_PROFILE = {
@@ -56,12 +68,18 @@ OF_PROFILE = {
     "PRF111": Cause.UNSUPPORTED_VERSION,
 }
 """Rules of profiles, and which cause an end is that follows them; for all others a feature is not supported."""
+CONTROL_RULE = "ENC103"
+"""The rule of the linter about control characters."""
 FRAMING = frozenset(("ENC106", "ENC107", "HDR101", "HDR102", "HDR104"))
-"""Rules about packets after which nobody knows where the next one begins."""
+"""Rules about packets that hide the beginning of the next packet."""
+ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBREL, PacketType.PUBCOMP)
+"""Packets with an identifier of an exchange in their first two bytes."""
 GONE_NS = 60 * SECOND
-"""So long after its end a server that restarts refuses connections."""
+"""Maximum time for which a restarting server refuses connections."""
+REFUSED = ", and refused new ones"
+"""End of the sentence about a stop of a broker that refused connections."""
 MANY_TAKEOVERS = 3
-"""So many CONNECT packets of one Client Identifier are a fight for it."""
+"""Minimum number of CONNECT packets of one Client Identifier that show a fight for it."""
 
 
 def taken_over(case: Case) -> Iterator[Candidate]:
@@ -72,7 +90,7 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         return
     apart = abs(case.ended_ns - other.timestamp_ns)
     certainty = Certainty.LIKELY if apart <= AT_ONCE_NS else Certainty.HYPOTHESIS
-    same_host = host(other.client) == host(case.connection.client)
+    same_host = host_of(other.client) == host_of(case.connection.client)
     reasons: list[Evidence | None] = [twin_sentence(case, other)]
     if other.accepted:
         reasons.append(
@@ -89,8 +107,6 @@ def taken_over(case: Case) -> Iterator[Candidate]:
     lost = None if server is None else server.missed or server.unanswered
     is_lost = same_host and lost is not None and lost.repeats >= LEAST_REPEATS
     is_lost = is_lost and lost is not None and other.timestamp_ns - lost.since_ns >= SECOND
-    if is_lost:
-        advice = ADVICE[Cause.TAKEN_OVER][1:]
     if not same_host:
         headline = (
             f"The session was taken over: another host, {other.client}, connected with the same Client Identifier."
@@ -99,25 +115,28 @@ def taken_over(case: Case) -> Iterator[Candidate]:
     else:
         headline = f"The session was taken over by a new connection from the same host, {other.client}."
         if silent > 10 * SECOND:
+            advice = (SLEEP,)
             reasons.append(
                 Evidence(
                     f"the old connection had been silent for {describe.span(silent)}: the device may have given it up"
                     " without an end that arrived"
                 )
             )
+    if is_lost:
+        advice = ADVICE[Cause.TAKEN_OVER][1:]
     rivals = case.book.other_arrivals(story, case.ended_ns - GONE_NS, case.ended_ns + GONE_NS)
     number = len(rivals) + 1
-    hosts = {host(case.connection.client), *(host(one.client) for one in rivals)}
+    hosts = {host_of(case.connection.client), *(host_of(rival.client) for rival in rivals)}
     if number > MANY_TAKEOVERS and len(hosts) > 1:
         many = f"at least {number:,}" if case.book.dropped["CONNECT packets"] else f"{number:,}"
         reasons.append(
             Evidence(f"this Client Identifier connected {many} times within two minutes: they displace each other")
         )
-    said = story.disconnects.get("server")
-    if said is not None:
-        code = describe.reason(PacketType.DISCONNECT, said.code, case.connection.version)
+    disconnect = story.disconnects.get("server")
+    if disconnect is not None:
+        code = describe.reason(PacketType.DISCONNECT, disconnect.code, case.connection.version)
         text = f"the broker sent DISCONNECT {code}, which names no reason; 5.0 has 0x8E for this [5.0 MQTT-3.1.4-3]"
-        reasons.append(Evidence(text, said.frame, said.timestamp_ns))
+        reasons.append(Evidence(text, disconnect.frame, disconnect.timestamp_ns))
     reasons.append(case.closing())
     yield candidate(
         Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, usual=not is_lost,
@@ -131,18 +150,24 @@ def violation(case: Case) -> Iterator[Candidate]:
     if case.by is None:
         return
     blamed = other_side(case.by)
-    found = [one for one in case.violations(blamed) if one.rule[:3] not in NO_CAUSE and not _is_about_end(one, case)]
-    if not found:
+    violations = [
+        broken
+        for broken in case.violations(blamed)
+        if broken.rule[:3] not in NO_CAUSE and not _is_about_end(broken, case)
+    ]
+    if not violations:
         return
-    # What the specification has a reason code for ends connections; other violations are borne by most.
-    found.sort(key=lambda one: (-one.timestamp_ns, code_of(one) is None))
+    # Servers end connections for violations that have a reason code, and mostly ignore others.
+    violations.sort(key=lambda broken: (-broken.timestamp_ns, code_of(broken) is None))
     # After a packet with a wrong length the rest of the stream is read at wrong places: the first fault counts.
-    broken = [one for one in found if one.rule in FRAMING]
-    first = min(broken, key=lambda one: (one.timestamp_ns, one.frame)) if broken else found[0]
-    found = [first, *(one for one in found if one is not first and not broken)]
+    broken = [broken for broken in violations if broken.rule in FRAMING]
+    first = min(broken, key=lambda broken: (broken.timestamp_ns, broken.frame)) if broken else violations[0]
+    violations = [first, *(other for other in violations if other is not first and not broken)]
     apart = case.ended_ns - first.timestamp_ns
-    before = [one for one in story.broken if one.rule == first.rule and one.by == blamed and one is not first]
-    borne = any(one.timestamp_ns < first.timestamp_ns and _went_on(case, one) for one in before)
+    before = [
+        broken for broken in story.broken if broken.rule == first.rule and broken.by == blamed and broken is not first
+    ]
+    borne = any(broken.timestamp_ns < first.timestamp_ns and _went_on(case, broken) for broken in before)
     at_once = apart <= AT_ONCE_NS and not borne and not _went_on(case, first)
     code = code_of(first)
     cause = BY_VIOLATION.get(code or 0, Cause.PROTOCOL_VIOLATION)
@@ -172,10 +197,10 @@ def violation(case: Case) -> Iterator[Candidate]:
         reasons.append(Evidence(f"{len(alike)} connections of the client ended right after the same packet"))
     weight = 85 if certainty is Certainty.LIKELY else 61 if is_trigger else 45
     if certainty is Certainty.LIKELY and story.connack is None and story.connect is not None:
-        # What was wrong with the CONNECT itself says more than that it had no answer.
+        # A fault of the CONNECT itself explains more than the missing answer.
         weight += 5 * (first.frame == story.connect.frame)
     yield candidate(
-        cause, certainty, headline, reasons, doubts, found[:3],
+        cause, certainty, headline, reasons, doubts, violations[:3],
         advice=advice_of(first), weight=weight, reason_code=code,
     )  # fmt: skip
 
@@ -185,31 +210,34 @@ def wrong_length(case: Case) -> Iterator[Candidate]:
     story, connection = case.story, case.connection
     for side, other in (("client", "server"), ("server", "client")):
         misread = story.misread.get(side)
-        if misread is not None:
-            intruding = list(_intruder(case, misread, side))
-            if intruding:
-                yield from intruding
-                return
         sent = connection.client_side if side == "client" else connection.server_side
-        repair = None if misread is None else misread.repair(-1 if sent.gapped else sent.stream_offset)
-        if misread is None or repair is None:
+        reading = None if misread is None else misread.reading(-1 if sent.gapped else sent.stream_offset)
+        if misread is None or reading is None:
             continue
-        who = MEANING[side]
-        fault = f"the Remaining Length of {who}'s {misread.kind} is wrong: {repair.what}"
+        if reading.intruder is not None and not (sent.gapped and story.gaps.get(side) == "missing"):
+            yield _intruder(case, misread, reading, reading.intruder, side)
+            return
+        repair = reading.repair
+        if repair is None:
+            continue
+        who, place = MEANING[side], misread.place(reading)
+        kind = PacketType(reading.packet[0] >> 4).name
+        fault = f"the Remaining Length of {who}'s {kind} is wrong: {repair.what}"
         yield candidate(
             Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, f"{fault[0].upper()}{fault[1:]}.",
             [
-                Evidence(f"{fault}; read so, it ends where it should", misread.frame, misread.timestamp_ns),
+                story.evidence(place, f"{fault}; read so, it ends where it should"),
                 Evidence(f"{MEANING[other]} read other packets out of its bytes, or waited for more of them"),
                 case.closing(),
             ],
-            advice=(_LENGTH_ADVICE,), usual=False, weight=95,
+            broken=_framing(case, side), advice=(_COUNT_ADVICE if repair.left_out else _LENGTH_ADVICE,), usual=False,
+            weight=95,
         )  # fmt: skip
         return
 
 
 def stray_bytes(case: Case) -> Iterator[Candidate]:
-    """The broker sent bytes after a whole packet that are none, nothing more came, and the client gave up."""
+    """The broker sent bytes after a whole packet that are not a packet, then nothing, and the client gave up."""
     story, server, stray = case.story, case.half("server"), case.story.stray
     connection = case.connection
     if case.by != "client" or stray is None or server is None or connection.transport != "tcp":
@@ -281,30 +309,31 @@ def unreadable_bytes(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
-def _intruder(case: Case, misread: Misread, side: str) -> Iterator[Candidate]:
+def _framing(case: Case, side: str) -> list[Broken]:
+    """Findings of the linter about the framing of a side."""
+    return [fault for fault in case.story.broken if fault.by == side and fault.rule in FRAMING]
+
+
+def _intruder(case: Case, misread: Misread, reading: Misreading, intruder: Intruder, side: str) -> Candidate:
     """A packet that begins inside another one: another thread wrote it there, or the rest of the other was lost."""
-    found, place = misread.intruder()
-    sent = case.connection.client_side if side == "client" else case.connection.server_side
-    if found is None or (sent.gapped and case.story.gaps.get(side) == "missing"):
-        return
-    who, kind = MEANING[side], PacketType(found.raw[0] >> 4).name
-    if found.is_inserted:
-        identifier = int.from_bytes(found.raw[2:4], "big")
+    place, who, kind = misread.place(reading), MEANING[side], PacketType(intruder.raw[0] >> 4)
+    if intruder.is_inserted:
+        identifier = int.from_bytes(intruder.raw[2:4], "big") if kind in ANSWERS else None
         peer = case.connection.server_side if side == "client" else case.connection.client_side
         owed = f" for identifier {identifier}, which it owed," if identifier in peer.exchanges else ""
-        what = f"{who} wrote a {kind}{owed} into the middle of a PUBLISH, after {found.at:,} of its bytes"
+        what = f"{who} wrote a {kind.name}{owed} into the middle of a PUBLISH, after {intruder.at:,} of its bytes"
         advice = "Let one thread write at a time: lock the connection from the first byte of a packet to its last."
     else:
-        what = f"a PUBLISH of {who} was cut short and swallows the next packet: after {found.at:,} of its"
-        what += f" {found.size:,} bytes a {kind} begins"
+        what = f"a PUBLISH of {who} was cut short and swallows the next packet: after {intruder.at:,} of its"
+        what += f" {intruder.size:,} bytes a {kind.name} begins"
         advice = "Send packets whole: look where bytes are lost, as when a buffer or a write takes a part of them only."
     reasons = [case.story.evidence(place, f"{what}; read so, whole packets fill all bytes"), case.closing()]
-    if place.frame != misread.frame or not found.is_inserted:
+    if place.frame != misread.frame or not intruder.is_inserted:
         reader, at = MEANING[other_side(side)], (misread.frame, misread.timestamp_ns)
         reasons.append(Evidence(f"{reader} read the rest of these bytes as a {misread.kind}, which nobody sent", *at))
-    yield candidate(
-        Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, f"{what[0].upper()}{what[1:]}.", reasons, advice=(advice,),
-        usual=False, weight=96,
+    return candidate(
+        Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, f"{what[0].upper()}{what[1:]}.", reasons,
+        broken=_framing(case, side), advice=(advice,), usual=False, weight=96,
     )  # fmt: skip
 
 
@@ -326,11 +355,11 @@ def not_authorized(case: Case) -> Iterator[Candidate]:
     who = MEANING.get(case.by or "", "one side").capitalize()
     reasons = [
         Evidence(
-            f"the broker refused {one.what}: {describe.reason(one.kind, one.code, version)}",
-            one.frame,
-            one.timestamp_ns,
+            f"the broker refused {refusal.what}: {describe.reason(refusal.kind, refusal.code, version)}",
+            refusal.frame,
+            refusal.timestamp_ns,
         )
-        for one in list(story.refusals)[-3:]
+        for refusal in list(story.refusals)[-3:]
     ]
     doubts = []
     if last.code == 0x80:
@@ -367,29 +396,93 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     about: list[Evidence | None] = [
         seen, *repeated, Evidence(f"the broker closed {apart}later, and sent nothing before"), case.closing(),
     ]  # fmt: skip
+    odd = odd_text(case)
+    if odd:
+        yield candidate(
+            Cause.PROTOCOL_VIOLATION, Certainty.LIKELY,
+            f"The broker closed {apart}after a {odd}{often}: a receiver may close for that.",
+            [*about, Evidence("such characters are invisible in logs, and brokers may take the packet for malformed")],
+            advice=of_odd_text(), usual=False, weight=86,
+        )  # fmt: skip
     if story.latest_kind == PacketType.PUBLISH:
         yield from _too_large(case, about)
         yield from _unsupported(case, about)
-    if any(one.certainty.rank for one in violation(case)):
+    if any(other.certainty.rank for other in violation(case)):
         return
     doubts = [Evidence(_unsaid(case, story.latest_kind or PacketType.PUBLISH))]
+    what, subject = last.what if often else last.what.split(" (")[0], "it"
+    if story.latest_kind == PacketType.SUBSCRIBE:
+        yield from _many_filters(case, about)
+        what, subject = _filters(case) if len(story.subscribing[1]) > 1 else (what, subject)
     asks = story.latest_kind == PacketType.SUBSCRIBE or last.what.startswith(("PUBLISH q1", "PUBLISH q2"))
     yield candidate(
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
-        f"The broker closed {apart}after {last.what if often else last.what.split(' (')[0]}{often}: it may not be"
-        " allowed for this client.",
+        f"The broker closed {apart}after {what}{often}: {subject} may not be allowed for this client.",
         about, doubts, weight=60 if asks or often else 40,
+    )  # fmt: skip
+
+
+def odd_text(case: Case) -> str:
+    """The last request of the client if a topic or filter in it has a control character, as words; else empty.
+
+    A server that bore one does not mind it.
+    """
+    story, known = case.story, case.book.of(case.connection.server)
+    if story.latest_kind == PacketType.PUBLISH and story.asked is not None:
+        is_odd = CONTROLS in story.asked.features - known.borne - story.borne
+        return f"PUBLISH with {CONTROLS}" if is_odd else ""
+    if story.latest_kind != PacketType.SUBSCRIBE or any(map(has_controls, known.granted)):
+        return ""
+    return "SUBSCRIBE with a control character in a filter" if any(map(has_controls, story.subscribing[1])) else ""
+
+
+def of_odd_text() -> tuple[str, ...]:
+    """Advice about control characters."""
+    return (all_rules()[CONTROL_RULE].paragraphs()[-1],)
+
+
+def _filters(case: Case) -> tuple[str, str]:
+    """The number of Topic Filters of the last SUBSCRIBE, and the ones that the broker may refuse.
+
+    A filter that others were granted may be refused to this client, too, but one that nobody was granted is likelier.
+    """
+    filters, known = case.story.subscribing[1], case.book.of(case.connection.server)
+    what, others = (
+        f"a SUBSCRIBE with {len(filters):,} Topic Filters",
+        [name for name in filters if name not in known.granted],
+    )
+    if len(known.granted) >= MAX_GRANTED or len(others) == len(filters) or case.connection.doubtful:
+        return what, "one of them"
+    if not others:
+        return what, "others were granted each of them, but one"
+    shown = ", ".join(describe.name(name) for name in others[:3]) + (", …" if len(others) > 3 else "")
+    return what, f"{shown}, which nobody was granted,"
+
+
+def _many_filters(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
+    """A SUBSCRIBE with more Topic Filters than any that the server has granted."""
+    count, most = len(case.story.subscribing[1]), case.book.of(case.connection.server).most_filters
+    if count <= max(most, LEAST_FILTERS):
+        return
+    than = f"more than in any that it has accepted ({most:,})" if most else "and it has accepted no other"
+    alike = case.book.triggered_again(case.story)
+    again_ = f"{len(alike)} connections of the client ended right after the same packet"
+    yield candidate(
+        Cause.NOT_SUPPORTED, Certainty.HYPOTHESIS,
+        f"The broker closed on a SUBSCRIBE with {count:,} Topic Filters, {than}: it may limit their number.",
+        [*about, Evidence(again_) if len(alike) > 1 else None], [Evidence(_unsaid(case, PacketType.SUBSCRIBE))],
+        advice=OF_MANY_FILTERS, usual=False, weight=62,
     )  # fmt: skip
 
 
 def beyond_profile(case: Case) -> Iterator[Candidate]:
     """The client went beyond a limit that the chosen profile has for its broker, and the broker closed."""
-    found = [one for one in case.violations("client") if one.rule.startswith("PRF")]
-    if not found or case.by != "server":
+    broken = [broken for broken in case.violations("client") if broken.rule.startswith("PRF")]
+    if not broken or case.by != "server":
         return
-    first = found[0]
-    if _went_on(case, first):
-        return
+    first = broken[0]
+    if any(_went_on(case, other) for other in case.story.broken if other.rule == first.rule):
+        return  # it bore an equal packet before
     yield candidate(
         OF_PROFILE.get(first.rule, Cause.NOT_SUPPORTED), Certainty.LIKELY,
         f"The broker closed {case.apart(first.timestamp_ns)}after something beyond its limits: {first.message}.",
@@ -449,11 +542,14 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
             about, advice=("Publish to topics of fewer levels.",), usual=False, weight=70,
         )  # fmt: skip
         return
-    features = asked.features
+    features, borne = asked.features - {CONTROLS}, known.borne | case.story.borne
     if case.connection.version == ProtocolVersion.V5:
-        features = frozenset()  # the CONNACK says which of them the broker supports
-    open_ = sorted(features - known.borne - {"QoS 1"})
-    reasons = [f"{one} has been acknowledged to no client in this capture" for one in open_]
+        features &= {SPACE}  # the CONNACK says which of the others the broker supports
+    open_ = sorted(features - borne - {"QoS 1"})
+    reasons = [
+        f"{feature} has been acknowledged to no client in this capture" + "; NATS refuses it" * (feature == SPACE)
+        for feature in open_
+    ]
     if asked.levels > LEAST_LEVELS:
         open_.append(f"{asked.levels} topic levels")
         reasons.append(f"the topic has {asked.levels} levels; AWS IoT Core takes {LEAST_LEVELS}, EMQX 128")
@@ -466,15 +562,15 @@ def _unsupported(case: Case, about: list[Evidence | None]) -> Iterator[Candidate
     yield candidate(
         Cause.NOT_SUPPORTED, Certainty.HYPOTHESIS,
         f"The broker closed on a PUBLISH with {what}, which it may not support.",
-        [*about, *(Evidence(one) for one in reasons)],
+        [*about, *(Evidence(reason) for reason in reasons)],
         [Evidence(_unsaid(case))],
         advice=(f"Try the same message without {what}.",), usual=False,
-        weight=62 if "QoS 2" in open_ or is_only_difference else 58 if "RETAIN" in open_ else 50,
+        weight=62 if "QoS 2" in open_ or SPACE in open_ or is_only_difference else 58 if "RETAIN" in open_ else 50,
     )  # fmt: skip
 
 
 def _unsaid(case: Case, kind: int = PacketType.PUBLISH) -> str:
-    """That no packet says so; ``kind``: what may have been refused."""
+    """Doubt that no packet states a refusal; ``kind``: the request that may have been refused."""
     text, version = "nothing in the capture says so", case.connection.version
     if kind == PacketType.SUBSCRIBE:
         if version == ProtocolVersion.V3_1:
@@ -489,7 +585,7 @@ def again(case: Case) -> tuple[list[Evidence], str]:
     numbers = case.book.same_again(case.story, case.by, message)
     if len(numbers) < LEAST_AGAIN or message is None:
         return [], ""
-    shown = ", ".join(f"#{one}" for one in numbers[:8]) + (", …" if len(numbers) > 8 else "")
+    shown = ", ".join(f"#{number}" for number in numbers[:8]) + (", …" if len(numbers) > 8 else "")
     text = (
         f"{MEANING[other_side(case.by or '')]} sent the same message on {len(numbers)} connections ({shown}), and each"
         f" ended in this way: {len(numbers) * message.size:,} bytes so far"
@@ -507,7 +603,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     together = [] if unclear else case.together
     refused = case.watch.unanswered(server, case.ended_ns, case.ended_ns + GONE_NS)
     if refused and case.book.begun_in(server, case.ended_ns + 1, refused[0].timestamp_ns):
-        # It took clients in the meantime: what refused them later is another event.
+        # The server accepted clients in the meantime: a later refusal is another event.
         refused = []
     stayed = len(case.book.open.get(server, ()))
     count = len(together) + 1
@@ -518,12 +614,12 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     if together:
         reasons.append(_with_others(case))
     if refused:
-        one = refused[0]
+        knock = refused[0]
         reasons.append(
             Evidence.at(
-                f"{describe.span(one.timestamp_ns - case.ended_ns)} later it refused a connection of {one.client}"
+                f"{describe.span(knock.timestamp_ns - case.ended_ns)} later it refused a connection of {knock.client}"
                 " (RST to its SYN): nothing listened on the port",
-                one,
+                knock,
             )
         )
     back = case.book.begun_in(server, refused[-1].timestamp_ns, case.ended_ns + 10 * GONE_NS) if refused else []
@@ -540,7 +636,7 @@ def server_restart(case: Case) -> Iterator[Candidate]:
     headline = "The broker stopped or restarted: " + (
         f"it ended {_number(case, count)} connections together" if together else "it ended the connection"
     )
-    headline += ", and refused new ones." if refused else "."
+    headline += f"{REFUSED}." if refused else "."
     yield candidate(
         Cause.SERVER_RESTART, Certainty.LIKELY if sure else Certainty.HYPOTHESIS, headline, reasons,
         weight=45 if special else 88 if refused and together else 82,
@@ -548,14 +644,14 @@ def server_restart(case: Case) -> Iterator[Candidate]:
 
 
 def not_all(case: Case) -> list[Evidence]:
-    """Connections that the server ended together while it ran on: somebody chose them."""
+    """Connections that the server ended together while it ran on: an operator or a rule chose them."""
     proof = ran_on(case) if len(case.together) + 1 >= LEAST_TOGETHER else None
     return [] if proof is None else [_with_others(case), proof]
 
 
 def _with_others(case: Case) -> Evidence:
     together, (first, last) = case.together, case.first_and_last
-    names = ", ".join(f"#{one.connection}" for one in together[:8]) + (", …" if len(together) > 8 else "")
+    names = ", ".join(f"#{end.connection}" for end in together[:8]) + (", …" if len(together) > 8 else "")
     number = _number(case, len(together) + 1)
     return Evidence(
         f"the broker ended {number} connections within {describe.span(last - first)}: this one and {names}",
@@ -569,13 +665,13 @@ def _number(case: Case, count: int) -> str:
     return f"at least {count:,}" if dropped["ends"] or dropped["waiting ends"] else f"{count:,}"
 
 
-def _went_on(case: Case, found: Broken) -> bool:
+def _went_on(case: Case, broken: Broken) -> bool:
     """Whether the closing side answered after the violation: it had not minded."""
     last = case.story.last_of(case.by or "server")
-    return last is not None and last.timestamp_ns > found.timestamp_ns + AT_ONCE_NS // 10
+    return last is not None and last.timestamp_ns > broken.timestamp_ns + AT_ONCE_NS // 10
 
 
-def _is_about_end(found: Broken, case: Case) -> bool:
-    return found.frame == case.story.ended_frame and not any(
-        one.frame == found.frame for one in (*case.story.last["client"], *case.story.last["server"])
+def _is_about_end(broken: Broken, case: Case) -> bool:
+    return broken.frame == case.story.ended_frame and not any(
+        moment.frame == broken.frame for moment in (*case.story.last["client"], *case.story.last["server"])
     )

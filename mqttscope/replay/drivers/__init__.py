@@ -1,9 +1,9 @@
-"""What plays recorded connections over sockets and in real time; everything else of `replay` does no I/O.
+"""Plays recorded connections over sockets in real time; the rest of `replay` does no I/O.
 
 ======  =====================================================================
-client  joins a `ClientPlayer` to its link to a broker
-server  joins a `ServerPlayer` to the link of a device
-run     a replay: opens all connections of a recording, and a plan of it
-serve   a server: takes the connections of devices
+client  connects a `ClientPlayer` to its link to a broker
+server  connects a `ServerPlayer` to the link of a device
+run     a replay: its plan, and all of its connections
+serve   a server: accepts the connections of devices
 ======  =====================================================================
 """

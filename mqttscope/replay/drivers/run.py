@@ -1,12 +1,11 @@
 """Runs a replay from beginning to end: connections in recorded order, each with its player, in one event loop.
 
-`make_plan` works out what a replay will do before anything is sent; `Replay` does it.
+`make_plan` describes what a replay will send before anything is sent; `ReplayRunner` runs it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 import time
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
@@ -14,74 +13,66 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING
 
-from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.packets import Connect, Publish, Subscribe
 from mqttscope.mqtt.topics import parse_shared
 from mqttscope.replay.client import ClientOptions, ClientPlayer, ClientSessions
 from mqttscope.replay.drivers.client import LESS, ClientDriver, MonotonicClock, ReplayContext, Timeline, Timeouts
-from mqttscope.replay.live import LiveConnection, Room
-from mqttscope.replay.order import Gates, Opening, Step, make_order
-from mqttscope.replay.script import Entry, Script
-from mqttscope.session.connection import Connection
-from mqttscope.transport.client import Address, connect
+from mqttscope.replay.live import LiveConnection, PacketBudget
+from mqttscope.replay.order import ConnectionOpening, Gates, Step, make_order
+from mqttscope.replay.script import Script, ScriptEntry
+from mqttscope.session.connection import Connection, port_of
+from mqttscope.transport.client import BrokerConnector
 from mqttscope.transport.link import LinkError
-from mqttscope.transport.recording import Recorder
+from mqttscope.transport.recording import LinkRecorder
 
 if TYPE_CHECKING:
     from mqttscope.transport.recording import Recording
-    from mqttscope.transport.target import Target
 
 PATIENCE_SECONDS = 5.0
-CONNECT_SECONDS = 10.0
 LOOK_SECONDS = 0.05
-"""So often it is looked whether the replay stands still."""
+"""Interval for checking whether the replay is stuck."""
 MAX_PACKET_BYTES = 16 * 1024 * 1024
-"""A live packet that is longer, and longer than twice the longest of the recording, is passed over."""
+"""Maximum length of a live packet, or twice the longest recorded packet; longer packets are ignored."""
 MAX_CONNECTING = 64
-"""Connections that are being made at a time."""
+"""Maximum number of connections being opened at the same time."""
 
 
 @dataclass(slots=True)
 class Pace:
-    """How fast, and in which order."""
+    """Speed of the replay, and order of its steps."""
 
     speed: float | None = 1.0
     """Recorded seconds per second, ``None`` for as soon as possible."""
     causal: bool = False
-    """Keep everything that happened before a step before it."""
+    """Whether each step waits for everything recorded before it."""
     max_gap_ns: int | None = None
     rate: float | None = None
-    """Messages per second, at most."""
+    """Maximum number of messages per second."""
     text: str = "recorded"
-    """How the user calls it: ``causal``, ``2x``."""
+    """Name of the pace on the command line: ``causal``, ``2x``."""
 
 
 @dataclass(slots=True)
-class BrokerTarget:
-    """Where the connections go."""
+class BrokerTarget(BrokerConnector):
+    """The broker that the connections go to."""
 
-    target: Target
-    tls: ssl.SSLContext | None = None
-    server_name: str | None = None
-    connect_timeout_s: float = CONNECT_SECONDS
     ports: dict[int, int] = field(default_factory=dict)
-    """Live ports by recorded ones."""
-    addresses: Sequence[Address] | None = None
-    """What the host was resolved to."""
+    """Live ports by recorded port."""
 
-    def of(self, recorded_port: int) -> tuple[Target, Sequence[Address] | None]:
-        """Where a connection goes that went to this port."""
+    def for_port(self, recorded_port: int) -> BrokerTarget:
+        """The broker for connections that went to this recorded port."""
         port = self.ports.get(recorded_port, self.target.port)
         if port == self.target.port:
-            return self.target, self.addresses
-        found = self.addresses
-        moved = None if found is None else [one._replace(name=(one.name[0], port, *one.name[2:])) for one in found]
-        return replace(self.target, port=port), moved
+            return self
+        moved = None
+        if self.addresses is not None:
+            moved = [address._replace(name=(address.name[0], port, *address.name[2:])) for address in self.addresses]
+        return replace(self, target=replace(self.target, port=port), addresses=moved)
 
 
 @dataclass(slots=True)
-class Replay:
-    """One run.  Call `run` once; what happened is in ``drivers`` afterwards."""
+class ReplayRunner:
+    """One replay.  Call `run` once; ``drivers`` contains the results afterwards."""
 
     scripts: Sequence[Script]
     goal: BrokerTarget
@@ -89,25 +80,25 @@ class Replay:
     options: ClientOptions = field(default_factory=ClientOptions)
     patience_s: float = PATIENCE_SECONDS
     recording: Recording | None = None
-    unreachable: Container[Entry] = ()
-    """Recorded packets of the server that cannot come, such as messages whose publishers are not played."""
-    watch: Callable[[Replay | None], None] | None = None
+    unreachable: Container[ScriptEntry] = ()
+    """Recorded packets of the server that cannot come, such as messages of publishers that are not played."""
+    watch: Callable[[ReplayRunner | None], None] | None = None
     """Called about twenty times a second."""
     drivers: list[ClientDriver] = field(default_factory=list)
     started_ns: int = 0
     seconds: float = 0.0
-    """How long it took."""
+    """Duration of the replay."""
     stalled: int = 0
-    """How often nothing happened for so long that steps continued without what they waited for."""
+    """Number of times that nothing happened until a timeout, so that steps continued without the awaited packets."""
     missed: set[Step] = field(default_factory=set)
-    """What was waited for in vain; some of it may have come later."""
+    """Milestones not reached before their timeout; some of them may have come later."""
     timeouts: Timeouts = field(init=False)
     context: ReplayContext = field(init=False)
     stopped: bool = False
-    """Whether somebody ended it."""
+    """Whether it was stopped from outside."""
     recorded_ns: int = 0
-    """How long the recording is."""
-    _recorder: Recorder | None = None
+    """Duration of the recording."""
+    _recorder: LinkRecorder | None = None
     _opening: asyncio.Task[None] | None = None
 
     def __post_init__(self) -> None:
@@ -119,34 +110,35 @@ class Replay:
             unreachable=self.unreachable,
         )
         self.timeouts = Timeouts(self.scripts, self.patience_s)
-        times = [one.timestamp_ns for script in self.scripts for one in script.entries if one.from_client]
+        times = [entry.timestamp_ns for script in self.scripts for entry in script.entries if entry.from_client]
         times += [script.opened_ns for script in self.scripts]
         times += [script.ending.timestamp_ns for script in self.scripts if script.ending.timestamp_ns]
         self.recorded_ns = max(times, default=0) - min(times, default=0)
         timeline = Timeline(times, self.pace.speed, self.pace.max_gap_ns)
         clock = MonotonicClock()
         self.context = ReplayContext(
-            Gates(order), timeline, clock, self.patience_s, self.pace.rate, came=self.timeouts.came
+            Gates(order), timeline, clock, self.patience_s, self.pace.rate, on_match=self.timeouts.note_arrival
         )
         self.options.delay = 0.0 if self.pace.speed is None else 1 / self.pace.speed
-        sessions, room, places = ClientSessions(), Room(), count().__next__
-        longest = max((len(one.raw) for script in self.scripts for one in script.entries), default=0)
+        sessions, budget, places = ClientSessions(), PacketBudget(), count().__next__
+        longest = max((len(entry.raw) for script in self.scripts for entry in script.entries), default=0)
         for index, script in enumerate(self.scripts):
             recorded = script.connection
             broker = str(self.goal.target)
             live = Script(Connection(recorded.number, "", broker, broker, 0, 0, handshake_seen=True))
-            connection = LiveConnection(live, plays_client=True, keep=self.options.keep, room=room, next_place=places)
+            keep = self.options.keep
+            connection = LiveConnection(live, plays_client=True, keep=keep, budget=budget, next_place=places)
             player = ClientPlayer(script, connection, sessions, self.options, fences=order.fences[index])
             driver = ClientDriver(index, player, self.context)
-            driver.limit_packets(max(MAX_PACKET_BYTES, 2 * longest))
+            driver.stream.max_packet_bytes = max(MAX_PACKET_BYTES, 2 * longest)
             self.drivers.append(driver)
 
     async def run(self) -> None:
-        """Perform all connections; returns when all have ended."""
+        """Play all connections; returns when all have ended."""
         clock = self.context.clock = MonotonicClock()
         self.started_ns = clock.now_ns()
         if self.recording is not None:
-            self._recorder = Recorder(self.recording)
+            self._recorder = LinkRecorder(self.recording)
         tasks: set[asyncio.Task[None]] = set()
         looking = asyncio.create_task(self._look())
         self._opening = asyncio.create_task(self._open_all(tasks))
@@ -184,8 +176,7 @@ class Replay:
         await asyncio.gather(*tasks)
 
     async def _turn(self, driver: ClientDriver) -> None:
-        """Wait until a connection is to be opened."""
-        context, step = self.context, Opening(driver.index)
+        context, step = self.context, ConnectionOpening(driver.index)
         wait_ns = context.timeline.due_ns(driver.player.script.opened_ns) - context.clock.since_start_ns()
         if wait_ns > 0:
             await asyncio.sleep(wait_ns / 1e9)
@@ -195,19 +186,10 @@ class Replay:
             await opened.wait()
 
     async def _open(self, driver: ClientDriver, connecting: asyncio.Semaphore) -> None:
-        goal, script = self.goal, driver.player.script
-        target, addresses = goal.of(int(script.connection.server.rpartition(":")[2] or 0))
+        script = driver.player.script
+        goal = self.goal.for_port(int(port_of(script.connection.server) or 0))
         try:
-            link = await connect(
-                target,
-                driver,
-                tls=goal.tls,
-                server_name=goal.server_name,
-                timeout_s=goal.connect_timeout_s,
-                recorder=self._recorder,
-                addresses=addresses,
-                subprotocol="mqttv3.1" if script.version == ProtocolVersion.V3_1 else "mqtt",
-            )
+            link = await goal.open(driver, script.version, recorder=self._recorder)
         except LinkError as error:
             driver.failed(str(error))
             return
@@ -219,7 +201,7 @@ class Replay:
         driver.opened(link)
 
     async def _look(self) -> None:
-        """Let steps continue when what they wait for does not come."""
+        """Let steps continue when awaited packets do not come."""
         seen, since = -1, time.monotonic()
         heard, silences = -1, 0
         allowed: float | None = None
@@ -232,10 +214,10 @@ class Replay:
                 seen, since, allowed = context.progress, now, None
             else:
                 if allowed is None:
-                    # A server that says nothing at all gets less time from one step to the next.
+                    # A server that sends nothing at all gets less time from one step to the next.
                     allowed = self.timeouts.for_steps(context.gates.blocking()) / 2 ** min(silences, 10)
                     if self.options.faithful:
-                        # Nobody expects that it says what was recorded: it is waited for in full once.
+                        # Its packets are not expected to be the recorded ones: they are waited for in full once.
                         allowed /= LESS ** min(self.stalled, 10)
                 if now - since >= allowed:
                     silences = silences + 1 if context.useful == heard else 1
@@ -247,64 +229,64 @@ class Replay:
                 silences = 0
 
     def _give_up(self) -> None:
-        """What is waited for does not come: continue without it, and learn from it."""
+        """Continue without the awaited packets, and shorten the timeouts."""
         gates = self.context.gates
         missed = gates.give_up()
-        for entry in self.timeouts.passed(missed):
+        for entry in self.timeouts.time_out(missed):
             if gates.reach(entry):
                 gates.missed += 1
                 missed.append(entry)
         self.missed.update(missed)
         if self.options.faithful:
-            # What it says is not what was recorded, and no reason to wait a second time.
+            # Packets other than the recorded ones are not a reason to wait a second time.
             for driver in self.drivers:
-                if any(one in missed for one in driver.player.correspondence.awaited):
+                if any(entry in missed for entry in driver.player.correspondence.awaited):
                     driver.await_nothing()
 
 
 MAX_NAMED = 20
-"""Topics that are named; further ones are counted."""
+"""Maximum number of names in one sentence; further names are only counted."""
 
 
 @dataclass(slots=True)
-class Plan:
-    """What is going to be sent, and what of it others will notice or that stays behind."""
+class ReplayPlan:
+    """Packets that a replay will send, and their effects on other clients of the broker."""
 
     connections: int = 0
     packets: Counter[str] = field(default_factory=Counter)
-    """Packets of the clients, by type; acknowledgements depend on the live broker."""
+    """Number of packets of the clients, by type; acknowledgements depend on the live broker."""
     retained: list[str] = field(default_factory=list)
-    """Topics on which a message will be retained, each once."""
+    """Topics of messages that will be retained, each once."""
     cleared: list[str] = field(default_factory=list)
-    """Topics whose retained message will be removed."""
+    """Topics of retained messages that will be removed."""
     wills: list[tuple[str, str]] = field(default_factory=list)
-    """Client and topic of each will."""
+    """Client and topic of each Will."""
     shared: list[str] = field(default_factory=list)
     """Shared subscriptions, which take messages away from others."""
     system: list[str] = field(default_factory=list)
-    """Topics that begin with ``$`` and are published to: brokers refuse or ignore that."""
+    """Topics of messages that begin with ``$``: brokers refuse or ignore these."""
 
     @property
     def warnings(self) -> list[str]:
-        """What somebody else at the broker will notice, as sentences."""
-        found = []
+        """Sentences about effects that other clients of the broker will notice."""
+        warnings = []
         if self.retained:
-            found.append(f"messages stay retained on {_named(self.retained)}")
+            warnings.append(f"messages stay retained on {name_list(self.retained)}")
         if self.cleared:
-            found.append(f"retained messages are removed from {_named(self.cleared)}")
+            warnings.append(f"retained messages are removed from {name_list(self.cleared)}")
         if self.wills:
-            found.append(f"wills are left for {_named([f'{topic} ({client})' for client, topic in self.wills])}")
+            warnings.append(f"wills are left for {name_list([f'{topic} ({client})' for client, topic in self.wills])}")
         if self.shared:
-            found.append(f"shared subscriptions take messages away from other members: {_named(self.shared)}")
+            warnings.append(f"shared subscriptions take messages away from other members: {name_list(self.shared)}")
         if self.system:
-            found.append(f"messages are published to topics that belong to the broker: {_named(self.system)}")
-        return found
+            warnings.append(f"messages are published to topics that belong to the broker: {name_list(self.system)}")
+        return warnings
 
 
-def make_plan(scripts: Sequence[Script]) -> Plan:
-    """The plan of scripts as they will be played."""
-    plan = Plan(len(scripts))
-    kept: dict[str, bool] = {}
+def make_plan(scripts: Sequence[Script]) -> ReplayPlan:
+    """The plan for scripts as they will be played."""
+    plan = ReplayPlan(len(scripts))
+    retained: dict[str, bool] = {}
     shared, system = dict[str, None](), dict[str, None]()
     for script in scripts:
         for entry in script.entries:
@@ -314,20 +296,21 @@ def make_plan(scripts: Sequence[Script]) -> Plan:
             plan.packets[entry.type] += 1
             if isinstance(packet, Publish) and entry.topic is not None:
                 if packet.retain:
-                    kept[entry.topic] = bool(packet.payload)
+                    retained[entry.topic] = bool(packet.payload)
                 if entry.topic.startswith("$"):
                     system[entry.topic] = None
             elif isinstance(packet, Connect) and packet.will is not None:
                 plan.wills.append((script.name, packet.will.will_topic))
             elif isinstance(packet, Subscribe):
-                names = (one.topic_filter for one in packet.subscriptions)
-                shared.update(dict.fromkeys(one for one in names if parse_shared(one)))
-    plan.retained = [topic for topic, has_payload in kept.items() if has_payload]
-    plan.cleared = [topic for topic, has_payload in kept.items() if not has_payload]
+                names = (subscription.topic_filter for subscription in packet.subscriptions)
+                shared.update(dict.fromkeys(topic_filter for topic_filter in names if parse_shared(topic_filter)))
+    plan.retained = [topic for topic, has_payload in retained.items() if has_payload]
+    plan.cleared = [topic for topic, has_payload in retained.items() if not has_payload]
     plan.shared, plan.system = list(shared), list(system)
     return plan
 
 
-def _named(names: list[str]) -> str:
+def name_list(names: list[str]) -> str:
+    """Names for a sentence, at most `MAX_NAMED`."""
     more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
     return ", ".join(names[:MAX_NAMED]) + more

@@ -1,22 +1,22 @@
-"""Converts recordings to another version of MQTT: 3.1 to 3.1.1 to 5.0, and 5.0 to 3.1.1 where nothing is lost.
+"""Converts recordings to another version of MQTT: 3.1 to 3.1.1 to 5.0, and 5.0 to 3.1.1 if nothing is lost.
 
-Both directions of a connection are converted, so that what the recorded server said becomes what a server of the other
-version should say.  What such a server says beyond that is not known: server packets that were converted to 5.0 have
+Both directions of a connection are converted: a recorded packet of the server becomes the packet that a server of the
+other version should send.  Further fields of such a server are unknown: server packets converted to 5.0 have
 `UNSAID` properties, and ``None`` stands for the ``reason_codes`` of UNSUBACK and, from 3.1, for Session Present.
-Neither is to be compared.  The bytes of such an UNSUBACK are not well-formed.
+Comparisons ignore both.  The bytes of such an UNSUBACK are not well-formed.
 
-`to_3_1_1` converts from 5.0.  Without loss are:
+`to_3_1_1` converts from 5.0.  Nothing is lost with:
 
-* Topic Aliases: the topic is written out.  Topic Alias Maximum and what a server announces of itself in CONNACK is
-  left out, since nothing of it is used then.
-* Properties with the value that their absence means.
-* Session Expiry Interval of CONNECT: Clean Start 1 without one is CleanSession 1, Clean Start 0 with 0xFFFFFFFF is
-  CleanSession 0; every other combination has no form in 3.1.1.
-* Reason codes of success in acknowledgements of servers (``No matching subscribers`` too, and all of UNSUBACK's), and
-  those of CONNACK that have a Connect Return code.
+* Topic Aliases: the topic is written out.  Topic Alias Maximum, and the limits that a server announces in CONNACK, are
+  left out, since nothing depends on them then.
+* Properties with their default value.
+* Session Expiry Interval of CONNECT: Clean Start 1 without it becomes CleanSession 1, Clean Start 0 with 0xFFFFFFFF
+  becomes CleanSession 0; all other combinations have no form in 3.1.1.
+* Reason Codes of success in acknowledgements of servers (``No matching subscribers`` and the codes of UNSUBACK
+  included), and Reason Codes of CONNACK that have a Connect Return code.
 
-Everything else is a `ConversionLossError` with what 3.1.1 would say instead.  All of them are gathered, and
-`ConversionError` names the packets and fields; a caller to whom losses do not matter takes the substitutes.
+Everything else is a `ConversionLossError` with its substitute in 3.1.1.  All of them are collected, and
+`ConversionError` names the packets and fields; a caller that accepts losses takes the substitutes.
 """
 
 from __future__ import annotations
@@ -45,26 +45,26 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import EMPTY, Properties, property_name
 from mqttscope.mqtt.topics import parse_shared
-from mqttscope.replay.rewrite.links import Changes, RewriteError, copy_scripts, drop, say
-from mqttscope.replay.script import UNSAID, Entry, Script
+from mqttscope.replay.rewrite.links import Changes, RewriteError, copy_scripts, drop, set_packet
+from mqttscope.replay.script import UNSAID, Script, ScriptEntry
 
 V3_1, V3_1_1, V5 = ProtocolVersion
 MAX_KINDS = 40
-"""Fields that an error names; further ones are counted."""
+"""Maximum number of fields that an error names; further ones are counted."""
 
 
 @dataclass(slots=True, frozen=True)
-class Lost:
-    """One field that cannot be said in another version, and where it first stands."""
+class LostField:
+    """One field that has no form in another version, with its packet."""
 
     script: Script
-    entry: Entry
+    entry: ScriptEntry
     """The recorded packet."""
     loss: ConversionLossError
 
     @property
     def path(self) -> str:
-        """``subscribe.subscriptions[0].no_local``."""
+        """Path with the packet type: ``subscribe.subscriptions[0].no_local``."""
         return f"{self.entry.type}.{self.loss.field}" if self.loss.field else self.entry.type
 
     @property
@@ -73,36 +73,35 @@ class Lost:
 
     @property
     def place(self) -> str:
-        """``sensor-1, frame 16``."""
+        """Location for people: ``sensor-1, frame 16``."""
         return f"{self.script.name}, frame {self.entry.frame}" if self.entry.frame else self.script.name
 
 
 class ConversionError(RewriteError):
-    """A recording that cannot be said in another version: everything that cannot, by field."""
+    """A recording that cannot be converted to another version; contains all fields that cannot."""
 
-    def __init__(self, lost: Sequence[Lost], version: ProtocolVersion) -> None:
+    def __init__(self, lost: Sequence[LostField], version: ProtocolVersion) -> None:
         first = lost[0]
-        kinds: dict[str, list[Lost]] = {}
-        for one in lost:
-            kinds.setdefault(one.kind, []).append(one)
+        kinds: dict[str, list[LostField]] = {}
+        for loss in lost:
+            kinds.setdefault(loss.kind, []).append(loss)
         if len(lost) == 1:
-            told = f"{first.place}: {first.path} cannot be converted to MQTT {version.text}: {first.loss.why}"
+            message = f"{first.place}: {first.path} cannot be converted to MQTT {version.text}: {first.loss.why}"
         else:
-            rows = [_told(those) for those in list(kinds.values())[:MAX_KINDS]]
+            rows = [_loss_summary(those) for those in list(kinds.values())[:MAX_KINDS]]
             if len(kinds) > MAX_KINDS:
                 rows.append(f"and other fields: {len(kinds) - MAX_KINDS:,}")
-            told = "\n  ".join([f"{len(lost):,} fields cannot be converted to MQTT {version.text}:", *rows])
-        super().__init__(told)
+            message = "\n  ".join([f"{len(lost):,} fields cannot be converted to MQTT {version.text}:", *rows])
+        super().__init__(message)
         self.lost = list(lost)
-        """All of them, in the order of the recording."""
+        """All fields that cannot be converted, in the order of the recording."""
         self.entry = first.entry
         """The recorded packet of the first one."""
         self.field = first.loss.field
         """Path of the field in the packet; empty for the packet itself."""
 
 
-def _told(those: Sequence[Lost]) -> str:
-    """What is said of all losses of one field."""
+def _loss_summary(those: Sequence[LostField]) -> str:
     first = those[0]
     if len(those) == 1:
         return f"{first.path}: {first.loss.why} ({first.place})"
@@ -112,15 +111,15 @@ def _told(those: Sequence[Lost]) -> str:
 def convert(
     scripts: Sequence[Script], version: ProtocolVersion, *, lossy: bool = False
 ) -> tuple[list[Script], Changes]:
-    """Copies of scripts in another version, and what was converted; those that have it already are left as they are.
+    """Copies of scripts in another version, and the changes made; scripts already in that version are unchanged.
 
-    What the other version has no form for is a `ConversionError` that names all of it; ``lossy`` leaves it out, as far
-    as it is 5.0 that says more than 3.1.1 can.
+    Raises `ConversionError` for everything without a form in the other version.  ``lossy`` leaves it out instead, when
+    5.0 is converted to 3.1.1.
     """
     changes = Changes()
     copies = copy_scripts(scripts)
-    lost: list[Lost] = []
-    gone: list[Entry] = []
+    lost: list[LostField] = []
+    dropped: list[ScriptEntry] = []
     for script, recorded in zip(copies, scripts, strict=True):
         before = script.version
         if before == version:
@@ -129,27 +128,27 @@ def convert(
             losses = Losses()
             try:
                 if not _entry(script, entry, version, changes, losses):
-                    gone.append(entry)
+                    dropped.append(entry)
             except ConversionLossError as error:
-                losses.found.append(error)
-                gone.append(entry)
-            lost += (Lost(recorded, original, one) for one in losses.found)
+                losses.errors.append(error)
+                dropped.append(entry)
+            lost += (LostField(recorded, original, loss) for loss in losses.errors)
         evidence = f"converted from MQTT {before.text}"
         script.connection = replace(script.connection, version=version, version_evidence=evidence)
         changes.count("connection", f"converted from MQTT {before.text} to {version.text}")
     if lost and not (lossy and version == V3_1_1):
         raise ConversionError(lost, version)
-    drop(copies, gone)
-    for one in lost:
-        thing = "field" if one.loss.field else "packet"
-        changes.count(thing, f"without a form in MQTT {version.text}, {one.loss.instead}: {one.kind}")
+    drop(copies, dropped)
+    for loss in lost:
+        noun = "field" if loss.loss.field else "packet"
+        changes.count(noun, f"without a form in MQTT {version.text}, {loss.loss.instead}: {loss.kind}")
     return copies, changes
 
 
-def _entry(script: Script, entry: Entry, version: ProtocolVersion, changes: Changes, losses: Losses) -> bool:
-    """Let an entry speak the other version; returns whether it has any form there.
+def _entry(script: Script, entry: ScriptEntry, version: ProtocolVersion, changes: Changes, losses: Losses) -> bool:
+    """Convert an entry; returns whether it has any form in the other version.
 
-    Raises `ConversionLossError` where it cannot.
+    Raises `ConversionLossError` if it cannot be converted.
     """
     packet, before = entry.packet, script.version
     if isinstance(packet, Malformed):
@@ -157,23 +156,23 @@ def _entry(script: Script, entry: Entry, version: ProtocolVersion, changes: Chan
     if version == V3_1:
         raise ConversionLossError("", "nothing is converted to MQTT 3.1")
     if before == V5:
-        said = to_3_1_1(packet, entry, changes, losses)
-        if said is not None:
-            say(entry, said, version)
-        return said is not None
-    made = packet
+        converted = to_3_1_1(packet, entry, changes, losses)
+        if converted is not None:
+            set_packet(entry, converted, version)
+        return converted is not None
+    converted = packet
     if before == V3_1:
-        made = _from_3_1(made, changes)
+        converted = _from_3_1(converted, changes)
     if version == V5:
-        made = _to_5_0(made, entry, changes)
+        converted = _to_5_0(converted, entry, changes)
         if entry.resends is not None and entry.resends in script.entries:
             changes.count("PUBLISH packet", "sent again on one connection, which MQTT 5.0 does not allow (4.4.0-1)")
-    say(entry, replace(made), version)
+    set_packet(entry, replace(converted), version)
     return True
 
 
 def _from_3_1(packet: ControlPacket, changes: Changes) -> ControlPacket:
-    """From 3.1 to 3.1.1: another protocol name, and no DUP flag but that of PUBLISH."""
+    """Convert from 3.1 to 3.1.1: another protocol name, and the DUP flag only in PUBLISH."""
     if packet.header_flags is not None and not isinstance(packet, Publish):
         # 3.1 lets SUBSCRIBE, UNSUBSCRIBE and PUBREL be sent again with DUP (3.1 section 2.1).
         packet = replace(packet, header_flags=None)
@@ -192,14 +191,13 @@ def _from_3_1(packet: ControlPacket, changes: Changes) -> ControlPacket:
     return packet
 
 
-def _to_5_0(packet: ControlPacket, entry: Entry, changes: Changes) -> ControlPacket:
-    """From 3.1.1 to 5.0."""
+def _to_5_0(packet: ControlPacket, entry: ScriptEntry, changes: Changes) -> ControlPacket:
     if isinstance(packet, Connect):
         return _connect(packet, changes)
     if isinstance(packet, Connack):
         code = RETURN_CODE_TO_REASON_CODE.get(packet.reason_code)
         if code is None:
-            raise ConversionLossError("reason_code", f"{packet.reason_code} is no Connect Return code")
+            raise ConversionLossError("reason_code", f"{packet.reason_code} is not a Connect Return code")
         if code:
             changes.count("Connect Return code", "converted to a Connect Reason Code")
         return replace(packet, reason_code=code, properties=UNSAID)
@@ -213,13 +211,13 @@ def _to_5_0(packet: ControlPacket, entry: Entry, changes: Changes) -> ControlPac
 
 
 def _connect(packet: Connect, changes: Changes) -> Connect:
-    """CONNECT: CleanSession 0 is a session that is resumed and never expires (5.0 3.1.2.4, 3.1.2.11.2)."""
+    """Convert CONNECT: CleanSession 0 becomes a resumed session that never expires (5.0 3.1.2.4, 3.1.2.11.2)."""
     if packet.bridge or packet.protocol_level != V3_1_1:
-        raise ConversionLossError("protocol_level", f"{packet.protocol_level} is not that of MQTT 3.1.1")
+        raise ConversionLossError("protocol_level", f"{packet.protocol_level} is not the level of MQTT 3.1.1")
     if packet.connect_flags is not None:
         raise ConversionLossError("connect_flags", f"0x{packet.connect_flags:02x} does not fit the fields")
     if not packet.client_identifier and not packet.clean_start:
-        why = "an empty one with CleanSession 0 is refused before MQTT 5.0 and accepted there"
+        why = "an empty one with CleanSession 0 is refused before MQTT 5.0 but accepted in 5.0"
         raise ConversionLossError("client_identifier", why)
     block = EMPTY
     if not packet.clean_start:
@@ -232,12 +230,12 @@ def _connect(packet: Connect, changes: Changes) -> Connect:
 NEVER_EXPIRES = 0xFFFFFFFF
 """Session Expiry Interval of a session that does not expire (5.0 3.1.2.11.2)."""
 RETURN_CODE_TO_REASON_CODE = {0: 0x00, 1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
-"""Connect Return codes (3.1.1 table 3.1) and the Connect Reason Codes of 5.0 that say the same (5.0 table 3-1)."""
+"""Connect Return codes (3.1.1 table 3.1) and the equivalent Connect Reason Codes of 5.0 (5.0 table 3-1)."""
 _REASON_CODE_TO_RETURN_CODE = {reason: code for code, reason in RETURN_CODE_TO_REASON_CODE.items()}
 _FAILURE = 0x80
 _UNAVAILABLE, _NOT_AUTHORIZED = 3, 5
 _FOR_NOW = frozenset({0x80, 0x83, 0x88, 0x89, 0x97, 0x9C, 0x9D, 0x9F})
-"""Reason codes that say less of the client than of the server: it cannot, or not now."""
+"""Reason Codes that blame the server rather than the client: it cannot, or not now."""
 _ANY = object()
 _CONNECT: Mapping[str, object] = {
     "session_expiry_interval": _ANY,  # judged together with Clean Start
@@ -264,7 +262,7 @@ _NONE: Mapping[str, object] = {}
 
 
 class ConversionLossError(MqttscopeError):
-    """A field that the other version has no form for."""
+    """A field without a form in the other version."""
 
     def __init__(self, field: str, why: str, instead: str = "left out") -> None:
         super().__init__(f"{field}: {why}")
@@ -272,21 +270,21 @@ class ConversionLossError(MqttscopeError):
         """Path of the field in the packet; empty for the packet itself."""
         self.why = why
         self.instead = instead
-        """What becomes of it where losses do not matter."""
+        """Substitute for callers that accept losses."""
 
 
 @dataclass(slots=True)
 class Losses:
-    """What of one packet cannot be said."""
+    """Fields of one packet that cannot be converted."""
 
-    found: list[ConversionLossError] = field(default_factory=list)
+    errors: list[ConversionLossError] = field(default_factory=list)
 
     def add(self, path: str, why: str, instead: str = "left out") -> None:
-        self.found.append(ConversionLossError(path, why, instead))
+        self.errors.append(ConversionLossError(path, why, instead))
 
 
-def to_3_1_1(packet: ControlPacket, entry: Entry, changes: Changes, losses: Losses) -> ControlPacket | None:
-    """A new packet that says the same in 3.1.1, as far as it can; ``None`` for one that has no form there at all."""
+def to_3_1_1(packet: ControlPacket, entry: ScriptEntry, changes: Changes, losses: Losses) -> ControlPacket | None:
+    """A new packet with the same meaning in 3.1.1, as far as possible; ``None`` for one without any form there."""
     if isinstance(packet, Auth):
         losses.add("", "MQTT 3.1.1 has no AUTH")
         return None
@@ -307,47 +305,49 @@ def to_3_1_1(packet: ControlPacket, entry: Entry, changes: Changes, losses: Loss
         for index, topic_filter in enumerate(packet.topic_filters):
             _not_shared(topic_filter, f"topic_filters[{index}]", losses)
     elif isinstance(packet, Suback):
-        packet = replace(packet, reason_codes=_granted(packet, losses))
+        packet = replace(packet, reason_codes=_granted_codes(packet, losses))
     elif isinstance(packet, Acknowledgement):
-        if not _success(packet, entry, changes, losses):
+        if not _has_form(packet, entry, changes, losses):
             return None
         packet = replace(packet, reason_code=None)
     else:
         return replace(packet)
-    _without(packet.properties, _NONE, "properties", changes, losses)
+    _drop_properties(packet.properties, _NONE, "properties", changes, losses)
     return replace(packet, properties=None)
 
 
-def _without(block: Properties | None, fine: Mapping[str, object], path: str, changes: Changes, losses: Losses) -> None:
-    """Leave the properties out; a loss for each that says something."""
+def _drop_properties(
+    block: Properties | None, fine: Mapping[str, object], path: str, changes: Changes, losses: Losses
+) -> None:
+    """Leave the properties out; adds a loss for each property that 3.1.1 cannot express."""
     for number, value in block.items if block is not None else ():
         name = property_name(number)
         if name not in fine or fine[name] not in (_ANY, value):
-            told = f"the value {value}" if isinstance(value, int) else "it"
-            losses.add(f"{path}.{name}", f"MQTT 3.1.1 has no form for {told}")
+            subject = f"the value {value}" if isinstance(value, int) else "it"
+            losses.add(f"{path}.{name}", f"MQTT 3.1.1 has no form for {subject}")
         elif name != "topic_alias":
-            changes.count("property", f"left out as MQTT 3.1.1 needs none: {name}")
+            changes.count("property", f"left out, since MQTT 3.1.1 does not need it: {name}")
 
 
 def _connect_down(packet: Connect, changes: Changes, losses: Losses) -> Connect:
     if packet.connect_flags is not None:
         losses.add("connect_flags", f"0x{packet.connect_flags:02x} does not fit the fields", "made to fit them")
     if packet.password is not None and packet.user_name is None:
-        losses.add("password", "MQTT 3.1.1 has none without a User Name (3.1.2-22)")
+        losses.add("password", "MQTT 3.1.1 allows it only with a User Name (3.1.2-22)")
         packet = replace(packet, password=None)
     clean = packet.clean_start
     if not packet.client_identifier and not clean:
         why = "MQTT 3.1.1 accepts an empty one with CleanSession 1 only (3.1.3-8)"
         losses.add("client_identifier", why, "sent with CleanSession 1")
         clean = True
-    _without(packet.properties, _CONNECT, "properties", changes, losses)
+    _drop_properties(packet.properties, _CONNECT, "properties", changes, losses)
     expiry: Any = 0 if packet.properties is None else packet.properties.session_expiry_interval or 0
     if clean == packet.clean_start and expiry != (0 if clean else NEVER_EXPIRES):
-        told = f"{expiry} with Clean Start {int(packet.clean_start)} has no form in MQTT 3.1.1"
-        losses.add("properties.session_expiry_interval", told, f"CleanSession {int(clean)} instead")
+        problem = f"{expiry} with Clean Start {int(packet.clean_start)} has no form in MQTT 3.1.1"
+        losses.add("properties.session_expiry_interval", problem, f"CleanSession {int(clean)} instead")
     will = packet.will
     if will is not None:
-        _without(will.properties, _WILL, "will.properties", changes, losses)
+        _drop_properties(will.properties, _WILL, "will.properties", changes, losses)
         will = replace(will, properties=None)
     return replace(packet, protocol_level=4, properties=None, will=will, clean_start=clean, connect_flags=None)
 
@@ -356,14 +356,14 @@ def _connack(packet: Connack, changes: Changes, losses: Losses) -> Connack:
     code = _REASON_CODE_TO_RETURN_CODE.get(packet.reason_code)
     if code is None:
         code = _UNAVAILABLE if packet.reason_code in _FOR_NOW else _NOT_AUTHORIZED
-        why = f"0x{packet.reason_code:02x} is no Connect Return code of MQTT 3.1.1"
+        why = f"0x{packet.reason_code:02x} is not a Connect Return code of MQTT 3.1.1"
         losses.add("reason_code", why, f"{code} instead")
-    _without(packet.properties, _CONNACK, "properties", changes, losses)
+    _drop_properties(packet.properties, _CONNACK, "properties", changes, losses)
     return replace(packet, reason_code=code, properties=None)
 
 
-def _publish(packet: Publish, entry: Entry, changes: Changes, losses: Losses) -> Publish | None:
-    _without(packet.properties, _PUBLISH, "properties", changes, losses)
+def _publish(packet: Publish, entry: ScriptEntry, changes: Changes, losses: Losses) -> Publish | None:
+    _drop_properties(packet.properties, _PUBLISH, "properties", changes, losses)
     topic = packet.topic_name
     if not topic:
         if entry.topic is None:
@@ -385,30 +385,30 @@ def _subscription(row: Subscription, path: str, losses: Losses) -> Subscription:
 
 def _not_shared(topic_filter: str, path: str, losses: Losses) -> None:
     if parse_shared(topic_filter) is not None:
-        # Brokers that know Shared Subscriptions mostly know them in 3.1.1 as well.
+        # Brokers that support Shared Subscriptions mostly support them in 3.1.1 as well.
         losses.add(path, "MQTT 3.1.1 has no Shared Subscriptions", "sent as it is")
 
 
-def _granted(packet: Suback, losses: Losses) -> list[int]:
+def _granted_codes(packet: Suback, losses: Losses) -> list[int]:
     codes = []
     for index, code in enumerate(packet.reason_codes):
         if code not in (0, 1, 2, _FAILURE):
-            why = f"0x{code:02x} is no Return Code of MQTT 3.1.1"
+            why = f"0x{code:02x} is not a Return Code of MQTT 3.1.1"
             losses.add(f"reason_codes[{index}]", why, f"0x{_FAILURE:02x} instead")
             code = _FAILURE
         codes.append(code)
     return codes
 
 
-def _success(packet: Acknowledgement, entry: Entry, changes: Changes, losses: Losses) -> bool:
-    """Whether the acknowledgement is one in 3.1.1 as well."""
+def _has_form(packet: Acknowledgement, entry: ScriptEntry, changes: Changes, losses: Losses) -> bool:
+    """Whether the acknowledgement has a form in 3.1.1."""
     code = packet.reason_code
     if not code:
         return True
     if code < _FAILURE and not entry.from_client:
         changes.count("reason code", f"of success left out: 0x{code:02x}")
         return True
-    # A PUBREC that refuses is the end of its exchange; without a code it would be its middle.
+    # A PUBREC that refuses is the end of its exchange; without its code the exchange would continue.
     dropped = isinstance(packet, Pubrec) and code >= _FAILURE
     why = f"0x{code:02x} has no form in MQTT 3.1.1"
     losses.add("reason_code", why, "the packet left out" if dropped else "left out")
@@ -421,17 +421,17 @@ def _unsuback(packet: Unsuback, changes: Changes, losses: Losses) -> Unsuback:
             losses.add(f"reason_codes[{index}]", f"0x{code:02x} has no form in MQTT 3.1.1")
         else:
             changes.count("reason code", "of UNSUBACK left out")
-    _without(packet.properties, _NONE, "properties", changes, losses)
+    _drop_properties(packet.properties, _NONE, "properties", changes, losses)
     return replace(packet, reason_codes=None, properties=None)
 
 
-def _disconnect(packet: Disconnect, entry: Entry, changes: Changes, losses: Losses) -> Disconnect | None:
+def _disconnect(packet: Disconnect, entry: ScriptEntry, changes: Changes, losses: Losses) -> Disconnect | None:
     if not entry.from_client:
         losses.add("", "servers send no DISCONNECT in MQTT 3.1.1")
         return None
-    _without(packet.properties, _NONE, "properties", changes, losses)
+    _drop_properties(packet.properties, _NONE, "properties", changes, losses)
     if packet.reason_code:
-        # The Will is published after any other code (5.0 3.14.4); in 3.1.1 that takes an end without DISCONNECT.
+        # 5.0 publishes the Will after any other code (5.0 3.14.4); in 3.1.1 that takes an end without DISCONNECT.
         why = f"0x{packet.reason_code:02x} has no form in MQTT 3.1.1"
         losses.add("reason_code", why, "the packet left out, so that the Will is published")
         return None

@@ -1,17 +1,17 @@
 r"""Renames topics and clients by mappings, and gives copies of a recording names of their own.
 
-Topics: ``site/+/temp=lab/+/temp``.  The left side is a Topic Filter, the right side what becomes of the topics that it
-matches.  Both have the same wildcards in the same order: each ``+`` on the right stands for the level that the ``+`` on
-the left stood for, ``#`` for all levels that are left (none, where ``site/#`` matches ``site`` itself).  Without
-wildcards one topic becomes another.  As in subscriptions a wildcard in the first level does not match topics that begin
-with ``$`` (5.0 4.7.2).  An equals sign inside a topic is written ``\=``.
+Topics: ``site/+/temp=lab/+/temp``.  The left side is a Topic Filter, the right side the new name of the topics that it
+matches.  Both have the same wildcards in the same order: each ``+`` on the right stands for the level that the ``+``
+on the left matched, ``#`` for all remaining levels (none, if ``site/#`` matches ``site`` itself).  Without wildcards
+one topic becomes another.  As in subscriptions, a wildcard in the first level does not match topics that begin with
+``$`` (5.0 4.7.2).  An equals sign inside a topic is written ``\=``.
 
-A topic is left as it is when its new name would not match the right side (``site/#=#`` would leave nothing of ``site``,
-and make a system topic of ``site/$SYS``).  A Topic Filter is mapped when every topic that it matches is one that the
-left side matches; if it matched a topic before, it matches the mapped topic afterwards.
+A topic is left as it is if its new name would not match the right side (``site/#=#`` would leave nothing of ``site``,
+and make a system topic of ``site/$SYS``).  A Topic Filter is mapped if the left side matches every topic that the
+filter matches; if it matched a topic before, it matches the mapped topic afterwards.
 
-Client Identifiers: ``sensor-*=load-*``.  Each ``*`` on the left matches any characters, as few as will do, and stands
-for the same characters on the right.  Everything else is literal; an equals sign inside is written ``\=``.
+Client Identifiers: ``sensor-*=load-*``.  Each ``*`` on the left matches any characters, as few as possible; the ``*``
+on the right is replaced by them.  Everything else is literal; an equals sign inside is written ``\=``.
 
 `multiply` copies a recording for many clients; a template gives each copy its topics.
 """
@@ -45,27 +45,27 @@ TOPIC_TEMPLATE = "{topic}"
 _PLACEHOLDER = re.compile(r"\{([a-z]*)(?::0?([0-9]{1,2}))?\}")
 
 
-def _split_pair(text: str, what: str) -> tuple[str, str]:
+def _split_pair(text: str, title: str) -> tuple[str, str]:
     r"""The two sides of ``FROM=TO``; ``\=`` is an equals sign that belongs to one of them."""
     sides = [side.replace("\\=", "=") for side in _SEPARATOR.split(text)]
     if len(sides) != 2 or not all(sides):
-        raise links.RewriteError(f"{what} {text!r}: write FROM=TO, and \\= for an equals sign inside of one of them")
+        raise links.RewriteError(f"{title} {text!r}: write FROM=TO, and \\= for an equals sign inside of one of them")
     return sides[0], sides[1]
 
 
 @dataclass(slots=True)
 class NameMapping:
-    """What becomes of some names."""
+    """One mapping of names."""
 
-    what: ClassVar[str]
+    title: ClassVar[str]
     source: str
     target: str
     used: int = 0
-    """How often it was used; a mapping that is never used may be a mistake."""
+    """Number of uses; a mapping that is never used may be a mistake."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        return cls(*_split_pair(text, cls.what))
+        return cls(*_split_pair(text, cls.title))
 
     def __str__(self) -> str:
         return f"{self.source}={self.target}"
@@ -75,7 +75,7 @@ class NameMapping:
 class TopicMapping(NameMapping):
     """One mapping of the topics that a Topic Filter matches."""
 
-    what = "topic mapping"
+    title = "topic mapping"
 
     def __post_init__(self) -> None:
         for side in (self.source, self.target):
@@ -89,43 +89,43 @@ class TopicMapping(NameMapping):
             raise links.RewriteError(f"topic mapping {self}: both sides need the same wildcards in the same order")
 
     def name(self, topic: str) -> str | None:
-        """The mapped Topic Name; ``None`` where the mapping does not apply."""
+        """The mapped Topic Name; ``None`` if the mapping does not apply."""
         if not matches(self.source, topic, shared=False):
             return None
-        mapped = self._fill(_inside(self.source.split("/"), topic.split("/")))
+        mapped = self._fill(_match_levels(self.source.split("/"), topic.split("/")))
         good = topic_name_problem(mapped) is None and matches(self.target, mapped, shared=False)
         return mapped if good else None
 
-    def topic_filter(self, asked: str) -> str | None:
-        """The mapped Topic Filter; ``None`` where it may match topics that the mapping does not apply to."""
-        levels = asked.split("/")
+    def topic_filter(self, requested: str) -> str | None:
+        """The mapped Topic Filter; ``None`` if it may match topics that the mapping does not apply to."""
+        levels = requested.split("/")
         if levels[0][:1] == "$" and self.source.split("/")[0] in WILDCARDS:
             return None
-        found = _inside(self.source.split("/"), levels)
-        if found is None or topic_filter_problem(asked, shared=False) is not None:
+        levels_by_wildcard = _match_levels(self.source.split("/"), levels)
+        if levels_by_wildcard is None or topic_filter_problem(requested, shared=False) is not None:
             return None
-        mapped = self._fill(found)
+        mapped = self._fill(levels_by_wildcard)
         if topic_filter_problem(mapped, shared=False) is not None:
             return None
         if mapped[:1] == "$" and self.target[:1] != "$":
             return None
         return mapped
 
-    def touches(self, asked: str) -> bool:
+    def touches(self, requested: str) -> bool:
         """Whether a Topic Filter and the left side may match the same topic."""
-        mine, theirs = self.source.split("/"), asked.split("/")
+        mine, theirs = self.source.split("/"), requested.split("/")
         if (mine[0] in WILDCARDS and theirs[0][:1] == "$") or (theirs[0] in WILDCARDS and mine[0][:1] == "$"):
             return False
-        for one, other in zip_longest(mine, theirs):
-            if "#" in (one, other):
+        for level, other in zip_longest(mine, theirs):
+            if "#" in (level, other):
                 return True
-            if one is None or other is None or (one != other and "+" not in (one, other)):
+            if level is None or other is None or (level != other and "+" not in (level, other)):
                 return False
         return True
 
-    def _fill(self, found: list[list[str]] | None) -> str:
-        assert found is not None
-        parts = iter(found)
+    def _fill(self, levels_by_wildcard: list[list[str]] | None) -> str:
+        assert levels_by_wildcard is not None
+        parts = iter(levels_by_wildcard)
         levels: list[str] = []
         for level in self.target.split("/"):
             levels.extend(next(parts) if level in WILDCARDS else (level,))
@@ -136,22 +136,22 @@ def _wildcards(topic_filter: str) -> list[str]:
     return [level for level in topic_filter.split("/") if level in WILDCARDS]
 
 
-def _inside(source: list[str], levels: list[str]) -> list[list[str]] | None:
-    """The levels that each wildcard stands for; ``None`` where ``levels`` may match what ``source`` does not."""
-    found: list[list[str]] = []
-    for index, wanted in enumerate(source):
-        if wanted == "#":
-            return [*found, levels[index:]]
+def _match_levels(source: list[str], levels: list[str]) -> list[list[str]] | None:
+    """The levels that each wildcard matches; ``None`` if ``levels`` may match topics that ``source`` does not."""
+    levels_by_wildcard: list[list[str]] = []
+    for index, level_pattern in enumerate(source):
+        if level_pattern == "#":
+            return [*levels_by_wildcard, levels[index:]]
         if index >= len(levels):
             return None
         level = levels[index]
-        if wanted == "+":
+        if level_pattern == "+":
             if level == "#":
                 return None
-            found.append([level])
-        elif wanted != level:
+            levels_by_wildcard.append([level])
+        elif level_pattern != level:
             return None
-    return found if len(levels) == len(source) else None
+    return levels_by_wildcard if len(levels) == len(source) else None
 
 
 @dataclass(slots=True)
@@ -163,11 +163,11 @@ class TopicMap:
     _names: dict[str, str] = field(default_factory=dict)
 
     def name(self, topic: str) -> str:
-        """The mapped Topic Name, the name itself where no mapping applies."""
-        known = self._names.get(topic)
-        if known is None:
-            known = self._names[topic] = self._name(topic)
-        return known
+        """The mapped Topic Name, or the name itself if no mapping applies."""
+        mapped = self._names.get(topic)
+        if mapped is None:
+            mapped = self._names[topic] = self._name(topic)
+        return mapped
 
     def _name(self, topic: str) -> str:
         for mapping in self.mappings:
@@ -179,43 +179,45 @@ class TopicMap:
                 self.changes.note(f"{topic!r} left as it is: {mapping} would make no Topic Name of it")
         return topic
 
-    def topic_filter(self, asked: str) -> str:
-        """The mapped Topic Filter, the filter itself where no mapping applies."""
-        result, wider = asked, None
+    def topic_filter(self, requested: str) -> str:
+        """The mapped Topic Filter, or the filter itself if no mapping applies."""
+        result, wider = requested, None
         for mapping in self.mappings:
-            mapped = mapping.topic_filter(asked)
+            mapped = mapping.topic_filter(requested)
             if mapped is not None:
                 mapping.used += 1
                 result = mapped
                 break
-            if wider is None and mapping.touches(asked):
+            if wider is None and mapping.touches(requested):
                 wider = mapping
         if wider is not None:
-            # It may match topics of this mapping and others: wherever it points afterwards, something changes.
-            told = f"{asked!r} may receive more than was recorded, or less"
-            self.changes.count("Topic Filter", f"wider than {wider.source!r}: {told}")
+            # The filter matches topics inside and outside of this mapping: mapped or not, its deliveries may change.
+            consequence = f"{requested!r} may receive more than was recorded, or less"
+            self.changes.count("Topic Filter", f"wider than {wider.source!r}: {consequence}")
         return result
 
 
 def map_topics(scripts: Iterable[Script], mappings: Iterable[TopicMapping], changes: links.Changes) -> None:
     """Map Topic Names, Will Topics, Response Topics and Topic Filters of copied scripts, in both directions.
 
-    ``Entry.topic`` is mapped too, so a topic that an alias stands for is; malformed packets are left as they are.
+    ``ScriptEntry.topic`` is mapped too, also if an alias replaces the topic; malformed packets are left as they are.
     """
-    topics = TopicMap([TopicMapping(one.source, one.target) for one in mappings], changes)
-    asked = links.shared_too(topics.topic_filter)
+    topics = TopicMap([TopicMapping(mapping.source, mapping.target) for mapping in mappings], changes)
+    filter_change = links.shared_too(topics.topic_filter)
     for script in scripts:
         for entry in script.entries:
             packet = entry.packet
             if isinstance(packet, Malformed):
                 changes.count("malformed packet", "left as recorded: topics in it are not mapped")
                 continue
-            made = links.with_topics(packet, topics.name, asked, lambda thing: changes.count(thing, "mapped"))
-            if made is not packet:
-                links.say(entry, made, script.version)
+            renamed = links.with_topics(
+                packet, topics.name, filter_change, lambda thing: changes.count(thing, "mapped")
+            )
+            if renamed is not packet:
+                links.set_packet(entry, renamed, script.version)
             if entry.topic is not None:
                 mapped = topics.name(entry.topic)
-                if mapped != entry.topic and made is packet:
+                if mapped != entry.topic and renamed is packet:
                     changes.count("Topic Name", "mapped where an alias stands for it")
                 entry.topic = mapped
     for mapping in topics.mappings:
@@ -231,14 +233,14 @@ def _advice(mapping: TopicMapping) -> str:
 
 
 MAX_CHARACTERS_3_1 = 23
-"""Longest Client Identifier of MQTT 3.1 (section 3.1)."""
+"""Maximum length of a Client Identifier in MQTT 3.1 (section 3.1)."""
 
 
 @dataclass(slots=True)
 class ClientMapping(NameMapping):
     """One mapping of Client Identifiers."""
 
-    what = "client mapping"
+    title = "client mapping"
     _pattern: re.Pattern[str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -247,23 +249,23 @@ class ClientMapping(NameMapping):
         self._pattern = re.compile("(.*?)".join(map(re.escape, self.source.split("*"))), re.DOTALL)
 
     def client(self, identifier: str) -> str | None:
-        """The mapped Client Identifier; ``None`` where the mapping does not apply."""
-        found = self._pattern.fullmatch(identifier)
-        if found is None:
+        """The mapped Client Identifier; ``None`` if the mapping does not apply."""
+        match = self._pattern.fullmatch(identifier)
+        if match is None:
             return None
         parts = self.target.split("*")
-        return "".join(part + found[index] for index, part in enumerate(parts[:-1], 1)) + parts[-1]
+        return "".join(part + match[index] for index, part in enumerate(parts[:-1], 1)) + parts[-1]
 
 
 def map_clients(scripts: Iterable[Script], mappings: Iterable[ClientMapping], changes: links.Changes) -> None:
-    """Map the Client Identifiers of copied scripts: of CONNECT, those that servers assigned, and of the connection.
+    """Map the Client Identifiers of copied scripts: in CONNECT, as assigned by servers, and of the connection.
 
     The first mapping that applies is used; an empty Client Identifier stays empty.
     """
-    mine = [ClientMapping(one.source, one.target) for one in mappings]
+    copies = [ClientMapping(mapping.source, mapping.target) for mapping in mappings]
 
     def change(identifier: str) -> str:
-        for mapping in mine:
+        for mapping in copies:
             mapped = mapping.client(identifier)
             if mapped is not None:
                 mapping.used += 1
@@ -271,22 +273,22 @@ def map_clients(scripts: Iterable[Script], mappings: Iterable[ClientMapping], ch
         return identifier
 
     change_clients(scripts, change, changes)
-    for mapping in mine:
+    for mapping in copies:
         if not mapping.used:
-            changes.note(f"the client mapping {mapping} applied to nobody")
+            changes.note(f"the client mapping {mapping} applied to no client")
 
 
 def change_clients(scripts: Iterable[Script], change: Callable[[str], str], changes: links.Changes) -> None:
-    """Put all Client Identifiers of copied scripts through a function."""
+    """Change all Client Identifiers of copied scripts with a function."""
     origins: dict[str, set[str]] = {}
     for script in scripts:
         before = script.connection.client_identifier
         for entry in script.entries:
             if isinstance(entry.packet, Malformed):
                 continue
-            made = links.with_client(entry.packet, change)
-            if made is not entry.packet:
-                links.say(entry, made, script.version)
+            renamed = links.with_client(entry.packet, change)
+            if renamed is not entry.packet:
+                links.set_packet(entry, renamed, script.version)
                 changes.count("Client Identifier", "mapped" if entry.from_client else "mapped that a server assigned")
         if not before:
             continue
@@ -297,23 +299,23 @@ def change_clients(scripts: Iterable[Script], change: Callable[[str], str], chan
         origins.setdefault(after, set()).add(before)
     for after, before_all in origins.items():
         if len(before_all) > 1:
-            told = ", ".join(map(repr, sorted(before_all)))
-            changes.note(f"{told} are all {after!r} now: they will take each other's sessions over")
+            identifiers = ", ".join(map(repr, sorted(before_all)))
+            changes.note(f"{identifiers} are all {after!r} now: they will take each other's sessions over")
 
 
 def judge_identifier(identifier: str, version: ProtocolVersion, changes: links.Changes) -> None:
-    """Refuse a Client Identifier that cannot be sent, and say where a server may refuse it."""
+    """Refuse a Client Identifier that cannot be sent, and note one that a server may refuse."""
     if not identifier or utf8_length(identifier) > MAX_BYTES or "\0" in identifier:
         raise links.RewriteError(f"{identifier[:60]!r} is not a Client Identifier: 1 to {MAX_BYTES} bytes, no U+0000")
     if version == ProtocolVersion.V3_1 and len(identifier) > MAX_CHARACTERS_3_1:
-        told = f"longer than the {MAX_CHARACTERS_3_1} characters of MQTT 3.1: servers may refuse it"
-        changes.count("Client Identifier", told)
+        problem = f"longer than the {MAX_CHARACTERS_3_1} characters of MQTT 3.1: servers may refuse it"
+        changes.count("Client Identifier", problem)
 
 
 def multiply(
     scripts: Sequence[Script], count: int, topic_template: str = TOPIC_TEMPLATE
 ) -> tuple[list[Script], links.Changes]:
-    """``count`` copies of every script, at the same times, with places that interleave.
+    """``count`` copies of every script, at the same times, with interleaved places.
 
     Copy 2 of the client ``sensor`` is called ``sensor-2``.  In the template ``{n}`` is the number of the copy from 1
     (``{n:04}`` with leading zeros), and ``{topic}`` the recorded topic.  It ends with ``{topic}`` as levels of its own,
@@ -325,7 +327,7 @@ def multiply(
     _judge_topic_template(topic_template)
     changes = links.Changes()
     step = 1 + max((script.connection.number for script in scripts), default=0)
-    made: list[Script] = []
+    multiplied: list[Script] = []
     for number in range(1, count + 1):
         copies = links.copy_scripts(scripts)
         for script in copies:
@@ -336,29 +338,29 @@ def multiply(
             for entry in script.entries:
                 entry.place = entry.place * count + number - 1
             _personalise(script, number, _topic(topic_template, number), changes)
-        made += copies
-    # As with one recording: in the order in which connections were opened.
-    made.sort(key=lambda script: (script.opened_place, script.opened_ns))
-    changes.count("connection", f"made of {len(scripts)} recorded", len(made))
-    return made, changes
+        multiplied += copies
+    # Sorted by the opening of connections, like a single recording.
+    multiplied.sort(key=lambda script: (script.opened_place, script.opened_ns))
+    changes.count("connection", f"made of {len(scripts)} recorded", len(multiplied))
+    return multiplied, changes
 
 
 def _personalise(script: Script, number: int, topic: links.Change | None, changes: links.Changes) -> None:
     def client(name: str) -> str:
         return f"{name}-{number}"
 
-    asked = links.shared_too(topic) if topic is not None else None
+    filter_change = links.shared_too(topic) if topic is not None else None
     for entry in script.entries:
         packet = entry.packet
         if isinstance(packet, Malformed):
             continue
-        made = links.with_client(packet, client)
-        if topic is not None and asked is not None:
-            made = links.with_topics(made, topic, asked, lambda thing: None)
+        renamed = links.with_client(packet, client)
+        if topic is not None and filter_change is not None:
+            renamed = links.with_topics(renamed, topic, filter_change, lambda thing: None)
             if entry.topic is not None:
                 entry.topic = topic(entry.topic)
-        if made is not packet:
-            links.say(entry, made, script.version)
+        if renamed is not packet:
+            links.set_packet(entry, renamed, script.version)
     name = script.connection.client_identifier
     if name:
         judge_identifier(client(name), script.version, changes)
@@ -383,14 +385,14 @@ def _topic(template: str, number: int) -> links.Change | None:
 
 
 def _judge_topic_template(template: str) -> None:
-    what = "topic template"
-    found = [mark[1] for mark in _PLACEHOLDER.finditer(template)]
+    title = "topic template"
+    placeholders = [mark[1] for mark in _PLACEHOLDER.finditer(template)]
     rest = _PLACEHOLDER.sub("", template)
-    if any(name not in ("topic", "n") for name in found) or "{" in rest or "}" in rest:
-        raise links.RewriteError(f"{what} {template!r}: it may hold {{topic}} and {{n}} and nothing else in braces")
+    if any(name not in ("topic", "n") for name in placeholders) or "{" in rest or "}" in rest:
+        raise links.RewriteError(f"{title} {template!r}: it may hold {{topic}} and {{n}} and nothing else in braces")
     front = template.removesuffix(TOPIC_TEMPLATE)
-    if found.count("topic") != 1 or front == template or (front and not front.endswith("/")):
-        told = "it ends with {topic}, after a slash where something is before it"
-        raise links.RewriteError(f"{what} {template!r}: {told}")
+    if placeholders.count("topic") != 1 or front == template or (front and not front.endswith("/")):
+        rule = "it ends with {topic}, after a slash where something is before it"
+        raise links.RewriteError(f"{title} {template!r}: {rule}")
     if "+" in front or "#" in front or "\0" in front or front[:1] == "$":
-        raise links.RewriteError(f"{what} {template!r}: no wildcards, and no $ at its beginning")
+        raise links.RewriteError(f"{title} {template!r}: no wildcards, and no $ at its beginning")

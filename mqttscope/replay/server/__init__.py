@@ -1,4 +1,4 @@
-"""The server side of recorded connections, played without I/O and without a clock: in the place of the broker."""
+"""The server side of recorded connections, played in place of the broker, without I/O and without a clock."""
 
 from mqttscope.replay.server.connection import ServerOptions, ServerSessions, live_connection
 from mqttscope.replay.server.player import ServerPlayer

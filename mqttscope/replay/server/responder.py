@@ -1,7 +1,7 @@
-"""Answers a device in the place of a broker: with recorded answers where there are any, with conforming ones elsewhere.
+"""Answers a device in place of the broker: with recorded answers if there are any, else with conforming ones.
 
-`Responder` answers one device.  `violation` and `refusal` find what a server must not tolerate: it ends the connection,
-with the Reason Code for it (5.0 4.13, 3.1.1 4.8).
+`Responder` answers one device.  `violation` and `refusal` find faults that a server must not tolerate: it ends the
+connection with the Reason Code for them (5.0 4.13, 3.1.1 4.8).
 """
 
 from __future__ import annotations
@@ -14,27 +14,29 @@ from mqttscope.mqtt.constants import V3_1_1, V5, MalformedReason
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.packets import Acknowledgement
 from mqttscope.mqtt.topics import topic_filter_problem
+from mqttscope.replay.align import SERVER_KEYS, Counterparts
 from mqttscope.replay.live import Close, NoteKind, packet_name, recorded_delay_ns
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.replay.server import adapt, connection
 from mqttscope.replay.server.adapt import Substitutes
-from mqttscope.replay.server.recorded import PacketMatcher
 from mqttscope.session.connection import Connection
 
 MAX_SESSION_BYTES = 16 * 1024 * 1024
-"""Of messages of a device whose handshake is not complete."""
+"""Maximum size of a device's messages with an incomplete handshake."""
 IDENTIFIER_REJECTED, QUOTA_EXCEEDED = 0x02, 0x97
 TOPIC_FILTER_INVALID, TOPIC_NAME_INVALID = 0x8F, 0x90
 RECEIVE_MAXIMUM_EXCEEDED, TOPIC_ALIAS_INVALID = 0x93, 0x94
 RETAIN_NOT_SUPPORTED, QOS_NOT_SUPPORTED = 0x9A, 0x9B
+_EQUAL, _SIMILAR = 0, 1
+"""Levels of `SERVER_KEYS`: the same content, and at least the same topic or Topic Filters."""
 _OF_SERVERS = (packets.Connack, packets.Suback, packets.Unsuback, packets.Pingresp)
 _UNSUPPORTED = (MalformedReason.PROTOCOL_NAME_INVALID, MalformedReason.PROTOCOL_VERSION_UNKNOWN)
 
 
 def violation(packet: ControlPacket | Malformed, topic: str | None, live: Connection) -> int | None:
-    """Why the connection has to end, looked at after `DeviceConnection.take`; ``None`` where it continues.
+    """Reason Code for ending the connection, checked after `DeviceConnection.receive`; ``None`` if it continues.
 
-    ``topic``: of a PUBLISH, its alias resolved.
+    ``topic``: topic of a PUBLISH, its alias resolved.
     """
     if isinstance(packet, Malformed):
         return connection.MALFORMED
@@ -46,7 +48,7 @@ def violation(packet: ControlPacket | Malformed, topic: str | None, live: Connec
     if isinstance(packet, packets.Publish):
         return _publish(packet, topic, live)
     if isinstance(packet, packets.Subscribe):
-        filters = [one.topic_filter for one in packet.subscriptions]
+        filters = [subscription.topic_filter for subscription in packet.subscriptions]
         return connection.PROTOCOL_ERROR if not filters else _filters(filters, live)
     if isinstance(packet, packets.Unsubscribe):
         return connection.PROTOCOL_ERROR if not packet.topic_filters else _filters(packet.topic_filters, live)
@@ -74,39 +76,39 @@ def _publish(packet: packets.Publish, topic: str | None, live: Connection) -> in
 
 
 def _filters(filters: list[str], live: Connection) -> int | None:
-    problems = [topic_filter_problem(one, shared=live.version >= V5) for one in filters]
+    problems = [topic_filter_problem(topic_filter, shared=live.version >= V5) for topic_filter in filters]
     return None if not any(problems) else TOPIC_FILTER_INVALID if live.version >= V5 else connection.PROTOCOL_ERROR
 
 
 def refusal(packet: Malformed) -> int | None:
-    """The CONNACK return code for a CONNECT that cannot be read; ``None`` where the connection is just closed."""
+    """CONNACK return code for a CONNECT that cannot be read; ``None`` if the connection is just closed."""
     if packet.reason in _UNSUPPORTED:
-        return 0x01  # 3.1.1 MQTT-3.1.2-2; it is what clients of any version can read
+        return 0x01  # 3.1.1 MQTT-3.1.2-2; clients of any version can read it
     return None
 
 
 @dataclass(slots=True, kw_only=True)
 class Responder:
-    """Answers what one device says."""
+    """Answers the packets of one device."""
 
     device: connection.DeviceConnection
     sessions: connection.ServerSessions
     substitutes: Substitutes
-    """Learns what the device says in the place of what the recorded client said."""
+    """Collects values that the device sends in place of the recorded client's."""
     earlier: Sequence[Script] = ()
     """Recorded connections of the same client before this one."""
     grants: adapt.Grants = field(init=False)
-    _matcher: PacketMatcher = field(init=False)
+    _counterparts: Counterparts = field(init=False)
 
     def __post_init__(self) -> None:
         script = self.device.recorded.script
-        self._matcher = PacketMatcher(script.entries)
-        self.grants = adapt.Grants.of(one for script in (*self.earlier, script) for one in script.entries)
+        self._counterparts = Counterparts((entry for entry in script.entries if entry.from_client), SERVER_KEYS)
+        self.grants = adapt.Grants.of(entry for script in (*self.earlier, script) for entry in script.entries)
 
     def receive(self, packet: ControlPacket | Malformed, now_ns: int) -> None:
-        """Take one packet of the device."""
+        """Process one packet of the device."""
         ending = self.device.ending
-        entry = self.device.take(packet, now_ns)
+        entry = self.device.receive(packet, now_ns)
         if ending:
             return
         if isinstance(packet, Malformed):
@@ -114,9 +116,9 @@ class Responder:
         elif isinstance(packet, packets.Connect) and packet is self.device.connect:
             self._connected(entry, packet, now_ns)
         elif self.device.connect is None:
-            # 5.0 MQTT-3.1.0-1; there is no version to say it in.
+            # 5.0 MQTT-3.1.0-1; without a known version no Reason Code can be sent.
             self.device.end_with(
-                connection.PROTOCOL_ERROR, f"the first packet is {packet_name(packet)} and no CONNECT", now_ns
+                connection.PROTOCOL_ERROR, f"the first packet is {packet_name(packet)}, not CONNECT", now_ns
             )
         elif isinstance(packet, Acknowledgement):
             self._acknowledged(entry, packet, now_ns)
@@ -124,11 +126,11 @@ class Responder:
             self._counterpart(entry, now_ns)
             self.device.end_after_due(now_ns)
         else:
-            self._asked(entry, packet, now_ns)
+            self._process_request(entry, packet, now_ns)
             self._limit(now_ns)
 
     def _limit(self, now_ns: int) -> None:
-        """End the connection of a device that wants more remembered than there is room for."""
+        """End the connection of a device that exceeds the limits of a session."""
         session = self.device.session
         if session.arrived_bytes > MAX_SESSION_BYTES:
             why = f"more than {MAX_SESSION_BYTES:,} bytes of messages that are not complete"
@@ -139,30 +141,30 @@ class Responder:
         session.clear()
         self.device.end_with(QUOTA_EXCEEDED, why, now_ns)
 
-    def _counterpart(self, entry: Entry, now_ns: int) -> bool:
-        """Find the recorded packet that a packet is; returns whether both say the same."""
-        found = self._matcher.find(entry.packet, entry.topic, self.device.recorded.next_needed)
-        if found is None:
+    def _counterpart(self, entry: ScriptEntry, now_ns: int) -> bool:
+        """Find the recorded packet that matches a packet; returns whether both have the same content."""
+        match = self._counterparts.find(entry, self.device.recorded.next_needed)
+        if match is None:
             return False
-        entry.source = found.entry
-        if found.alike or not self.device.recorded.ending_next:
-            # The recorded server may have ended the connection because of what the device does not do.
-            self.device.recorded.done.add(found.entry)
-        self.device.mark(found.entry, now_ns)
-        if self.substitutes.learn(found.entry, entry):
-            text = f"what repeats the device: more than {adapt.MAX_SUBSTITUTES:,} of its messages differ"
+        entry.source, level = match
+        if level <= _SIMILAR or not self.device.recorded.ending_next:
+            # The recorded server may have ended the connection because of something that the device does not do.
+            self.device.recorded.done.add(entry.source)
+        self.device.mark(entry.source, now_ns)
+        if self.substitutes.learn(entry.source, entry):
+            text = f"values of the device in deliveries: more than {adapt.MAX_SUBSTITUTES:,} of its messages differ"
             self.device.note(NoteKind.SKIPPED, text)
-        return found.same
+        return level == _EQUAL
 
-    def _malformed(self, entry: Entry, packet: Malformed, now_ns: int) -> None:
-        known = self._counterpart(entry, now_ns)
+    def _malformed(self, entry: ScriptEntry, packet: Malformed, now_ns: int) -> None:
+        is_same = self._counterpart(entry, now_ns)
         source = entry.source
         first = self.device.connect is None
-        if source is not None and (known or source is self.device.recorded.needed[0]):
-            # The recording says what comes of it.
-            for one in self.device.recorded.answers.get(source, ()):
-                if isinstance(one.packet, ControlPacket) and not one.from_client:
-                    self.device.respond(one.packet, one, source, now_ns)
+        if source is not None and (is_same or source is self.device.recorded.needed[0]):
+            # The recording shows the reaction to it.
+            for answer in self.device.recorded.answers.get(source, ()):
+                if isinstance(answer.packet, ControlPacket) and not answer.from_client:
+                    self.device.respond(answer.packet, answer, source, now_ns)
         elif first:
             code = refusal(packet)
             if code is not None:
@@ -171,8 +173,8 @@ class Responder:
         else:
             self.device.end_with(connection.MALFORMED, f"a malformed packet: {packet.reason.replace('_', ' ')}", now_ns)
 
-    def _connected(self, entry: Entry, packet: packets.Connect, now_ns: int) -> None:
-        """CONNECT: the session, and the recorded answer (5.0 3.1.4)."""
+    def _connected(self, entry: ScriptEntry, packet: packets.Connect, now_ns: int) -> None:
+        """Process CONNECT: find the session, and answer as recorded (5.0 3.1.4)."""
         self._counterpart(entry, now_ns)
         if not packet.client_identifier and not packet.clean_start and packet.version < V5:
             # 3.1.1 MQTT-3.1.3-8.
@@ -188,18 +190,18 @@ class Responder:
             return
         self._accept(recorded, source, now_ns)
 
-    def _continue(self, request: Entry, now_ns: int) -> bool:
+    def _continue(self, request: ScriptEntry, now_ns: int) -> bool:
         """Answer CONNECT or AUTH as recorded, with AUTH or CONNACK (5.0 4.12); returns whether that was possible."""
-        found = [one for one in self.device.recorded.answers.get(request, ()) if not one.from_client]
-        for one in found:
-            if isinstance(one.packet, packets.Connack):
-                self._accept(one, request, now_ns)
-            elif isinstance(one.packet, packets.Auth):
-                self.device.respond(one.packet, one, request, now_ns)
-        return bool(found)
+        answers = [answer for answer in self.device.recorded.answers.get(request, ()) if not answer.from_client]
+        for answer in answers:
+            if isinstance(answer.packet, packets.Connack):
+                self._accept(answer, request, now_ns)
+            elif isinstance(answer.packet, packets.Auth):
+                self.device.respond(answer.packet, answer, request, now_ns)
+        return bool(answers)
 
-    def _accept(self, recorded: Entry | None, request: Entry | None, now_ns: int) -> None:
-        """CONNACK, and what the session owes after it."""
+    def _accept(self, recorded: ScriptEntry | None, request: ScriptEntry | None, now_ns: int) -> None:
+        """Queue CONNACK, and what the session resends after it."""
         connect, sessions = self.device.connect, self.sessions
         assert connect is not None
         before = recorded.packet if recorded is not None and isinstance(recorded.packet, packets.Connack) else None
@@ -209,7 +211,7 @@ class Responder:
             assigned = sessions.assign(None if block is None else block.assigned_client_identifier)
         present = False
         if before is None or not before.reason_code:
-            self.device.session = sessions.of(assigned or connect.client_identifier or f"\0{id(self)}")
+            self.device.session = sessions.session_of(assigned or connect.client_identifier or f"\0{id(self)}")
             resumed = sessions.resumed(connect)
             present = resumed
             if before is not None and self.device.version >= V3_1_1:
@@ -220,21 +222,21 @@ class Responder:
             if not present:
                 self.device.session.clear()
             self.device.owed.extend(self.device.session.unfinished.values())
-        made = adapt.connack(before, connect, present=present, assigned=assigned)
-        self.device.respond(made, recorded, request, now_ns)
+        connack = adapt.connack(before, connect, present=present, assigned=assigned)
+        self.device.respond(connack, recorded, request, now_ns)
 
-    def _acknowledged(self, entry: Entry, packet: ControlPacket, now_ns: int) -> None:
-        """PUBACK, PUBREC and PUBCOMP for deliveries, PUBREL for a message of the device (5.0 4.3)."""
+    def _acknowledged(self, entry: ScriptEntry, packet: ControlPacket, now_ns: int) -> None:
+        """Process PUBACK, PUBREC and PUBCOMP for deliveries, PUBREL for a message of the device (5.0 4.3)."""
         if isinstance(packet, packets.Pubrel):
             self._released(entry, packet, now_ns)
             return
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         owed = self.device.session.unfinished.get(identifier)
         delivery = None if owed is None else owed.entry.source
-        for one in self.device.recorded.answers.get(delivery, ()) if delivery is not None else ():
-            if one.from_client and type(one.packet) is type(packet) and one not in self.device.happened:
-                entry.source = one
-                self.device.mark(one, now_ns)
+        for answer in self.device.recorded.answers.get(delivery, ()) if delivery is not None else ():
+            if answer.from_client and type(answer.packet) is type(packet) and answer not in self.device.happened:
+                entry.source = answer
+                self.device.mark(answer, now_ns)
                 break
         if entry.answers is None and owed is not None:
             entry.answers = owed.entry
@@ -248,7 +250,7 @@ class Responder:
             recorded = None if delivery is None else self.device.recorded.answered(delivery, packets.Pubrel)
             self._acknowledge(packets.Pubrel, identifier, recorded, delivery, now_ns)
 
-    def _released(self, entry: Entry, packet: packets.Pubrel, now_ns: int) -> None:
+    def _released(self, entry: ScriptEntry, packet: packets.Pubrel, now_ns: int) -> None:
         message = self.device.session.arrived.get(packet.packet_identifier)
         source = None if message is None else message.source
         if message is None:
@@ -259,12 +261,12 @@ class Responder:
         recorded = None
         if source is not None:
             answers = self.device.recorded.answers.get(source, ())
-            asked = next((one for one in answers if isinstance(one.packet, packets.Pubrel)), None)
-            entry.source = asked
-            if asked is not None:
-                self.device.mark(asked, now_ns)
+            pubrel = next((answer for answer in answers if isinstance(answer.packet, packets.Pubrel)), None)
+            entry.source = pubrel
+            if pubrel is not None:
+                self.device.mark(pubrel, now_ns)
             recorded = self.device.recorded.answered(source, packets.Pubcomp)
-            if recorded is None and asked is not None and self.device.recorded.silent_to(asked, packets.Pubcomp):
+            if recorded is None and pubrel is not None and self.device.recorded.silent_to(pubrel, packets.Pubcomp):
                 self.device.note(NoteKind.SKIPPED, "PUBCOMP, which the recorded server did not send either")
                 return
         self._acknowledge(packets.Pubcomp, packet.packet_identifier, recorded, source, now_ns)
@@ -273,26 +275,26 @@ class Responder:
         self,
         kind: type[packets.Acknowledgement],
         identifier: int,
-        recorded: Entry | None,
-        about: Entry | None,
+        recorded: ScriptEntry | None,
+        message: ScriptEntry | None,
         now_ns: int,
     ) -> None:
-        """Queue an acknowledgement; one that was recorded, with the delay that the recorded server took for it."""
+        """Queue an acknowledgement; if it was recorded, with the recorded server's delay."""
         before = None if recorded is None or isinstance(recorded.packet, Malformed) else recorded.packet
-        same = recorded if isinstance(before, kind) else None
+        source = recorded if isinstance(before, kind) else None
         delay_ns = 0
-        if same is not None and about is not None:
-            delay_ns = recorded_delay_ns(same, self.device.recorded.answers.get(about, ()))
-        made = adapt.acknowledgement(kind, identifier, before, self.device.state)
-        self.device.enqueue(made, same, delay_ns, now_ns)
+        if source is not None and message is not None:
+            delay_ns = recorded_delay_ns(source, self.device.recorded.answers.get(message, ()))
+        packet = adapt.acknowledgement(kind, identifier, before, self.device.state)
+        self.device.enqueue(packet, source, delay_ns, now_ns)
 
-    def _asked(self, entry: Entry, packet: ControlPacket, now_ns: int) -> None:
-        """PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, AUTH, and what no client may send."""
-        known = False
+    def _process_request(self, entry: ScriptEntry, packet: ControlPacket, now_ns: int) -> None:
+        """Process PUBLISH, SUBSCRIBE, UNSUBSCRIBE, PINGREQ, AUTH, and packets that no client may send."""
+        is_same = False
         again = entry.resends is not None or entry.source is not None
         if not again or entry.source not in self.device.recorded.own:
-            known = self._counterpart(entry, now_ns)
-        if not known:
+            is_same = self._counterpart(entry, now_ns)
+        if not is_same:
             code = violation(packet, entry.topic, self.device.state)
             if code is None and isinstance(packet, packets.Connect):
                 code = connection.PROTOCOL_ERROR  # 5.0 MQTT-3.1.0-2
@@ -309,15 +311,15 @@ class Responder:
         elif isinstance(packet, packets.Subscribe | packets.Unsubscribe | packets.Pingreq):
             self._requested(entry, packet, now_ns)
 
-    def _silent(self, source: Entry | None, kinds: tuple[type[ControlPacket], ...]) -> bool:
-        """Whether the recorded server gave no answer to this; that is noted."""
+    def _is_unanswered(self, source: ScriptEntry | None, kinds: tuple[type[ControlPacket], ...]) -> bool:
+        """Whether the recorded server did not answer this packet; notes that."""
         if source is None or not self.device.recorded.silent_to(source, kinds):
             return False
         name = packet_name(source.packet)
         self.device.note(NoteKind.SKIPPED, f"answer to {name}, which the recorded server did not give either")
         return True
 
-    def _published(self, entry: Entry, packet: packets.Publish, now_ns: int) -> None:
+    def _published(self, entry: ScriptEntry, packet: packets.Publish, now_ns: int) -> None:
         identifier, source = packet.packet_identifier, entry.source
         if not packet.qos or identifier is None:
             return
@@ -325,32 +327,32 @@ class Responder:
         acked = isinstance(before, packets.Publish) and before.qos > 0
         kinds = (packets.Puback, packets.Pubrec)
         recorded = self.device.recorded.answered(source, kinds) if source is not None and acked else None
-        if acked and self._silent(source, kinds):
+        if acked and self._is_unanswered(source, kinds):
             return
         kind = packets.Puback if packet.qos == 1 else packets.Pubrec
         self._acknowledge(kind, identifier, recorded, source, now_ns)
 
     def _requested(
-        self, entry: Entry, packet: packets.Subscribe | packets.Unsubscribe | packets.Pingreq, now_ns: int
+        self, entry: ScriptEntry, packet: packets.Subscribe | packets.Unsubscribe | packets.Pingreq, now_ns: int
     ) -> None:
         source = entry.source
         kind = _ANSWERED_BY[type(packet)]
-        if self._silent(source, (kind,)):
+        if self._is_unanswered(source, (kind,)):
             return
-        found = self.device.recorded.answered(source, kind) if source is not None else None
-        recorded = None if source is None or found is None else (source.packet, found.packet)
-        made: ControlPacket
+        answer = self.device.recorded.answered(source, kind) if source is not None else None
+        recorded = None if source is None or answer is None else (source.packet, answer.packet)
+        response: ControlPacket
         if isinstance(packet, packets.Subscribe):
             suback = adapt.suback(packet, recorded, self.grants, self.device.state)
             adapt.subscribe(self.device.session, packet, suback)
-            made = suback
+            response = suback
         elif isinstance(packet, packets.Unsubscribe):
-            made = adapt.unsuback(packet, recorded, self.device.session, self.device.state)
+            response = adapt.unsuback(packet, recorded, self.device.session, self.device.state)
             for name in packet.topic_filters:
                 self.device.session.subscriptions.pop(name, None)
         else:
-            made = packets.Pingresp()
-        self.device.respond(made, found, source, now_ns)
+            response = packets.Pingresp()
+        self.device.respond(response, answer, source, now_ns)
 
 
 _ANSWERED_BY: dict[type[ControlPacket], type[ControlPacket]] = {

@@ -1,23 +1,23 @@
-"""Two captures compared by what was said in them: what one has and the other lacks, by client, topic and packet.
+"""Compares two captures by meaning: connections and packets that only one of them has, and fields that differ.
 
-    comparison = Comparison(Settings())
+    comparison = CaptureComparison(ComparisonSettings())
     for side, event in events_of_both:
         for difference in comparison.feed(side, event): ...
     for difference in comparison.finish(): ...
 
-Connections of one Client Identifier stand for each other in their order; those without one, and those whose CONNECT is
-not in the capture, are paired by the topics that they speak of.  Packets are aligned by topic and payload, never by
-time.  Packet Identifiers, DUP, Topic Aliases, times, PINGREQ and the cut of the bytes into segments do not count unless
-`Settings` say so.  A pair is compared, and forgotten, as soon as both connections have ended.
+Connections with the same Client Identifier are paired in their order.  Connections without one, or without their
+CONNECT in the capture, are paired by their topics.  Packets are aligned by topic and payload, never by time.  Packet
+Identifiers, DUP, Topic Aliases, times, PINGREQ and the division into segments are ignored unless `ComparisonSettings`
+counts them.  A pair is compared, and forgotten, as soon as both connections have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from mqttscope.errors import MqttscopeError
@@ -37,28 +37,27 @@ from mqttscope.mqtt.packets import (
     Suback,
     Subscribe,
     Unsuback,
-    Unsubscribe,
 )
 from mqttscope.mqtt.topics import compile_filter
-from mqttscope.replay.script import Entry, Script, ScriptReader
-from mqttscope.replay.verify.deliveries import align, longest_rise
+from mqttscope.replay.align import CAPTURE_KEYS, CAPTURE_KEYS_WITHOUT_PAYLOAD, Pair, align, displaced
+from mqttscope.replay.script import Script, ScriptEntry, ScriptReader
+from mqttscope.replay.verify.births import by_metrics
 from mqttscope.replay.verify.device import changed_fields
 from mqttscope.replay.verify.fields import field_differences
 
 A, B = 0, 1
-"""The two captures."""
+"""Indexes of the two captures in pairs."""
 IGNORABLE = ("payload", "properties", "qos", "retain", "answers", "order", "close")
-"""What `Settings.ignore` may name."""
+"""Allowed values of `ComparisonSettings.ignore`."""
 COUNTABLE = ("packet-identifier", "topic-alias", "dup", "reason-string", "ping")
-"""What `Settings.count` may name: it does not count otherwise."""
+"""Allowed values of `ComparisonSettings.count`: differences that are ignored by default."""
 MAX_KEPT_BYTES = 512 << 20
-"""Of packets whose counterparts have not come yet."""
+"""Maximum size of the packets that wait for their counterparts."""
 PACKET_COST = 999
-"""What each packet counts beside its bytes, which are kept twice."""
+"""Size counted for each packet in addition to its bytes, which are kept twice."""
 MAX_CHOICES = 250_000
-"""Maximum number of pairs of connections whose topics are compared at once, to find those that are most alike."""
+"""Maximum number of pairs of connections compared by topics at once, to find the most similar ones."""
 _ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Pingresp)
-_LEVELS = 3
 
 
 class TooMuchKeptError(MqttscopeError):
@@ -66,7 +65,7 @@ class TooMuchKeptError(MqttscopeError):
 
 
 class CaptureDifferenceKind(StrEnum):
-    """What kind of difference it is; the names are stable."""
+    """Kind of a difference; the names are stable."""
 
     CONNECTION = "connection"
     """Only one capture has the connection."""
@@ -79,71 +78,71 @@ class CaptureDifferenceKind(StrEnum):
 
 
 @dataclass(slots=True, frozen=True)
-class Settings:
-    """What counts."""
+class ComparisonSettings:
+    """Which differences are reported."""
 
     ignore: frozenset[str] = frozenset()
-    """Of `IGNORABLE`."""
+    """Values of `IGNORABLE`."""
     count: frozenset[str] = frozenset()
-    """Of `COUNTABLE`."""
+    """Values of `COUNTABLE`."""
     ignored_topics: tuple[str, ...] = ()
-    """Topic Filters of messages that are left out."""
+    """Topic Filters of messages to be left out."""
     clients: tuple[str, ...] = ()
-    """Globs of the Client Identifiers that are compared; all where there are none."""
+    """Globs of the Client Identifiers to be compared; empty for all."""
     tolerance_ns: int | None = None
-    """By how much the time of a packet since its connection was opened may differ; ``None`` for any."""
+    """Maximum difference between the times of two packets, each from the opening of its connection; ``None``: any."""
     by_topics: bool = False
-    """Pair all connections by topics: clients make up a new Client Identifier for each."""
+    """Whether to pair all connections by topics, for clients that make up a new Client Identifier each time."""
 
 
 @dataclass(slots=True, eq=False)
 class CaptureDifference:
-    """One thing that the captures do not have in common."""
+    """One difference between the captures."""
 
     kind: CaptureDifferenceKind
     client: str
-    """The Client Identifier, empty where there is none."""
+    """The Client Identifier; may be empty."""
     scripts: tuple[Script | None, Script | None]
     """The connections in A and B."""
-    entries: tuple[Entry | None, Entry | None] = (None, None)
+    entries: tuple[ScriptEntry | None, ScriptEntry | None] = (None, None)
     """The packets in A and B; both ``None`` for `CaptureDifferenceKind.CONNECTION` and ``CLOSE``."""
     field: str = ""
     """Path of the field as in JSON, for `CaptureDifferenceKind.FIELD`."""
     values: tuple[Any, Any] = (None, None)
-    """Of the field; nanoseconds for ``TIME``; who ended the connection for ``CLOSE``."""
+    """Values of the field; nanoseconds for ``TIME``; the side that ended the connection for ``CLOSE``."""
 
     @property
     def only(self) -> str:
-        """``a`` or ``b`` where the other capture has no such connection or packet, else empty."""
+        """``a`` or ``b`` if only that capture has the connection or packet, else empty."""
         sides: tuple[object, object] = self.scripts if self.kind is CaptureDifferenceKind.CONNECTION else self.entries
         if self.kind is CaptureDifferenceKind.CLOSE or None not in sides:
             return ""
         return "b" if sides[A] is None else "a"
 
     @property
-    def entry(self) -> Entry | None:
-        """The packet that it is about: that of A, else that of B."""
+    def entry(self) -> ScriptEntry | None:
+        """The packet that the difference is about: of A, else of B."""
         return self.entries[A] or self.entries[B]
 
 
 @dataclass(slots=True)
-class Counts:
-    """What was compared of one client, or of all."""
+class ComparisonCounts:
+    """Number of things compared for one client, or for all."""
 
     connections: list[int] = field(default_factory=lambda: [0, 0])
     packets: list[int] = field(default_factory=lambda: [0, 0])
     bytes: list[int] = field(default_factory=lambda: [0, 0])
-    """Bytes of packets."""
+    """Total bytes of the packets."""
     segments: list[int] = field(default_factory=lambda: [0, 0])
-    """TCP segments with data, which say nothing of what they mean."""
+    """TCP segments with data, for information only."""
     equal: int = 0
     """Packets of A that B has with the same meaning."""
     differences: int = 0
     lost: list[int] = field(default_factory=lambda: [0, 0])
     """Bytes that the captures lack."""
 
-    def add(self, other: Counts) -> None:
-        """Add those of a client."""
+    def add(self, other: ComparisonCounts) -> None:
+        """Add the counts of a client."""
         for side in (A, B):
             self.connections[side] += other.connections[side]
             self.packets[side] += other.packets[side]
@@ -161,11 +160,11 @@ class _Connection:
     side: int
     reader: ScriptReader = field(default_factory=ScriptReader)
     key: tuple[str, int] | None = None
-    """Client Identifier, and how many connections of it came before; ``None`` for those paired by topics."""
+    """Client Identifier, and number of its earlier connections; ``None`` for connections paired by topics."""
     cost: int = 0
     bytes: int = 0
     segments: int = 0
-    """What it had in the end, as in `Counts`."""
+    """Final number of TCP segments with data, as in `ComparisonCounts`."""
 
     @property
     def script(self) -> Script:
@@ -176,27 +175,27 @@ class _Connection:
         return self.script.connection.client_identifier or ""
 
 
-class Comparison:
-    """Takes the events of both captures, each in its order, and yields what differs."""
+class CaptureComparison:
+    """Takes the events of both captures, each in its order, and yields the differences."""
 
-    def __init__(self, settings: Settings | None = None) -> None:
-        self.settings = settings or Settings()
-        self.clients: dict[str, Counts] = {}
-        """By Client Identifier; those without one share the empty one."""
+    def __init__(self, settings: ComparisonSettings | None = None) -> None:
+        self.settings = settings or ComparisonSettings()
+        self.clients: dict[str, ComparisonCounts] = {}
+        """Counts by Client Identifier; connections without one share the empty one."""
         self.kept_bytes = 0
         self.readable = [0, 0]
-        """Connections of A and B of which packets could be read, whether they are compared or not."""
+        """Connections of A and B with readable packets, compared or not."""
         self._open: tuple[dict[int, _Connection], dict[int, _Connection]] = ({}, {})
         self._seen: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._waiting: dict[tuple[str, int], _Connection] = {}
         self._by_topics: tuple[list[_Connection], list[_Connection]] = ([], [])
 
     @property
-    def counts(self) -> Counts:
-        """Those of all clients."""
-        total = Counts()
-        for one in self.clients.values():
-            total.add(one)
+    def counts(self) -> ComparisonCounts:
+        """Total counts of all clients."""
+        total = ComparisonCounts()
+        for counts in self.clients.values():
+            total.add(counts)
         return total
 
     def feed(self, side: int, event: Event) -> Iterator[CaptureDifference]:
@@ -204,281 +203,275 @@ class Comparison:
         connection = getattr(event, "connection", None)
         if connection is None:
             return
-        found = self._open[side].get(connection.number)
-        if found is None:
+        read = self._open[side].get(connection.number)
+        if read is None:
             if not isinstance(event, ConnectionOpened | PacketEvent | MalformedEvent):
                 return
-            found = self._open[side][connection.number] = _Connection(side)
-        found.reader.feed(event)
+            read = self._open[side][connection.number] = _Connection(side)
+        read.reader.feed(event)
         if isinstance(event, PacketEvent | MalformedEvent):
-            self._keep(found, event)
+            self._keep(read, event)
         elif isinstance(event, ConnectionClosed):
             del self._open[side][connection.number]
-            found.reader.finish()
-            found.bytes = connection.client_side.bytes + connection.server_side.bytes
+            read.reader.finish()
+            read.bytes = connection.client_side.bytes + connection.server_side.bytes
             tcp = connection.details.get("tcp", {})
-            found.segments = sum(one["data_segments"] for one in tcp.values())
-            if found.reader.scripts:
-                yield from self._ended(found)
+            read.segments = sum(direction["data_segments"] for direction in tcp.values())
+            if read.reader.scripts:
+                yield from self._ended(read)
 
     def finish(self) -> Iterator[CaptureDifference]:
-        """What is left at the end: connections that only one capture has, and those that are paired by topics."""
-        for found in self._waiting.values():
-            yield from self._alone(found)
+        """Compare the rest: connections that only one capture has, and connections paired by topics."""
+        for connection in self._waiting.values():
+            yield from self._unpaired(connection)
         self._waiting.clear()
         pairs, alone = _pair_by_topics(*self._by_topics)
-        for one, other in pairs:
-            yield from self._both(one, other)
-        for found in alone:
-            yield from self._alone(found)
+        for first, other in pairs:
+            yield from self._compare_pair(first, other)
+        for connection in alone:
+            yield from self._unpaired(connection)
 
-    def _keep(self, found: _Connection, event: PacketEvent | MalformedEvent) -> None:
+    def _keep(self, connection: _Connection, event: PacketEvent | MalformedEvent) -> None:
         packet = event.packet if isinstance(event, PacketEvent) else event.malformed
         cost = PACKET_COST + 2 * len(packet.raw)
-        found.cost += cost
+        connection.cost += cost
         self.kept_bytes += cost
         if self.kept_bytes > MAX_KEPT_BYTES:
             limit = f"more than {MAX_KEPT_BYTES >> 20} MiB of packets"
             raise TooMuchKeptError(f"{limit} wait for their counterparts in the other capture")
-        is_first = isinstance(packet, Connect) and found.key is None and not self.settings.by_topics
+        is_first = isinstance(packet, Connect) and connection.key is None and not self.settings.by_topics
         if is_first and packet.client_identifier:  # type: ignore[union-attr]
             name: str = packet.client_identifier  # type: ignore[union-attr]
-            number = self._seen[found.side].get(name, 0)
-            self._seen[found.side][name] = number + 1
-            found.key = name, number
+            number = self._seen[connection.side].get(name, 0)
+            self._seen[connection.side][name] = number + 1
+            connection.key = name, number
 
-    def _ended(self, found: _Connection) -> Iterator[CaptureDifference]:
-        script = found.script
-        wanted = self.settings.clients
-        self.readable[found.side] += bool(script.entries)
-        if not script.entries or (wanted and not any(fnmatchcase(script.name, one) for one in wanted)):
-            self.kept_bytes -= found.cost
+    def _ended(self, connection: _Connection) -> Iterator[CaptureDifference]:
+        script = connection.script
+        globs = self.settings.clients
+        self.readable[connection.side] += bool(script.entries)
+        if not script.entries or (globs and not any(fnmatchcase(script.name, pattern) for pattern in globs)):
+            self.kept_bytes -= connection.cost
             return
-        counts = self.clients.setdefault(found.client, Counts())
-        counts.connections[found.side] += 1
-        counts.packets[found.side] += len(script.entries)
-        counts.bytes[found.side] += found.bytes
-        counts.segments[found.side] += found.segments
-        counts.lost[found.side] += script.lost
-        if found.key is None:
-            self._by_topics[found.side].append(found)
+        counts = self.clients.setdefault(connection.client, ComparisonCounts())
+        counts.connections[connection.side] += 1
+        counts.packets[connection.side] += len(script.entries)
+        counts.bytes[connection.side] += connection.bytes
+        counts.segments[connection.side] += connection.segments
+        counts.lost[connection.side] += script.lost
+        if connection.key is None:
+            self._by_topics[connection.side].append(connection)
             return
-        other = self._waiting.get(found.key)
+        other = self._waiting.get(connection.key)
         if other is None:
-            self._waiting[found.key] = found
+            self._waiting[connection.key] = connection
             return
-        del self._waiting[found.key]
-        yield from self._both(*((found, other) if found.side == A else (other, found)))
+        del self._waiting[connection.key]
+        yield from self._compare_pair(*((connection, other) if connection.side == A else (other, connection)))
 
-    def _both(self, one: _Connection, other: _Connection) -> Iterator[CaptureDifference]:
-        self.kept_bytes -= one.cost + other.cost
-        counts = self.clients[one.client]
-        pair = _Pair(self.settings, one.client, one.script, other.script, identified=one.key is not None)
+    def _compare_pair(self, first: _Connection, other: _Connection) -> Iterator[CaptureDifference]:
+        self.kept_bytes -= first.cost + other.cost
+        counts = self.clients[first.client]
+        pair = _CapturePair(self.settings, first.client, first.script, other.script, identified=first.key is not None)
         for difference in pair.compare():
             counts.differences += 1
             yield difference
         counts.equal += pair.equal
 
-    def _alone(self, found: _Connection) -> Iterator[CaptureDifference]:
-        self.kept_bytes -= found.cost
-        self.clients[found.client].differences += 1
-        scripts = (found.script, None) if found.side == A else (None, found.script)
-        yield CaptureDifference(CaptureDifferenceKind.CONNECTION, found.client, scripts)
+    def _unpaired(self, connection: _Connection) -> Iterator[CaptureDifference]:
+        self.kept_bytes -= connection.cost
+        self.clients[connection.client].differences += 1
+        scripts = (connection.script, None) if connection.side == A else (None, connection.script)
+        yield CaptureDifference(CaptureDifferenceKind.CONNECTION, connection.client, scripts)
 
 
 def _topics(script: Script) -> frozenset[tuple[bool, str]]:
-    """What a connection speaks of: topics that each side publishes to, and Topic Filters."""
-    found: set[tuple[bool, str]] = set()
+    """Topics of a connection: topics that each side publishes to, and Topic Filters."""
+    topics: set[tuple[bool, str]] = set()
     for entry in script.entries:
         packet = entry.packet
         if isinstance(packet, Publish) and entry.topic is not None:
-            found.add((entry.from_client, entry.topic))
+            topics.add((entry.from_client, entry.topic))
         elif isinstance(packet, Subscribe):
-            found |= {(True, one.topic_filter) for one in packet.subscriptions}
-    return frozenset(found)
+            topics |= {(True, subscription.topic_filter) for subscription in packet.subscriptions}
+    return frozenset(topics)
 
 
 def _pair_by_topics(
     ones: list[_Connection], others: list[_Connection]
 ) -> tuple[list[tuple[_Connection, _Connection]], list[_Connection]]:
-    """Pairs of connections with the same topics in their order, then of those that share most; and those left."""
-    pairs: list[tuple[_Connection, _Connection]] = []
-    waiting: dict[frozenset[tuple[bool, str]], list[_Connection]] = {}
-    topics = {id(one): _topics(one.script) for one in (*ones, *others)}
-    for one in reversed(others):
-        waiting.setdefault(topics[id(one)], []).append(one)
-    left = []
-    for one in ones:
-        same = waiting.get(topics[id(one)])
-        if same:
-            pairs.append((one, same.pop()))
-        else:
-            left.append(one)
-    taken = {id(other) for _, other in pairs}
-    rest = [one for one in others if id(one) not in taken]
-    pairs += _most_alike(left, rest, topics)
-    taken |= {id(one) for pair in pairs for one in pair}
-    return pairs, [one for one in (*left, *rest) if id(one) not in taken]
+    """Pairs of connections with equal topics in their order, then pairs sharing most topics; and unpaired ones."""
+    topics = {id(connection): _topics(connection.script) for connection in (*ones, *others)}
+    pairs, unpaired, rest = align(ones, others, [lambda connection: topics[id(connection)]])
+    pairs += _most_alike(unpaired, rest, topics)
+    paired = {id(connection) for pair in pairs for connection in pair}
+    return pairs, [connection for connection in (*unpaired, *rest) if id(connection) not in paired]
 
 
 def _most_alike(
-    left: list[_Connection], rest: list[_Connection], topics: dict[int, frozenset[tuple[bool, str]]]
+    unpaired: list[_Connection], rest: list[_Connection], topics: dict[int, frozenset[tuple[bool, str]]]
 ) -> list[tuple[_Connection, _Connection]]:
-    """Pairs of connections that share topics, those that share most first.
+    """Pairs of connections that share topics, the pairs sharing most first.
 
-    Where there are too many to compare all of them, each is compared with those in the same half of its capture.
+    If there are too many combinations, each connection is compared only with the same half of the other capture.
     """
-    if len(left) * len(rest) > MAX_CHOICES:
-        at, place = len(left) // 2, len(rest) // 2
-        return _most_alike(left[:at], rest[:place], topics) + _most_alike(left[at:], rest[place:], topics)
+    if len(unpaired) * len(rest) > MAX_CHOICES:
+        at, place = len(unpaired) // 2, len(rest) // 2
+        return _most_alike(unpaired[:at], rest[:place], topics) + _most_alike(unpaired[at:], rest[place:], topics)
     shared = sorted(
-        (-len(topics[id(one)] & topics[id(other)]), at, place)
-        for at, one in enumerate(left)
+        (-len(topics[id(first)] & topics[id(other)]), at, place)
+        for at, first in enumerate(unpaired)
         for place, other in enumerate(rest)
     )
     pairs: list[tuple[_Connection, _Connection]] = []
     used: tuple[set[int], set[int]] = (set(), set())
     for common, at, place in shared:
         if common and at not in used[A] and place not in used[B]:
-            pairs.append((left[at], rest[place]))
+            pairs.append((unpaired[at], rest[place]))
             used[A].add(at)
             used[B].add(place)
     return pairs
 
 
 @dataclass(slots=True)
-class _Said:
-    """What one side of a connection said in one capture: packets, and their answers by the other side."""
+class _SideTraffic:
+    """Packets of one side of a connection in one capture, and the answers of the other side."""
 
-    entries: list[Entry] = field(default_factory=list)
-    answers: dict[int, dict[str, Entry]] = field(default_factory=dict)
-    """By the packet that is answered and the type of the answer; the first where there are several."""
+    entries: list[ScriptEntry] = field(default_factory=list)
+    answers: dict[int, dict[str, ScriptEntry]] = field(default_factory=dict)
+    """Answers by the packet that they answer and by their type; the first if there are several."""
 
 
-class _Pair:
-    """Two connections that stand for each other."""
+class _CapturePair:
+    """Two connections that are compared with each other."""
 
-    def __init__(self, settings: Settings, client: str, a: Script, b: Script, *, identified: bool) -> None:
+    def __init__(self, settings: ComparisonSettings, client: str, a: Script, b: Script, *, identified: bool) -> None:
         self.settings, self.client, self.scripts, self.identified = settings, client, (a, b), identified
         self.equal = 0
         self.connects = a.connect_packet, b.connect_packet
 
     @cached_property
-    def _ignores(self) -> list[Any]:
-        return [compile_filter(one) for one in self.settings.ignored_topics]
+    def _ignored_filters(self) -> list[Any]:
+        return [compile_filter(topic_filter) for topic_filter in self.settings.ignored_topics]
 
     def compare(self) -> Iterator[CaptureDifference]:
-        """Everything that differs, what the client said first."""
+        """All differences, beginning with the client's packets."""
         for from_client in (True, False):
-            sides = tuple(self._said(script, from_client) for script in self.scripts)
+            sides = tuple(self._traffic_of(script, from_client) for script in self.scripts)
             yield from self._direction(sides[A], sides[B], from_client=from_client)
         yield from self._ending()
 
-    def _said(self, script: Script, from_client: bool) -> _Said:
-        said = _Said()
+    def _traffic_of(self, script: Script, from_client: bool) -> _SideTraffic:
+        traffic = _SideTraffic()
         for entry in script.entries:
             packet = entry.packet
             request = entry.answers
             if request is not None and isinstance(packet, _ANSWERS):
                 if request.from_client is from_client:
-                    said.answers.setdefault(id(request), {}).setdefault(entry.type, entry)
-            elif entry.from_client is from_client and self._counts(entry):
-                said.entries.append(entry)
-        return said
+                    traffic.answers.setdefault(id(request), {}).setdefault(entry.type, entry)
+            elif entry.from_client is from_client and self._is_compared(entry):
+                traffic.entries.append(entry)
+        return traffic
 
-    def _counts(self, entry: Entry) -> bool:
-        packet, wanted = entry.packet, self.settings.count
+    def _is_compared(self, entry: ScriptEntry) -> bool:
+        packet, counted = entry.packet, self.settings.count
         if isinstance(packet, Pingreq | Pingresp):
-            return "ping" in wanted
-        if entry.resends is not None and "dup" not in wanted:
+            return "ping" in counted
+        if entry.resends is not None and "dup" not in counted:
             return False
         if isinstance(packet, _ANSWERS) and "answers" in self.settings.ignore:
             return False
         is_message = isinstance(packet, Publish) and entry.topic is not None
-        return not (is_message and any(matches(entry.topic) for matches in self._ignores))
+        return not (is_message and any(matches(entry.topic) for matches in self._ignored_filters))
 
-    def _direction(self, one: _Said, other: _Said, *, from_client: bool) -> Iterator[CaptureDifference]:
-        with_payload = "payload" not in self.settings.ignore
-        levels = [partial(_key, level=level, with_payload=with_payload) for level in range(_LEVELS)]
-        pairs, left, right = align(one.entries, other.entries, levels)
+    def _direction(self, first: _SideTraffic, other: _SideTraffic, *, from_client: bool) -> Iterator[CaptureDifference]:
+        keys = CAPTURE_KEYS_WITHOUT_PAYLOAD if "payload" in self.settings.ignore else CAPTURE_KEYS
+        pairs, left, right = align(first.entries, other.entries, keys)
         for before, now in pairs:
-            found = [*self._fields(before, now), *self._times(before, now)]
-            self.equal += not found
-            yield from found
+            differences = [*self._fields(before, now), *self._times(before, now)]
+            self.equal += not differences
+            yield from differences
             if "answers" not in self.settings.ignore:
-                answers = one.answers.get(id(before), {}), other.answers.get(id(now), {})
+                answers = first.answers.get(id(before), {}), other.answers.get(id(now), {})
                 yield from self._answers(before, now, *answers)
         for entry in left:
-            yield self._made(CaptureDifferenceKind.PACKET, entry, None)
+            yield self._difference(CaptureDifferenceKind.PACKET, entry, None)
         for entry in right:
-            yield self._made(CaptureDifferenceKind.PACKET, None, entry)
+            yield self._difference(CaptureDifferenceKind.PACKET, None, entry)
         if "order" not in self.settings.ignore:
             yield from self._order(pairs, from_client=from_client)
 
-    def _made(
-        self, kind: CaptureDifferenceKind, one: Entry | None, other: Entry | None, name: str = "", *values: Any
+    def _difference(
+        self,
+        kind: CaptureDifferenceKind,
+        first: ScriptEntry | None,
+        other: ScriptEntry | None,
+        name: str = "",
+        *values: Any,
     ) -> CaptureDifference:
         both = (values[0], values[1]) if values else (None, None)
-        return CaptureDifference(kind, self.client, self.scripts, (one, other), name, both)
+        return CaptureDifference(kind, self.client, self.scripts, (first, other), name, both)
 
-    def _fields(self, before: Entry, now: Entry) -> Iterator[CaptureDifference]:
-        for name, expected, found in self._changed(before, now):
-            if not self._is_ignored(name):
-                yield self._made(CaptureDifferenceKind.FIELD, before, now, name, expected, found)
+    def _fields(self, before: ScriptEntry, now: ScriptEntry) -> Iterator[CaptureDifference]:
+        for change in self._changed(before, now):
+            for name, expected, actual in by_metrics(change, before, now):
+                if self._is_ignored(name):
+                    continue
+                yield self._difference(CaptureDifferenceKind.FIELD, before, now, name, expected, actual)
 
     def _is_ignored(self, name: str) -> bool:
         ignore = self.settings.ignore
         last = name.rpartition(".")[2]
-        if "properties" in ignore and "properties." in name:
+        if ("properties" in ignore and "properties." in name) or ("payload" in ignore and name.startswith("payload.")):
             return True
         return last.removeprefix("will_") in ignore or (last == "maximum_qos" and "qos" in ignore)
 
-    def _changed(self, before: Entry, now: Entry) -> Iterator[tuple[str, Any, Any]]:
+    def _changed(self, before: ScriptEntry, now: ScriptEntry) -> Iterator[tuple[str, Any, Any]]:
         """Path and both values of each field that differs."""
-        one, other = before.packet, now.packet
-        if isinstance(one, Malformed) or isinstance(other, Malformed):
+        first, other = before.packet, now.packet
+        if isinstance(first, Malformed) or isinstance(other, Malformed):
             if before.raw != now.raw:
                 yield "raw", before.raw, now.raw
             return
-        if before.from_client and not isinstance(one, _ANSWERS):
+        if before.from_client and not isinstance(first, _ANSWERS):
             for change in changed_fields(before, now, identified=self.identified):
                 yield change.change
         else:
-            for change in field_differences(one, other, self.scripts[A].version, self.connects):
+            for change in field_differences(first, other, self.scripts[A].version, self.connects):
                 yield change.change
-            if isinstance(one, Publish) and isinstance(other, Publish) and not (one.missing or other.missing):
-                yield from [("payload", one.payload, other.payload)] * (one.payload != other.payload)
-        yield from self._asked_for(one, other)
+            if isinstance(first, Publish) and isinstance(other, Publish) and not (first.missing or other.missing):
+                yield from [("payload", first.payload, other.payload)] * (first.payload != other.payload)
+        yield from self._counted_changes(first, other)
 
-    def _asked_for(self, one: ControlPacket, other: ControlPacket) -> Iterator[tuple[str, Any, Any]]:
-        """What counts only because `Settings.count` says so."""
-        for wanted, path in (
+    def _counted_changes(self, first: ControlPacket, other: ControlPacket) -> Iterator[tuple[str, Any, Any]]:
+        """Differences that are reported only if `ComparisonSettings.count` names them."""
+        for name, path in (
             ("packet-identifier", "packet_identifier"),
             ("dup", "dup"),
             ("topic-alias", "properties.topic_alias"),
             ("reason-string", "properties.reason_string"),
         ):
-            if wanted in self.settings.count:
-                expected, found = (_value(packet, path) for packet in (one, other))
-                if expected != found:
-                    yield path, expected, found
+            if name in self.settings.count:
+                expected, actual = (_value(packet, path) for packet in (first, other))
+                if expected != actual:
+                    yield path, expected, actual
 
     def _answers(
-        self, before: Entry, now: Entry, expected: dict[str, Entry], found: dict[str, Entry]
+        self, before: ScriptEntry, now: ScriptEntry, expected: dict[str, ScriptEntry], actual: dict[str, ScriptEntry]
     ) -> Iterator[CaptureDifference]:
-        """What the other side answered to two packets; another QoS has other answers."""
+        """Compare the answers of the other side to two packets; another QoS has other answers."""
         if getattr(before.packet, "qos", None) != getattr(now.packet, "qos", None):
             return
-        for kind in dict.fromkeys((*expected, *found)):
-            one, other = expected.get(kind), found.get(kind)
-            if one is not None and other is not None:
-                changed = list(self._fields(one, other))
+        for kind in dict.fromkeys((*expected, *actual)):
+            first, other = expected.get(kind), actual.get(kind)
+            if first is not None and other is not None:
+                changed = list(self._fields(first, other))
                 self.equal += not changed
                 yield from changed
             else:
-                yield self._made(CaptureDifferenceKind.PACKET, one, other)
+                yield self._difference(CaptureDifferenceKind.PACKET, first, other)
 
-    def _times(self, before: Entry, now: Entry) -> Iterator[CaptureDifference]:
+    def _times(self, before: ScriptEntry, now: ScriptEntry) -> Iterator[CaptureDifference]:
         tolerance = self.settings.tolerance_ns
         if tolerance is None:
             return
@@ -486,49 +479,29 @@ class _Pair:
             entry.timestamp_ns - script.opened_ns for entry, script in zip((before, now), self.scripts, strict=True)
         )
         if abs(after[A] - after[B]) > tolerance:
-            yield self._made(CaptureDifferenceKind.TIME, before, now, "", *after)
+            yield self._difference(CaptureDifferenceKind.TIME, before, now, "", *after)
 
-    def _order(self, pairs: list[tuple[Entry, Entry]], *, from_client: bool) -> Iterator[CaptureDifference]:
-        """A client's packets in another order, and the deliveries of one topic (5.0 4.6)."""
-        flows: dict[str | None, list[tuple[Entry, Entry]]] = {}
-        for before, now in sorted(pairs, key=lambda pair: pair[0].place):
-            if from_client:
-                flows.setdefault(None, []).append((before, now))
-            elif isinstance(before.packet, Publish):
-                flows.setdefault(before.topic, []).append((before, now))
-        for flow in flows.values():
-            kept = longest_rise([now.place for _, now in flow])
-            for index, (before, now) in enumerate(flow):
-                if index not in kept:
-                    yield self._made(CaptureDifferenceKind.ORDER, before, now)
+    def _order(self, pairs: list[Pair], *, from_client: bool) -> Iterator[CaptureDifference]:
+        """Compare the order of a client's packets, and of the deliveries of each topic (5.0 4.6)."""
+
+        def flow(before: ScriptEntry, _: ScriptEntry) -> tuple[str | None] | None:
+            return (None,) if from_client else (before.topic,) if isinstance(before.packet, Publish) else None
+
+        for moved, _ in displaced(pairs, flow):
+            for before, now in moved:
+                yield self._difference(CaptureDifferenceKind.ORDER, before, now)
 
     def _ending(self) -> Iterator[CaptureDifference]:
-        """Who ended the connection, unless a DISCONNECT of the client did, after which that is chance."""
+        """Compare which side ended the connection; after a DISCONNECT of the client that is chance."""
         if "close" in self.settings.ignore:
             return
-        one, other = (script.ending for script in self.scripts)
-        said = any(script.first(Disconnect, from_client=True) for script in self.scripts)
-        if not said and "open" not in (one.how, other.how) and one.by != other.by:
-            values = one.by, other.by
+        first, other = (script.ending for script in self.scripts)
+        disconnected = any(script.first(Disconnect, from_client=True) for script in self.scripts)
+        if not disconnected and "open" not in (first.how, other.how) and first.by != other.by:
+            values = first.by, other.by
             yield CaptureDifference(CaptureDifferenceKind.CLOSE, self.client, self.scripts, values=values)
 
 
 def _value(packet: ControlPacket, path: str) -> Any:
     name = path.removeprefix("properties.")
     return getattr(packet if name == path else getattr(packet, "properties", None), name, None)
-
-
-def _key(entry: Entry, level: int, *, with_payload: bool) -> Hashable:
-    """Packets that say the same come first, then messages of one topic with one payload, then those of one topic."""
-    packet = entry.packet
-    if isinstance(packet, Publish):
-        payload = packet.payload if with_payload else b""
-        said = (entry.type, entry.topic, payload, packet.qos, packet.retain)
-        return said if level == 0 else said[:3] if level == 1 else said[:2]
-    if isinstance(packet, Malformed):
-        return entry.type, packet.raw if level == 0 else packet.reason
-    if isinstance(packet, Subscribe | Unsubscribe):
-        rows: list[Any] = packet.subscriptions if isinstance(packet, Subscribe) else packet.topic_filters
-        names = [getattr(row, "topic_filter", row) for row in rows]
-        return entry.type, tuple(names if level == 0 else sorted(names))
-    return entry.type, getattr(packet, "reason_code", None) if level == 0 else None

@@ -1,4 +1,4 @@
-"""What may differ between a recorded connection and its replay, and what a comparison found."""
+"""Kinds of differences between a recorded connection and its replay, and the result of a comparison."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion, reason_name
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.view import without_topic
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 
-MAX_TOLD = 60
-"""Characters of a topic or a value that a message repeats."""
+MAX_TEXT_CHARACTERS = 60
+"""Maximum number of characters of a topic or a value in a message."""
 _LAST = 1 << 62
 
 
 class DifferenceKind(StrEnum):
-    """What kind of difference it is; the names are stable."""
+    """Kind of a difference; the names are stable."""
 
     NOT_CONNECTED = "not-connected"
     REASON_CODE = "reason-code"
@@ -38,7 +38,7 @@ class DifferenceKind(StrEnum):
 
 
 class DeviceKind(StrEnum):
-    """What a device did otherwise than the recorded client; the names are stable."""
+    """Kind of a device's deviation from the recorded client; the names are stable."""
 
     NEVER_CONNECTED = "never-connected"
     EXTRA_CONNECTION = "extra-connection"
@@ -55,43 +55,43 @@ class DeviceKind(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Difference:
-    """One thing that the live broker (or device) did otherwise than the recorded one."""
+    """One difference between the live broker (or device) and the recorded one."""
 
     kind: DifferenceKind | DeviceKind
     script: Script
     """The recorded connection."""
-    recorded: Entry | None = None
-    live: Entry | None = None
-    """Either is ``None`` where there is no such packet; both are where it is about the transport."""
+    recorded: ScriptEntry | None = None
+    live: ScriptEntry | None = None
+    """Either is ``None`` without such a packet; both are for a difference of the transport."""
     field: str = ""
-    """Path of the field as in JSON (``properties.user_property``), empty where it is about the packet as a whole."""
+    """Path of the field as in JSON (``properties.user_property``); empty for the packet as a whole."""
     expected: Any = None
-    """The recorded value, ``None`` for what is absent."""
-    found: Any = None
+    """The recorded value; ``None`` if it is absent."""
+    actual: Any = None
     message: str = ""
-    """One sentence.  It repeats no values of User Properties, payloads, or Authentication Data."""
+    """One sentence, without values of User Properties, payloads, or Authentication Data."""
     live_script: Script | None = None
     """The connection of ``live``."""
     follows: int = 0
-    """Packets that were not sent or not delivered because of it, on any connection; they are no differences of
+    """Number of packets not sent or not delivered because of it, on any connection; they are not differences of
     their own."""
 
     option: str = ""
-    """The option of the user that it follows from, ``--client``; empty where it is the broker's."""
+    """The user's option that causes it, such as ``--client``; empty if the broker causes it."""
     certain: bool = False
-    """Whether it follows from the option without a doubt."""
+    """Whether it certainly follows from the option."""
     cause: str = ""
-    """The cause of it and of others like it: ``the broker does not speak MQTT 5.0``; empty where it stands for
-    itself."""
+    """Common cause of it and of other differences: ``the broker does not speak MQTT 5.0``; empty without a common
+    cause."""
 
     @property
     def counts(self) -> bool:
-        """Whether it is the broker's, as far as is known."""
+        """Whether it fails the run: it does not certainly follow from an option."""
         return not (self.option and self.certain)
 
     @property
     def place(self) -> tuple[int, int]:
-        """For the order of the recording; what only the replay has comes after."""
+        """Sort key in the order of the recording; packets that only the replay has come last."""
         recorded, live = self.recorded, self.live
         return (_LAST if recorded is None else recorded.place, _LAST if live is None else live.place)
 
@@ -110,33 +110,33 @@ class Difference:
 
 @dataclass(slots=True)
 class Tally:
-    """What became of the packets of one connection that the broker sent, in the recording or in the replay."""
+    """Result for each packet of the broker on one connection, in the recording or in the replay."""
 
     script: Script
     _states: dict[int, str] = field(default_factory=dict)
     _reasons: Counter[str] = field(default_factory=Counter)
 
-    def equal(self, entry: Entry) -> None:
-        """It is the same on both sides, unless something else is said of it."""
+    def equal(self, entry: ScriptEntry) -> None:
+        """Mark a packet as the same on both sides, unless it is marked already."""
         self._states.setdefault(id(entry), "equal")
 
-    def different(self, entry: Entry) -> None:
+    def different(self, entry: ScriptEntry) -> None:
         self._states[id(entry)] = "different"
 
     def otherwise(self) -> None:
-        """A difference is about no packet of the broker: there was no connection, or it ended otherwise."""
+        """Count a difference without a packet of the broker: a missing connection, or another end."""
         self._states[-1 - len(self._states)] = "different"
 
-    def follow(self, entry: Entry) -> None:
-        """It is missing because of a difference somewhere else."""
+    def follow(self, entry: ScriptEntry) -> None:
+        """Mark a packet as missing because of a difference somewhere else."""
         self._states[id(entry)] = "follows"
 
-    def not_judged(self, entry: Entry, reason: str) -> None:
+    def not_judged(self, entry: ScriptEntry, reason: str) -> None:
         self._states[id(entry)] = "not judged"
         self._reasons[reason] += 1
 
     def _count(self, state: str) -> int:
-        return sum(one == state for one in self._states.values())
+        return sum(entry_state == state for entry_state in self._states.values())
 
     @property
     def compared(self) -> int:
@@ -152,7 +152,7 @@ class Tally:
 
     @property
     def following(self) -> int:
-        """Packets that are missing because of a difference somewhere else."""
+        """Number of packets missing because of a difference somewhere else."""
         return self._count("follows")
 
     @property
@@ -166,20 +166,20 @@ class Tally:
 
 @dataclass(slots=True)
 class Verification:
-    """What a comparison found."""
+    """Result of a comparison."""
 
     differences: list[Difference] = field(default_factory=list)
-    """By connection, within one in the order of the recording."""
+    """Differences by connection, in the order of the recording."""
     tallies: list[Tally] = field(default_factory=list)
-    """One for each recorded connection."""
+    """Tally of each recorded connection."""
 
     @property
     def judged(self) -> int:
-        return sum(one.compared > 0 for one in self.tallies)
+        return sum(tally.compared > 0 for tally in self.tallies)
 
     @property
     def nothing(self) -> str:
-        """What to say where nothing could be compared; empty where something was, or differs."""
+        """Message if nothing could be compared; empty if something was compared or differs."""
         if self.judged or self.differences:
             return ""
         total = len(self.tallies)
@@ -187,31 +187,31 @@ class Verification:
 
     @property
     def by_cause(self) -> dict[str, list[Difference]]:
-        """Differences by their cause, the most frequent cause first; those without one come last."""
+        """Differences by cause, the most frequent cause first; differences without a cause come last."""
         groups: dict[str, list[Difference]] = {}
-        for one in self.differences:
-            groups.setdefault(one.cause, []).append(one)
+        for difference in self.differences:
+            groups.setdefault(difference.cause, []).append(difference)
         return dict(sorted(groups.items(), key=lambda group: (not group[0], -len(group[1]))))
 
     @property
     def counting(self) -> list[Difference]:
-        """Those that do not certainly follow from an option of the user."""
-        return [one for one in self.differences if one.counts]
+        """Differences that do not certainly follow from an option of the user."""
+        return [difference for difference in self.differences if difference.counts]
 
 
 def reason_text(kind: PacketType, code: int, version: ProtocolVersion) -> str:
-    """``0x87 Not authorized``."""
+    """Reason Code with its name: ``0x87 Not authorized``."""
     return f"0x{code:02x} {reason_name(kind, code, version)}"
 
 
 def short(text: str) -> str:
-    """A text of the wire for a message: in quotes, and cut where it is long."""
-    return repr(text if len(text) <= MAX_TOLD else text[: MAX_TOLD - 3] + "...")
+    """A text from the wire, for a message: quoted, and cut if it is long."""
+    return repr(text if len(text) <= MAX_TEXT_CHARACTERS else text[: MAX_TEXT_CHARACTERS - 3] + "...")
 
 
-def described(entry: Entry) -> str:
-    """``PUBLISH to 'a/b'``."""
-    told = entry.type.upper()
+def described(entry: ScriptEntry) -> str:
+    """Packet type, and topic of a PUBLISH: ``PUBLISH to 'a/b'``."""
+    name = entry.type.upper()
     if isinstance(entry.packet, Publish):
-        return f"{told} to {short(entry.topic) if entry.topic else f'an {without_topic(entry.packet)} topic'}"
-    return told
+        return f"{name} to {short(entry.topic) if entry.topic else f'an {without_topic(entry.packet)} topic'}"
+    return name

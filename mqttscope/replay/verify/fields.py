@@ -1,8 +1,8 @@
 """Two packets of a broker compared field by field, by what they mean.
 
-Packet Identifiers, DUP and Topic Aliases must differ and are ignored, Reason Strings are for people.  Of an Assigned
-Client Identifier, Response Information and Authentication Data only counts whether they are there: their values are
-made for one connection.  A property that is left out has the value that the specification gives it then.
+Packet Identifiers, DUP and Topic Aliases have to differ and are ignored, and so are Reason Strings, which are for
+people.  Of an Assigned Client Identifier, Response Information and Authentication Data only the presence is compared:
+their values are made for one connection.  An absent property has its default value.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from mqttscope.replay.script import UNSAID
 from mqttscope.replay.verify.difference import DeviceKind, DifferenceKind, reason_text, short
 
 FAILURE = 0x80
-"""Reason Codes from here on are failures."""
+"""Lowest Reason Code of a failure."""
 
 Signature = tuple[int, bool, bool, tuple[tuple[int, Any], ...]]
 
@@ -29,9 +29,36 @@ def numbers_of(*names: str) -> frozenset[int]:
     return frozenset(properties.BY_NAME[name].identifier for name in names)
 
 
-IGNORED = numbers_of("topic_alias", "reason_string", "message_expiry_interval")
-"""The Message Expiry Interval is judged by the time that passed (`deliveries`)."""
-PRESENCE = numbers_of("assigned_client_identifier", "response_information", "authentication_data")
+NOTHING: dict[int, Any] = {}
+
+
+@dataclass(slots=True, frozen=True)
+class PropertyRules:
+    """How the properties of one side are compared."""
+
+    kind: DifferenceKind | DeviceKind
+    ignored: frozenset[int]
+    presence: frozenset[int]
+    """Secret, or made for one connection or exchange: only their presence is compared."""
+    sets: frozenset[int] = frozenset()
+    """Their order and their number do not count."""
+    shows_text: bool = False
+    """Whether messages contain texts and lengths."""
+
+
+BROKER_PROPERTIES = PropertyRules(
+    DifferenceKind.PROPERTY,
+    # The Message Expiry Interval is compared with the time that passed (`deliveries`).
+    numbers_of("topic_alias", "reason_string", "message_expiry_interval"),
+    numbers_of("assigned_client_identifier", "response_information", "authentication_data"),
+    frozenset({properties.SUBSCRIPTION_IDENTIFIER}),
+    shows_text=True,
+)
+DEVICE_PROPERTIES = PropertyRules(
+    DeviceKind.FIELD,
+    numbers_of("topic_alias", "reason_string"),
+    numbers_of("authentication_data", "correlation_data"),
+)
 
 
 @dataclass(slots=True)
@@ -41,13 +68,13 @@ class FieldDifference:
     kind: DifferenceKind | DeviceKind
     field: str
     expected: Any
-    found: Any
-    told: str
-    """``has Reason Code 0x87 Not authorized instead of 0x00 Success``."""
+    actual: Any
+    phrase: str
+    """Clause for a message: ``has Reason Code 0x87 Not authorized instead of 0x00 Success``."""
 
     @property
     def change(self) -> tuple[str, Any, Any]:
-        return self.field, self.expected, self.found
+        return self.field, self.expected, self.actual
 
 
 def failed(packet: ControlPacket, version: ProtocolVersion) -> bool:
@@ -61,20 +88,22 @@ def field_differences(
     version: ProtocolVersion,
     connects: tuple[Connect | None, Connect | None] = (None, None),
 ) -> list[FieldDifference]:
-    """What differs between two packets of one type; ``connects`` are those that two CONNACKs answer."""
-    found = list(_reasons(recorded, live, version))
-    if found and failed(recorded, version) != failed(live, version):
-        return found  # everything else follows from that
+    """Differences between two packets of one type; ``connects``: the CONNECT packets that two CONNACKs answer."""
+    differences = list(_reasons(recorded, live, version))
+    if differences and failed(recorded, version) != failed(live, version):
+        return differences  # everything else follows from that
     if isinstance(recorded, Connack) and isinstance(live, Connack):
-        found += _session_present(recorded, live)
+        differences += _session_present(recorded, live)
     elif isinstance(recorded, Publish) and isinstance(live, Publish):
-        found += _publish(recorded, live)
+        differences += _publish(recorded, live)
     elif isinstance(recorded, Suback | Unsuback) and isinstance(live, Suback | Unsuback):
-        found += _codes(recorded, live, version)
+        differences += _codes(recorded, live, version)
     if getattr(recorded, "properties", None) is UNSAID:
-        return found
-    found += _properties(recorded, live, _implied(connects[0]), _implied(connects[1]))
-    return found
+        return differences
+    blocks = block_of(recorded), block_of(live)
+    implied = _implied(connects[0]), _implied(connects[1])
+    differences += property_differences(BROKER_PROPERTIES, recorded.packet_type, "properties", *blocks, *implied)
+    return differences
 
 
 def block_of(packet: ControlPacket | Malformed) -> properties.Properties:
@@ -82,12 +111,12 @@ def block_of(packet: ControlPacket | Malformed) -> properties.Properties:
 
 
 def _implied(connect: Connect | None) -> dict[int, Any]:
-    """What a CONNACK means by leaving out what the CONNECT asked for (5.0 3.2.2.3.2, 3.2.2.3.14)."""
+    """Values of absent CONNACK properties, which follow from the CONNECT (5.0 3.2.2.3.2, 3.2.2.3.14)."""
     if connect is None:
         return {}
-    asked = connect.properties or properties.EMPTY
+    requested = connect.properties or properties.EMPTY
     return {
-        properties.BY_NAME["session_expiry_interval"].identifier: asked.session_expiry_interval or 0,
+        properties.BY_NAME["session_expiry_interval"].identifier: requested.session_expiry_interval or 0,
         properties.BY_NAME["server_keep_alive"].identifier: connect.keep_alive,
     }
 
@@ -95,61 +124,62 @@ def _implied(connect: Connect | None) -> dict[int, Any]:
 def _reasons(recorded: ControlPacket, live: ControlPacket, version: ProtocolVersion) -> Iterator[FieldDifference]:
     if not hasattr(recorded, "reason_code"):
         return
-    expected, found = recorded.reason_code or 0, getattr(live, "reason_code", None) or 0
-    if getattr(recorded, "properties", None) is UNSAID and max(expected, found) < FAILURE:
-        # Before 5.0 there is one kind of success.
+    expected, actual = recorded.reason_code or 0, getattr(live, "reason_code", None) or 0
+    if getattr(recorded, "properties", None) is UNSAID and max(expected, actual) < FAILURE:
+        # Before 5.0 there is only one kind of success.
         return
-    if expected != found:
+    if expected != actual:
         kind = recorded.packet_type
-        told = f"has Reason Code {reason_text(kind, found, version)} instead of {reason_text(kind, expected, version)}"
-        yield FieldDifference(DifferenceKind.REASON_CODE, "reason_code", expected, found, told)
+        texts = reason_text(kind, actual, version), reason_text(kind, expected, version)
+        phrase = f"has Reason Code {texts[0]} instead of {texts[1]}"
+        yield FieldDifference(DifferenceKind.REASON_CODE, "reason_code", expected, actual, phrase)
 
 
 def _session_present(recorded: Connack, live: Connack) -> Iterator[FieldDifference]:
-    expected, found = recorded.session_present, live.session_present
-    if None not in (expected, found) and expected != found:  # 3.1 has no such flag
-        told = f"has Session Present {int(bool(found))} instead of {int(bool(expected))}"
-        yield FieldDifference(DifferenceKind.SESSION_PRESENT, "session_present", expected, found, told)
+    expected, actual = recorded.session_present, live.session_present
+    if None not in (expected, actual) and expected != actual:  # 3.1 has no such flag
+        phrase = f"has Session Present {int(bool(actual))} instead of {int(bool(expected))}"
+        yield FieldDifference(DifferenceKind.SESSION_PRESENT, "session_present", expected, actual, phrase)
 
 
 def _publish(recorded: Publish, live: Publish) -> Iterator[FieldDifference]:
     if recorded.qos != live.qos:
-        told = f"was delivered with QoS {live.qos} instead of {recorded.qos}"
-        yield FieldDifference(DifferenceKind.DELIVERY_QOS, "qos", recorded.qos, live.qos, told)
+        phrase = f"was delivered with QoS {live.qos} instead of {recorded.qos}"
+        yield FieldDifference(DifferenceKind.DELIVERY_QOS, "qos", recorded.qos, live.qos, phrase)
     if recorded.retain != live.retain:
-        told = f"was delivered with RETAIN {int(live.retain)} instead of {int(recorded.retain)}"
-        yield FieldDifference(DifferenceKind.RETAIN, "retain", recorded.retain, live.retain, told)
+        phrase = f"was delivered with RETAIN {int(live.retain)} instead of {int(recorded.retain)}"
+        yield FieldDifference(DifferenceKind.RETAIN, "retain", recorded.retain, live.retain, phrase)
 
 
 def _codes(recorded: Suback | Unsuback, live: Suback | Unsuback, version: ProtocolVersion) -> Iterator[FieldDifference]:
-    expected, found = recorded.reason_codes, live.reason_codes
-    if expected is None or found is None:  # UNSUBACK before 5.0 has none
+    expected, actual = recorded.reason_codes, live.reason_codes
+    if expected is None or actual is None:  # UNSUBACK has no Reason Codes before 5.0
         return
-    if len(expected) != len(found):
-        told = f"has {len(found)} Reason Codes instead of {len(expected)}"
-        yield FieldDifference(DifferenceKind.REASON_CODE, "reason_codes", list(expected), list(found), told)
+    if len(expected) != len(actual):
+        phrase = f"has {len(actual)} Reason Codes instead of {len(expected)}"
+        yield FieldDifference(DifferenceKind.REASON_CODE, "reason_codes", list(expected), list(actual), phrase)
         return
     packet_type = recorded.packet_type
-    for index, (before, now) in enumerate(zip(expected, found, strict=True)):
+    for index, (before, now) in enumerate(zip(expected, actual, strict=True)):
         if before != now:
             grants = packet_type == PacketType.SUBACK and before < FAILURE and now < FAILURE
-            told = (
+            phrase = (
                 f"has {reason_text(packet_type, now, version)} instead of {reason_text(packet_type, before, version)}"
                 f" for Topic Filter {index + 1}"
             )
             kind = DifferenceKind.GRANTED_QOS if grants else DifferenceKind.REASON_CODE
-            yield FieldDifference(kind, f"reason_codes[{index}]", before, now, told)
+            yield FieldDifference(kind, f"reason_codes[{index}]", before, now, phrase)
 
 
-def _values(block: properties.Properties) -> dict[int, Any]:
-    """The properties that are compared, in a form that equal ones share."""
-    found: dict[int, list[Any]] = {}
+def _values(block: properties.Properties, rules: PropertyRules) -> dict[int, Any]:
+    """The properties that are compared, in a comparable form."""
+    by_number: dict[int, list[Any]] = {}
     for number, value in block.items:
-        if number not in IGNORED:
-            found.setdefault(number, []).append(value)
+        if number not in rules.ignored:
+            by_number.setdefault(number, []).append(value)
     values: dict[int, Any] = {}
-    for number, several in found.items():
-        if number == properties.SUBSCRIPTION_IDENTIFIER:
+    for number, several in by_number.items():
+        if number in rules.sets:
             values[number] = tuple(sorted(set(several)))
         elif number == properties.USER_PROPERTY or len(several) > 1:
             values[number] = tuple(several)
@@ -158,48 +188,55 @@ def _values(block: properties.Properties) -> dict[int, Any]:
     return values
 
 
-def _properties(
-    recorded: ControlPacket, live: ControlPacket, implied: dict[int, Any], implied_live: dict[int, Any]
+def property_differences(
+    rules: PropertyRules,
+    packet_type: PacketType,
+    path: str,
+    recorded: properties.Properties,
+    live: properties.Properties,
+    implied: dict[int, Any] = NOTHING,
+    implied_live: dict[int, Any] = NOTHING,
 ) -> Iterator[FieldDifference]:
-    one, other = block_of(recorded), block_of(live)
-    if one.items == other.items and implied == implied_live:
+    """Properties that differ; ``implied``: values of absent ones, if they are not the defaults of the packet type."""
+    if recorded.items == live.items and implied == implied_live:
         return
-    before, now = _values(one), _values(other)
+    before, now = _values(recorded, rules), _values(live, rules)
     for number in dict.fromkeys((*before, *now)):
-        expected, found = before.get(number), now.get(number)
-        if number in PRESENCE:
-            same = (expected is None) == (found is None)
+        expected, actual = before.get(number), now.get(number)
+        if number in rules.presence:
+            is_equal = (expected is None) == (actual is None)
         else:
-            default = properties.property_default(number, recorded.packet_type)
+            default = properties.property_default(number, packet_type)
             meant = implied.get(number, default) if expected is None else expected
-            same = meant == (implied_live.get(number, default) if found is None else found)
-        if not same:
+            is_equal = meant == (implied_live.get(number, default) if actual is None else actual)
+        if not is_equal:
             name = properties.property_name(number)
-            yield FieldDifference(
-                DifferenceKind.PROPERTY, f"properties.{name}", expected, found, _told(name, expected, found)
-            )
+            phrase = _property_phrase(name, expected, actual, shows_text=rules.shows_text)
+            yield FieldDifference(rules.kind, f"{path}.{name}", expected, actual, phrase)
 
 
-def _told(name: str, expected: Any, found: Any) -> str:
+def _property_phrase(name: str, expected: Any, actual: Any, *, shows_text: bool) -> str:
     words = "user properties" if name == "user_property" else name.replace("_", " ")
-    if found is None:
+    if actual is None:
         return f"lacks its {words}"
     if expected is None:
-        return f"has {words}, which the recorded one has not"
-    if isinstance(found, int) and isinstance(expected, int):
-        return f"has {words} {found} instead of {expected}"
-    # Values of User Properties and binary data may be secrets; reports show them where they may.
-    if isinstance(found, str) and isinstance(expected, str):
-        return f"has {words} {short(found)} instead of {short(expected)}"
-    if isinstance(found, bytes) and isinstance(expected, bytes) and len(found) != len(expected):
-        return f"has {words} of {len(found)} bytes instead of {len(expected)}"
+        return f"has {words}, which the recorded one does not have"
+    if isinstance(actual, int) and isinstance(expected, int):
+        return f"has {words} {actual} instead of {expected}"
+    if not shows_text:
+        return f"has other {words}"
+    # Values of User Properties and binary data may be secrets; reports show them only if that is allowed.
+    if isinstance(actual, str) and isinstance(expected, str):
+        return f"has {words} {short(actual)} instead of {short(expected)}"
+    if isinstance(actual, bytes) and isinstance(expected, bytes) and len(actual) != len(expected):
+        return f"has {words} of {len(actual)} bytes instead of {len(expected)}"
     return f"has {'other' if words.endswith('s') else 'another'} {words}"
 
 
 def signature(packet: Publish) -> Signature:
-    """What two deliveries of one message have in common when they mean the same."""
+    """Values that are equal in two deliveries of one message with the same meaning."""
     block = packet.properties or properties.EMPTY
-    values = _values(block)
-    said = [one for one in values.items() if one[1] != properties.property_default(one[0], packet.packet_type)]
+    values = _values(block, BROKER_PROPERTIES)
+    compared = [item for item in values.items() if item[1] != properties.property_default(item[0], packet.packet_type)]
     expires = block.message_expiry_interval is not None
-    return packet.qos, packet.retain, expires, tuple(sorted(said, key=itemgetter(0)))
+    return packet.qos, packet.retain, expires, tuple(sorted(compared, key=itemgetter(0)))

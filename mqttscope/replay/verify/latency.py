@@ -1,7 +1,7 @@
-"""How long the broker took: to answer each kind of packet, and to deliver messages.
+"""Latencies of a broker: of its answers to each kind of packet, and of deliveries.
 
-Times are those of the packets as they were seen.  Where a packet was sent again the first one counts, and only the
-first answer.
+Times come from the captured packets.  If a packet was sent again, the first one counts, and only the first
+answer.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from mqttscope.mqtt.packets import Publish
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 
 HANDSHAKES = {
     "connect": "CONNECT to CONNACK",
@@ -23,7 +23,7 @@ HANDSHAKES = {
     "ping": "PINGREQ to PINGRESP",
     "delivery": "PUBLISH to its first delivery",
 }
-"""What is measured, in the order of reports, with a description."""
+"""Kinds of latencies in the order of reports, with a description."""
 
 _ANSWERS = {
     "connack": "connect",
@@ -38,7 +38,7 @@ PERCENTILES = (50, 95, 99)
 
 @dataclass(slots=True)
 class Quantiles:
-    """Times of one kind in nanoseconds."""
+    """Distribution of the times of one kind, in nanoseconds."""
 
     count: int
     minimum: int
@@ -50,7 +50,7 @@ class Quantiles:
 
 def latencies(script: Script) -> dict[str, list[int]]:
     """Times in nanoseconds by kind, for everything that the broker answered on one connection."""
-    found: dict[str, list[int]] = {}
+    times: dict[str, list[int]] = {}
     answered: set[tuple[int, str]] = set()
     for entry in script.entries:
         kind = _ANSWERS.get(entry.type)
@@ -59,34 +59,34 @@ def latencies(script: Script) -> dict[str, list[int]]:
             continue
         if (id(request), kind) not in answered:
             answered.add((id(request), kind))
-            # A clock that was set back makes no time negative.
-            found.setdefault(kind, []).append(max(0, entry.timestamp_ns - request.timestamp_ns))
-    return found
+            # A clock that was set back must not make a time negative.
+            times.setdefault(kind, []).append(max(0, entry.timestamp_ns - request.timestamp_ns))
+    return times
 
 
 def run_latencies(scripts: Iterable[Script]) -> dict[str, list[int]]:
-    """The same for all connections of a run, with the times from a PUBLISH to its first delivery."""
+    """Latencies of all connections of a run, with the times from a PUBLISH to its first delivery."""
     scripts = list(scripts)
-    found: dict[str, list[int]] = {}
+    times: dict[str, list[int]] = {}
     for script in scripts:
         for kind, values in latencies(script).items():
-            found.setdefault(kind, []).extend(values)
+            times.setdefault(kind, []).extend(values)
     delivered = _deliveries(scripts)
     if delivered:
-        found["delivery"] = delivered
-    return found
+        times["delivery"] = delivered
+    return times
 
 
 def _deliveries(scripts: list[Script]) -> list[int]:
-    """Each connection gets a repeated message in the order of its publications, from its own beginning on.
+    """Times from a PUBLISH to its first delivery; each connection gets repeated messages in order, from its own start.
 
     Retained messages are left out: they wait for a subscription, not for the broker.
     """
-    places = [(entry.place, entry, script) for script in scripts for entry in script.entries if _counts(entry)]
-    places.sort(key=lambda one: one[0])
-    published: dict[tuple[str, bytes], list[Entry]] = {}
+    places = [(entry.place, entry, script) for script in scripts for entry in script.entries if _is_measured(entry)]
+    places.sort(key=lambda row: row[0])
+    published: dict[tuple[str, bytes], list[ScriptEntry]] = {}
     waiting: dict[tuple[int, tuple[str, bytes]], deque[int]] = {}
-    taken: dict[tuple[int, tuple[str, bytes]], int] = {}
+    queued: dict[tuple[int, tuple[str, bytes]], int] = {}
     first: dict[int, int] = {}
     for _, entry, script in places:
         assert isinstance(entry.packet, Publish)
@@ -95,19 +95,19 @@ def _deliveries(scripts: list[Script]) -> list[int]:
         if entry.from_client:
             sources.append(entry)
             continue
-        whose = id(script), key
-        queue = waiting.setdefault(whose, deque())
-        for index in range(taken.get(whose, 0), len(sources)):
+        receiver = id(script), key
+        queue = waiting.setdefault(receiver, deque())
+        for index in range(queued.get(receiver, 0), len(sources)):
             if sources[index].place >= script.opened_place:
                 queue.append(index)
-        taken[whose] = len(sources)
+        queued[receiver] = len(sources)
         if queue:
             source = sources[queue.popleft()]
             first.setdefault(id(source), max(0, entry.timestamp_ns - source.timestamp_ns))
     return list(first.values())
 
 
-def _counts(entry: Entry) -> bool:
+def _is_measured(entry: ScriptEntry) -> bool:
     packet = entry.packet
     if not isinstance(packet, Publish) or entry.topic is None or entry.resends is not None or packet.dup:
         return False
@@ -115,7 +115,7 @@ def _counts(entry: Entry) -> bool:
 
 
 def quantiles(values: Sequence[int]) -> Quantiles | None:
-    """Count, extremes and percentiles (nearest rank) of times; ``None`` where there are none."""
+    """Count, extremes and percentiles (nearest rank) of times; ``None`` without times."""
     if not values:
         return None
     ordered = sorted(values)
@@ -130,7 +130,7 @@ def quantiles(values: Sequence[int]) -> Quantiles | None:
 def side_by_side(
     recorded: Mapping[str, Sequence[int]], live: Mapping[str, Sequence[int]]
 ) -> list[tuple[str, Quantiles | None, Quantiles | None]]:
-    """For each kind that one of the sides has: the recorded times and the live ones."""
+    """Recorded and live times for each kind that either side has."""
     return [
         (kind, quantiles(recorded.get(kind, ())), quantiles(live.get(kind, ())))
         for kind in HANDSHAKES

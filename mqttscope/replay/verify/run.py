@@ -1,4 +1,4 @@
-"""What a comparison knows of a recording and its replay: what was performed, published and subscribed, and by whom."""
+"""Facts about a recording and its replay: packets performed, messages published, and subscriptions, by client."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from mqttscope.mqtt.constants import PacketType
 from mqttscope.mqtt.packets import Connect, Puback, Pubcomp, Publish, Pubrec, Pubrel, Subscribe
 from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.topics import compile_filter, parse_shared
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Tally
 from mqttscope.replay.verify.fields import FAILURE
 
 IGNORED_TOPICS = ("$SYS/#",)
-"""What brokers tell of themselves."""
+"""Topics of brokers' information about themselves."""
 
 Key = tuple[str, bytes, int]
-"""Topic, payload, and how many bytes of the payload the capture lacks."""
+"""Topic, payload, and number of payload bytes that the capture lacks."""
 
-NOT_PERFORMED = "the replay did not perform what it belongs to"
+NOT_PERFORMED = "the replay did not perform the step that it belongs to"
 INCOMPLETE = "the recording is not complete"
 ENDED = "the recording ended too early to show it"
 UNREADABLE = "the recording does not show the whole packet"
@@ -30,13 +30,13 @@ UNREADABLE = "the recording does not show the whole packet"
 class Publication:
     """A message that a client published, its Will included."""
 
-    entry: Entry
-    """The PUBLISH, or the CONNECT that has the Will."""
+    entry: ScriptEntry
+    """The PUBLISH, or the CONNECT with the Will."""
     script: Script
     qos: int
     expiry: int | None
-    performed: Entry | None = None
-    """The same in the replay."""
+    performed: ScriptEntry | None = None
+    """The corresponding packet of the replay."""
 
     @property
     def client(self) -> str:
@@ -48,7 +48,7 @@ class RecordedFilter:
     """One Topic Filter of a SUBSCRIBE."""
 
     topic_filter: str
-    entry: Entry
+    entry: ScriptEntry
     script: Script
     position: int
     matches: Callable[[str], bool]
@@ -67,28 +67,28 @@ def filters_of(script: Script) -> Iterator[RecordedFilter]:
 
 @dataclass(slots=True)
 class FilterTable:
-    """Who subscribed to what, by Client Identifier."""
+    """Subscriptions by Client Identifier."""
 
-    of: dict[str, list[RecordedFilter]] = field(default_factory=dict)
+    by_client: dict[str, list[RecordedFilter]] = field(default_factory=dict)
     _found: dict[tuple[str, str], list[RecordedFilter]] = field(default_factory=dict)
 
     def learn(self, script: Script) -> None:
-        self.of.setdefault(client_of(script), []).extend(filters_of(script))
+        self.by_client.setdefault(client_of(script), []).extend(filters_of(script))
 
     def matching(self, script: Script, topic: str) -> list[RecordedFilter]:
-        """Those of the client of a script that a topic belongs to."""
+        """Subscriptions of a script's client that match a topic."""
         key = client_of(script), topic
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = [one for one in self.of.get(key[0], ()) if one.matches(topic)]
-        return found
+        rows = self._found.get(key)
+        if rows is None:
+            rows = self._found[key] = [row for row in self.by_client.get(key[0], ()) if row.matches(topic)]
+        return rows
 
-    def anybody(self, topic: str) -> Iterator[RecordedFilter]:
-        return (one for mine in self.of.values() for one in mine if one.matches(topic))
+    def subscriptions_to(self, topic: str) -> Iterator[RecordedFilter]:
+        return (row for rows in self.by_client.values() for row in rows if row.matches(topic))
 
 
 @dataclass(slots=True, eq=False)
-class Pair:
+class ConnectionPair:
     """A recorded connection and its replay."""
 
     script: Script
@@ -96,16 +96,16 @@ class Pair:
     tally: Tally
     differences: list[Difference] = field(default_factory=list)
     cause: Difference | None = None
-    """Why the connection could not continue as it did in the recording."""
+    """Difference that kept the connection from continuing as recorded."""
     session_lost: Difference | None = None
-    """The broker had a session of the client in the recording, and has none in the replay."""
+    """Difference in Session Present: only the recorded broker had a session of the client."""
 
     last_from_server: int = -1
     """Place of the last recorded packet of the broker."""
-    releases: dict[int, Entry] = field(default_factory=dict)
+    releases: dict[int, ScriptEntry] = field(default_factory=dict)
     """The PUBREL of each delivery with QoS 2, on both sides."""
     again: set[int] = field(default_factory=set)
-    """Deliveries that the broker sent again on the same connection: each message counts once."""
+    """Deliveries that the broker resent on the same connection: each message counts once."""
     acknowledged: set[int] = field(default_factory=set)
     """Deliveries that the client answered, on both sides."""
 
@@ -113,11 +113,11 @@ class Pair:
         for script in (self.script, self.live):
             if script is not None:
                 self._follow_deliveries(script)
-        self.last_from_server = max((one.place for one in self.script.entries if not one.from_client), default=-1)
+        self.last_from_server = max((entry.place for entry in self.script.entries if not entry.from_client), default=-1)
 
     def _follow_deliveries(self, script: Script) -> None:
-        """Packet Identifiers tell what belongs to a delivery, whoever wrote the script."""
-        running: dict[int, Entry] = {}
+        """Find what belongs to each delivery by its packet identifier, as in both kinds of scripts."""
+        running: dict[int, ScriptEntry] = {}
         for entry in script.entries:
             packet = entry.packet
             if isinstance(packet, Publish):
@@ -151,11 +151,11 @@ class Pair:
         self,
         kind: DifferenceKind | DeviceKind,
         message: str,
-        recorded: Entry | None = None,
-        live: Entry | None = None,
+        recorded: ScriptEntry | None = None,
+        live: ScriptEntry | None = None,
         change: tuple[str, Any, Any] = ("", None, None),
     ) -> Difference:
-        """Take a difference; ``change`` has the path of a field and its values, recorded and live."""
+        """Add a difference; ``change`` is the path of a field with its recorded and its live value."""
         difference = Difference(kind, self.script, recorded, live, *change, message, self.live)
         self.differences.append(difference)
         for entry in (recorded, live):
@@ -165,14 +165,14 @@ class Pair:
         self.tally.otherwise()
         return difference
 
-    def follow(self, entry: Entry, cause: Difference) -> None:
-        """An entry is missing because of a difference, perhaps of another connection."""
+    def follow(self, entry: ScriptEntry, cause: Difference) -> None:
+        """Count an entry as missing because of a difference, perhaps of another connection."""
         cause.follows += 1
         self.tally.follow(entry)
 
 
-def connect_of(script: Script) -> Entry | None:
-    """The CONNECT of a connection, also one that cannot be read."""
+def connect_of(script: Script) -> ScriptEntry | None:
+    """The CONNECT of a connection, even if it cannot be read."""
     for entry in script.entries:
         if entry.from_client and entry.packet.packet_type == PacketType.CONNECT:
             return entry
@@ -183,8 +183,8 @@ def client_of(script: Script) -> str:
     return script.connection.client_identifier or f"\0{script.connection.number}"
 
 
-def is_published(entry: Entry) -> bool:
-    """Whether it is a message of a client, or a CONNECT with a Will; what is sent again is not counted."""
+def is_published(entry: ScriptEntry) -> bool:
+    """Whether an entry is a message of a client, or a CONNECT with a Will; resent messages are not."""
     if not entry.from_client:
         return False
     packet = entry.packet
@@ -193,8 +193,8 @@ def is_published(entry: Entry) -> bool:
     return isinstance(packet, Connect) and packet.will is not None
 
 
-def key_of(entry: Entry) -> Key:
-    """What tells messages apart; of a CONNECT, its Will."""
+def key_of(entry: ScriptEntry) -> Key:
+    """Key that distinguishes messages; for a CONNECT, of its Will."""
     packet = entry.packet
     if isinstance(packet, Connect) and packet.will is not None:
         return packet.will.will_topic, packet.will.will_payload, 0
@@ -208,17 +208,17 @@ class ReplayRun:
     def __init__(
         self,
         pairs: Iterable[tuple[Script, Script | None]],
-        skipped: Iterable[Entry] = (),
+        skipped: Iterable[ScriptEntry] = (),
         ignored_topics: Iterable[str] = IGNORED_TOPICS,
     ) -> None:
-        self.pairs = [Pair(recorded, live, Tally(recorded)) for recorded, live in pairs]
-        self._ignored = [compile_filter(one) for one in ignored_topics]
+        self.pairs = [ConnectionPair(recorded, live, Tally(recorded)) for recorded, live in pairs]
+        self._ignored = [compile_filter(topic_filter) for topic_filter in ignored_topics]
         self.skipped = {id(entry) for entry in skipped}
-        self.performed: dict[int, Entry] = {}
-        """Client packets of the replay by the recorded ones they perform; the first where one was sent again."""
+        self.performed: dict[int, ScriptEntry] = {}
+        """Client packets of the replay by the recorded ones they perform; the first if one was sent again."""
         self.publications: dict[Key, list[Publication]] = {}
         self.refused: dict[int, Difference] = {}
-        """Publications that the live broker refused and the recorded one did not, by their recorded entry."""
+        """Publications that only the live broker refused, by their recorded entry."""
         self.changed: dict[tuple[int, int], Difference] = {}
         """Subscriptions that were answered in another way, by their SUBSCRIBE and the position in it."""
         self._filters = FilterTable()
@@ -232,9 +232,9 @@ class ReplayRun:
                 if is_published(entry):
                     self._learn(pair.script, entry)
         self.incomplete = any(pair.joined or pair.script.lost_from_client for pair in self.pairs)
-        """Whether clients may have published what the recording does not show."""
+        """Whether clients may have published messages that the recording does not show."""
 
-    def _learn(self, script: Script, entry: Entry) -> None:
+    def _learn(self, script: Script, entry: ScriptEntry) -> None:
         message = entry.packet.will if isinstance(entry.packet, Connect) else entry.packet
         assert isinstance(message, Publish | Will)
         qos = message.qos if isinstance(message, Publish) else message.will_qos
@@ -248,10 +248,10 @@ class ReplayRun:
     def subscriptions(self, script: Script, topic: str | None) -> list[RecordedFilter]:
         return self._filters.matching(script, topic or "")
 
-    def played_with_qos(self, entry: Entry) -> int | None:
-        """The QoS with which the replay sent a recorded PUBLISH: a live broker may not allow the recorded one."""
+    def played_with_qos(self, entry: ScriptEntry) -> int | None:
+        """The QoS of a recorded PUBLISH in the replay: a live broker may not allow the recorded one."""
         performed = self.performed.get(id(entry))
         return performed.packet.qos if performed is not None and isinstance(performed.packet, Publish) else None
 
-    def was_skipped(self, entry: Entry) -> bool:
+    def was_skipped(self, entry: ScriptEntry) -> bool:
         return id(entry) in self.skipped

@@ -1,1 +1,1 @@
-"""What was tried on brokers: as text, JSON, JUnit, SARIF, and brokers side by side."""
+"""Results of broker tests as text, JSON, JUnit and SARIF, and as a comparison of brokers."""

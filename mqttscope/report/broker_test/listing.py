@@ -1,6 +1,6 @@
-"""Mutations and mutated flows as lists: all mutations that there are, and what is where in a capture of mutated flows.
+"""Lists of mutations, and of the mutated flows in a capture.
 
-For people as text and as comments of frames, for programs as JSON.
+People read them as text and as comments of frames, programs as JSON.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from mqttscope.broker_test.export import SERVER, client_of
-from mqttscope.broker_test.fit import Numbered
+from mqttscope.broker_test.fit import NumberedCase
 from mqttscope.mqtt.constants import ProtocolVersion, type_name
 from mqttscope.mqtt.view import text
 from mqttscope.mqtt.wire import counted
-from mqttscope.mutate import Case, Mutation, Verdict
+from mqttscope.mutate import FlowVerdict, Mutation, MutationCase
 from mqttscope.mutate.catalogue import ASSUMED, cited_instead
 from mqttscope.mutate.mutation import MutationKind, Reaction
 from mqttscope.report import documents as doc
@@ -25,18 +25,18 @@ from mqttscope.report.page import Page
 
 
 def write_listing(page: Page, mutations: Iterable[Mutation], sender: str) -> None:
-    """Each mutation with the statements it breaks, or that it is legal, and the reaction that is demanded."""
+    """Write each mutation with the statements it breaks, or that it is legal, and the demanded reaction."""
     count = 0
-    for one in mutations:
+    for mutation in mutations:
         count += 1
-        page.line([one.name], "bold")
-        page.paragraph(f"  {one.description}", indent=2)
-        for told, versions in _rows(one, sender).items():
-            page.paragraph(f"  {', '.join(versions)}: {told}", indent=4)
+        page.line([mutation.name], "bold")
+        page.paragraph(f"  {mutation.description}", indent=2)
+        for sentence, versions in _rows(mutation, sender).items():
+            page.paragraph(f"  {', '.join(versions)}: {sentence}", indent=4)
     page.line([counted(count, "mutation")])
 
 
-class _InVersion(NamedTuple):
+class _VersionedMutation(NamedTuple):
     """A mutation in one version, sent by one side."""
 
     mutation: Mutation
@@ -50,7 +50,7 @@ class _InVersion(NamedTuple):
 
 _STATEMENTS = doc.each(doc.TEXT)
 _VERSION = doc.record({
-    "verdict": doc.word(Verdict).at(lambda row: row.mutation.verdict(row.version, row.sender)),
+    "verdict": doc.word(FlowVerdict).at(lambda row: row.mutation.verdict(row.version, row.sender)),
     "statements": _STATEMENTS.at(lambda row: row.mutation.broken(row.version, row.sender)), **DEMANDED,
     "demanded_by": _STATEMENTS.at(lambda row: row.mutation.demanded_by(row.version, row.sender)),
     "cited_instead": _STATEMENTS.at(lambda row: cited_instead(row.mutation, row.version, row.sender)),
@@ -64,47 +64,47 @@ MUTATION = doc.record({
 })  # fmt: skip
 
 
-def listing_json(one: Mutation, sender: str) -> dict[str, Any]:
-    """A mutation as plain JSON, with what holds for one sender."""
-    versions = {version.text: _InVersion(one, version, sender) for version in one.versions}
-    shown: dict[str, Any] = MUTATION.view(SimpleNamespace(mutation=one, versions=versions))
+def listing_json(mutation: Mutation, sender: str) -> dict[str, Any]:
+    """A mutation as plain JSON, for one sender."""
+    versions = {version.text: _VersionedMutation(mutation, version, sender) for version in mutation.versions}
+    shown: dict[str, Any] = MUTATION.view(SimpleNamespace(mutation=mutation, versions=versions))
     return shown
 
 
-def _rows(one: Mutation, sender: str) -> dict[str, list[str]]:
-    """What is to be said of a mutation, with the versions that it holds for."""
+def _rows(mutation: Mutation, sender: str) -> dict[str, list[str]]:
+    """Effects of a mutation, with the versions that each applies to."""
     rows: dict[str, list[str]] = {}
-    for version in one.versions:
-        rows.setdefault(said(one, version, sender), []).append(version.text)
+    for version in mutation.versions:
+        rows.setdefault(effect(mutation, version, sender), []).append(version.text)
     return rows
 
 
-def said(one: Mutation, version: ProtocolVersion, sender: str) -> str:
-    """What a mutation breaks in a version and what is demanded then: ``breaks MQTT-3.3.1-4; close with 0x81``."""
-    verdict = one.verdict(version, sender)
-    reaction = one.reaction_in(version, sender)
+def effect(mutation: Mutation, version: ProtocolVersion, sender: str) -> str:
+    """Broken statements and demanded reaction of a mutation in a version: ``breaks MQTT-3.3.1-4; close with 0x81``."""
+    verdict = mutation.verdict(version, sender)
+    reaction = mutation.reaction_in(version, sender)
     codes = " or ".join(f"0x{code:02x}" for code in reaction.reason_codes)
-    told = f"{reaction.demand}{f' with {codes}' if codes else ''}"
-    if verdict is Verdict.LEGAL:
-        return f"legal; {told}"
-    statements = ", ".join(text.split(" ", 1)[1] for text in one.broken(version, sender))
-    broken = f"breaks {statements}" if statements else "breaks nothing for certain"
-    should = " (should)" if verdict is Verdict.DISCOURAGED else ""
-    instead = ", ".join(text.split(" ", 1)[1] for text in cited_instead(one, version, sender))
-    # Captures tell no version before CONNECT does, so that a linter has to take one.
+    reaction_text = f"{reaction.demand}{f' with {codes}' if codes else ''}"
+    if verdict is FlowVerdict.LEGAL:
+        return f"legal; {reaction_text}"
+    statements = ", ".join(text.split(" ", 1)[1] for text in mutation.broken(version, sender))
+    broken = f"breaks {statements}" if statements else "no certain violation"
+    should = " (should)" if verdict is FlowVerdict.DISCOURAGED else ""
+    instead = ", ".join(text.split(" ", 1)[1] for text in cited_instead(mutation, version, sender))
+    # Before CONNECT a capture does not show the version, so a linter assumes one.
     cited = f"; seen in a capture as {instead} of {ASSUMED.text}" if instead else ""
-    return f"{broken}{should}; {told}{cited}"
+    return f"{broken}{should}; {reaction_text}{cited}"
 
 
 @dataclass(slots=True, frozen=True)
 class WrittenCase:
-    """One connection of the capture."""
+    """One connection of the written capture."""
 
     index: int
-    """Of the connection, from 0: tshark calls it ``tcp.stream``."""
+    """Index of the connection, from 0; tshark calls it ``tcp.stream``."""
     frame: int
-    """Its first frame, from 1."""
-    numbered: Numbered
+    """Number of its first frame, from 1."""
+    numbered: NumberedCase
 
 
 MUTATED_FLOW = doc.record({
@@ -112,26 +112,27 @@ MUTATED_FLOW = doc.record({
     "frame": doc.COUNT, "client": doc.TEXT.at(lambda row: str(client_of(row.index))),
     "server": doc.TEXT.at(lambda _: str(SERVER)), "number": doc.maybe(doc.COUNT).at("numbered.number"),
     "mutation": doc.TEXT.at("numbered.case.mutation.name"), "version": doc.PROTOCOL.at("numbered.case.version.text"),
-    "verdict": doc.word(Verdict).at("numbered.case.verdict"), "statements": _STATEMENTS.at("numbered.case.statements"),
+    "verdict": doc.word(FlowVerdict).at("numbered.case.verdict"),
+    "statements": _STATEMENTS.at("numbered.case.statements"),
     "cited_instead": _STATEMENTS.at(lambda row: _cited_instead(row.numbered.case)),
     "reaction": doc.record(REACTION).at("numbered.case.reaction"),
     "recorded_connection": doc.COUNT.at("numbered.case.connection"),
 })  # fmt: skip
 
 
-def _cited_instead(case: Case) -> tuple[str, ...]:
+def _cited_instead(case: MutationCase) -> tuple[str, ...]:
     return cited_instead(case.mutation, case.version, case.flow.sender)
 
 
 def comment(row: WrittenCase) -> str:
-    """What the first frame of a connection says of it."""
+    """Comment of the first frame of a connection."""
     case = row.numbered.case
-    told = said(case.mutation, case.version, case.flow.sender)
-    return f"{case.mutation.name} (case {row.numbered.number}): {case.version.text}: {told}"
+    shown = effect(case.mutation, case.version, case.flow.sender)
+    return f"{case.mutation.name} (case {row.numbered.number}): {case.version.text}: {shown}"
 
 
 def summary(file: str, capture: str, capture_hash: str, seed: int, count: int) -> dict[str, Any]:
-    """The whole as plain JSON."""
+    """Summary of the written capture as plain JSON."""
     return {
         "schema": 1,
         "event": "written",
@@ -144,7 +145,7 @@ def summary(file: str, capture: str, capture_hash: str, seed: int, count: int) -
 
 
 def document(about: dict[str, Any], rows: Sequence[WrittenCase]) -> bytes:
-    """One JSON document: the summary with the connections as its ``flows``."""
+    """Summary and connections (``flows``) as one JSON document."""
     return written_line({**about, "flows": [MUTATED_FLOW.view(row) for row in rows]})
 
 

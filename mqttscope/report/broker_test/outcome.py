@@ -1,10 +1,10 @@
-"""Counts what a run against one broker comes to, and gives the results of its cases to all formats.
+"""Results of a broker test, shared by all report formats.
 
-`Tried` is one broker; `result_json`, `case_json`, `summary_json` and `document` are the JSON forms.
+`BrokerRun` is the run against one broker; `result_json`, `case_json`, `summary_json` and `document` are the JSON forms.
 
-Reports show a case with an asterisk for each byte of a password or of Authentication Data (`concealed_case`).  The
-bytes of a mutated packet may be cut, moved or damaged, so that its fields cannot always be located.  What was secret in
-the recorded packets is therefore searched for as well, wherever it stands.
+Reports show an asterisk for each byte of a password or of Authentication Data (`concealed_case`).  The bytes of a
+mutated packet may be cut, moved or damaged, so its fields cannot always be located.  Secrets of the recorded packets
+are therefore searched for everywhere.
 """
 
 from __future__ import annotations
@@ -16,79 +16,78 @@ from operator import attrgetter
 from types import SimpleNamespace
 from typing import Any
 
-from mqttscope.broker_test.drivers.minimize import Minimized
+from mqttscope.broker_test.drivers.minimize import MinimizedCase
 from mqttscope.broker_test.drivers.run import CaseResult
-from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
+from mqttscope.broker_test.verdict import AS_RECORDED, BrokerVerdict
 from mqttscope.mqtt.codec import packet_end
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.mqtt.view import text
-from mqttscope.mutate import Action, Case, Change, Demand
-from mqttscope.mutate.flow import Step
-from mqttscope.mutate.mutation import MutationKind
-from mqttscope.mutate.mutation import Verdict as FlowVerdict
+from mqttscope.mutate import Action, Change, Demand, MutationCase
+from mqttscope.mutate.flow import FlowStep
+from mqttscope.mutate.mutation import FlowVerdict, MutationKind
 from mqttscope.replay.script import Script
 from mqttscope.report import documents as doc
 from mqttscope.report.findings.json import line
 from mqttscope.secrets.packets import hidden_ranges, holds_secrets
 
 RANK = (
-    Verdict.CRASHED,
-    Verdict.HUNG,
-    Verdict.COLLATERAL,
-    Verdict.LEAKED,
-    Verdict.REFUSED_LEGAL,
-    Verdict.TOLERATED,
-    Verdict.NO_ANSWER,
-    Verdict.WRONG_REASON,
-    Verdict.CONFORMING,
+    BrokerVerdict.CRASHED,
+    BrokerVerdict.HUNG,
+    BrokerVerdict.COLLATERAL,
+    BrokerVerdict.LEAKED,
+    BrokerVerdict.REFUSED_LEGAL,
+    BrokerVerdict.TOLERATED,
+    BrokerVerdict.NO_ANSWER,
+    BrokerVerdict.WRONG_REASON,
+    BrokerVerdict.CONFORMING,
 )
-"""The worst first."""
+"""Verdicts, worst first."""
 
 
 @dataclass(slots=True)
-class Reduced:
-    """A failing case that was made smaller, and how it is played by hand."""
+class ReducedCase:
+    """A failing case that was made smaller, with a shell command to play it."""
 
-    minimized: Minimized
+    minimized: MinimizedCase
     shell: str
-    """Empty where no shell can play it."""
+    """Shell command; empty if no shell can play the case."""
 
     def without_secrets(self, result: CaseResult) -> tuple[list[bytes], str]:
-        """What is still sent and the line for a shell, as reports show them; no line that would hold a secret."""
+        """Packets and shell command without secrets; no command if it would contain one."""
         sends = self.minimized.sends
         shown = concealed(sends, result.case.version, known_secrets(result.script))
         return shown, self.shell if shown == sends else ""
 
 
 @dataclass(slots=True)
-class Tried:
-    """One broker."""
+class BrokerRun:
+    """Run against one broker."""
 
     broker: str
     capture: str
-    """The captures, as they were named."""
+    """Names of the captures, as the user gave them."""
     capture_hash: str
     seed: int
     results: list[CaseResult] = field(default_factory=list)
-    """Those with a verdict."""
+    """Cases with a verdict."""
     not_played: Counter[str] = field(default_factory=Counter)
-    """Why cases did not get to their mutation."""
+    """Cases that did not reach their mutation, by reason."""
     too_long: int = 0
-    """Cases left out, since their pauses are longer than was allowed."""
+    """Number of cases left out because their pauses are too long."""
     unspoken: tuple[str, ...] = ()
-    """Versions of the captures that the broker does not speak: what was recorded in them is left out."""
+    """Versions in the captures that the broker does not support; their connections are left out."""
     seconds: float = 0.0
     stopped: str = ""
-    """Why it ended early."""
-    reduced: dict[int, Reduced] = field(default_factory=dict)
-    """By the number of the case."""
+    """Reason why the run ended early."""
+    reduced: dict[int, ReducedCase] = field(default_factory=dict)
+    """Reduced cases by the number of the case."""
     show_secrets: bool = False
-    """Whether the bytes in reports are shown with their passwords."""
+    """Whether reports contain passwords."""
     alone: bool = False
-    """A single case was asked for."""
+    """Whether the user selected a single case."""
 
     def add(self, result: CaseResult) -> None:
-        """Count a case."""
+        """Add the result of a case."""
         if result.ruling is None:
             self.not_played[result.not_played] += 1
         else:
@@ -96,33 +95,33 @@ class Tried:
 
     @property
     def deviations(self) -> list[CaseResult]:
-        """Cases in which the broker deviates, the worst first."""
-        found = [one for one in self.results if one.deviates]
-        return sorted(found, key=lambda one: (RANK.index(verdict(one)), one.case.mutation.name, one.number))
+        """Cases with a deviation of the broker, worst first."""
+        deviations = (result for result in self.results if result.deviates)
+        return sorted(deviations, key=lambda row: (RANK.index(verdict(row)), row.case.mutation.name, row.number))
 
     @property
-    def verdicts(self) -> dict[Verdict, int]:
-        """How often each verdict was given, the worst first."""
-        counts = Counter(verdict(one) for one in self.results)
-        return {one: counts[one] for one in RANK if counts[one]}
+    def verdicts(self) -> dict[BrokerVerdict, int]:
+        """Number of cases by verdict, worst first."""
+        counts = Counter(verdict(result) for result in self.results)
+        return {verdict_: counts[verdict_] for verdict_ in RANK if counts[verdict_]}
 
-    def by_statement(self) -> dict[str, Counter[Verdict]]:
-        """Verdicts by what was broken; legal flows stand under ``legal``."""
-        rows: dict[str, Counter[Verdict]] = {}
-        for one in self.results:
-            for name in one.case.statements or (f"{one.case.version.text} ({one.case.verdict})",):
-                rows.setdefault(name, Counter())[verdict(one)] += 1
+    def by_statement(self) -> dict[str, Counter[BrokerVerdict]]:
+        """Verdicts by broken statement; legal flows are counted under ``legal``."""
+        rows: dict[str, Counter[BrokerVerdict]] = {}
+        for result in self.results:
+            for name in result.case.statements or (f"{result.case.version.text} ({result.case.verdict})",):
+                rows.setdefault(name, Counter())[verdict(result)] += 1
         return rows
 
-    def by_mutation(self) -> dict[str, Counter[Verdict]]:
+    def by_mutation(self) -> dict[str, Counter[BrokerVerdict]]:
         """Verdicts by mutation."""
-        rows: dict[str, Counter[Verdict]] = {}
-        for one in self.results:
-            rows.setdefault(one.case.mutation.name, Counter())[verdict(one)] += 1
+        rows: dict[str, Counter[BrokerVerdict]] = {}
+        for result in self.results:
+            rows.setdefault(result.case.mutation.name, Counter())[verdict(result)] += 1
         return rows
 
 
-def verdict(result: CaseResult) -> Verdict:
+def verdict(result: CaseResult) -> BrokerVerdict:
     assert result.ruling is not None
     return result.ruling.verdict
 
@@ -135,7 +134,7 @@ _CHANGE = doc.record({
 })  # fmt: skip
 
 
-def _awaiting(step: Step) -> Step | None:
+def _awaiting(step: FlowStep) -> FlowStep | None:
     return step if step.action is Action.AWAIT else None
 
 
@@ -169,11 +168,11 @@ CASE = doc.reordered(
     "schema", "capture_hash", "connection", "seed", "case", "mutation", "kind", "description", "sender", "version",
     "verdict", "statements", "at",
 )  # fmt: skip
-"""A case: enough to know it, to make it again, and to play it."""
+"""A case, with everything needed to identify, recreate and play it."""
 RESULT = {
     "schema": doc.VERSION_1, "event": doc.constant("case"),
     "number": doc.maybe(doc.COUNT).at(lambda result: None if result.number == AS_RECORDED else result.number),
-    "verdict": doc.maybe(doc.word(Verdict)).at(lambda result: result.ruling and result.ruling.verdict),
+    "verdict": doc.maybe(doc.word(BrokerVerdict)).at(lambda result: result.ruling and result.ruling.verdict),
     "why": doc.ESCAPED.at(lambda result: result.ruling.why if result.ruling else result.not_played),
     "statements": doc.each(doc.TEXT).at(lambda result: result.ruling.statements if result.ruling else ()),
     "seconds": doc.SECONDS, "case": CASE,
@@ -193,7 +192,7 @@ SUMMARY = {
     "schema": doc.VERSION_1, "event": doc.constant("mutate"), "broker": doc.NAME, "capture": doc.NAME,
     "capture_hash": doc.DIGITS, "seed": doc.WHOLE, "cases": doc.COUNT.at(lambda tried: len(tried.results)),
     "deviations": doc.COUNT.at(lambda tried: len(tried.deviations)),
-    "verdicts": doc.mapping(doc.COUNT).at(lambda tried: {str(name): one for name, one in tried.verdicts.items()}),
+    "verdicts": doc.mapping(doc.COUNT).at(lambda tried: {str(name): count for name, count in tried.verdicts.items()}),
     "not_played": doc.rows("reason", doc.ESCAPED, "cases"), "too_long": doc.COUNT,
     "unspoken_versions": doc.each(doc.TEXT).at("unspoken"), "seconds": doc.SECONDS, "stopped": doc.ESCAPED,
 }  # fmt: skip
@@ -201,9 +200,9 @@ _SUMMARY = doc.record(SUMMARY)
 
 
 def result_json(
-    result: CaseResult, reduced: Reduced | None = None, *, whole: bool = True, show_secrets: bool = False
+    result: CaseResult, reduced: ReducedCase | None = None, *, whole: bool = True, show_secrets: bool = False
 ) -> dict[str, Any]:
-    """One case as plain JSON: ``whole`` with what was sent, else with what it takes to make it again."""
+    """A case as plain JSON: ``whole`` with the bytes sent, else only what identifies the case."""
     case = result.case if show_secrets or not whole else concealed_case(result)
     document: dict[str, Any] = _RESULT.view(replace(result, case=case))
     if not whole:
@@ -218,84 +217,82 @@ def result_json(
     return document
 
 
-def case_json(result: CaseResult, tried: Tried) -> dict[str, Any]:
-    """One case of a run; what was sent is told where the broker deviates, and of a case that is played alone."""
-    whole = result.deviates or tried.alone
-    return result_json(result, tried.reduced.get(result.number), whole=whole, show_secrets=tried.show_secrets)
+def case_json(result: CaseResult, run: BrokerRun) -> dict[str, Any]:
+    """A case of a run; the bytes sent are included if the broker deviates or the case was played alone."""
+    whole = result.deviates or run.alone
+    return result_json(result, run.reduced.get(result.number), whole=whole, show_secrets=run.show_secrets)
 
 
-def summary_json(tried: Tried) -> dict[str, Any]:
-    """The run as plain JSON."""
+def summary_json(tried: BrokerRun) -> dict[str, Any]:
     run: dict[str, Any] = _SUMMARY.view(tried)
     return run
 
 
-def case_line(result: CaseResult, tried: Tried) -> bytes:
+def case_line(result: CaseResult, tried: BrokerRun) -> bytes:
     return line({**case_json(result, tried), "broker": text(tried.broker)}) + b"\n"
 
 
-def summary_lines(runs: Sequence[Tried]) -> bytes:
-    """The end of the JSON Lines: a line for each broker."""
-    return b"".join(line(summary_json(one)) + b"\n" for one in runs)
+def summary_lines(runs: Sequence[BrokerRun]) -> bytes:
+    """The end of the JSON Lines: a summary line for each broker."""
+    return b"".join(line(summary_json(run)) + b"\n" for run in runs)
 
 
-def document(runs: Sequence[Tried], *, matrix: bool = False) -> bytes:
-    """The whole run as one JSON document; with several brokers side by side they are its ``runs``."""
-    shown = [{**summary_json(one), "results": [case_json(row, one) for row in one.results]} for one in runs]
+def document(runs: Sequence[BrokerRun], *, matrix: bool = False) -> bytes:
+    """The run as one JSON document; with several brokers (``matrix``) they are its ``runs``."""
+    shown = [{**summary_json(run), "results": [case_json(row, run) for row in run.results]} for run in runs]
     return line({"schema": 1, "event": "matrix", "runs": shown} if matrix else shown[0]) + b"\n"
 
 
 MIN_KNOWN = 4
-"""Bytes of the shortest secret that is looked for outside of its field: shorter ones are in too much."""
+"""Minimum length of a secret that is searched for outside its field; shorter byte strings are too common."""
 RUN = 6
-"""Bytes in a row of a longer one that are not shown either."""
+"""Length of a byte sequence of a longer secret that is hidden too."""
 _Ranges = list[tuple[int, int]]
 
 
-def concealed_case(result: CaseResult) -> Case:
-    """The case of a result without its secrets; the case itself where it has none."""
+def concealed_case(result: CaseResult) -> MutationCase:
+    """The case of a result without its secrets; the case itself if it has no secrets."""
     case = result.case
     known, version = known_secrets(result.script), case.version
-    sends = iter(concealed([one.data for one in case.flow.steps if one.action is Action.SEND], version, known))
+    sends = iter(concealed([step.data for step in case.flow.steps if step.action is Action.SEND], version, known))
     steps = [
-        replace(one, data=next(sends) if one.action is Action.SEND else concealed([one.data], version, known)[0])
-        for one in case.flow.steps
+        replace(step, data=next(sends) if step.action is Action.SEND else concealed([step.data], version, known)[0])
+        for step in case.flow.steps
     ]
-    changes = tuple(_change(one, result.script, version, known) for one in case.flow.changes)
+    changes = tuple(_change(change, result.script, version, known) for change in case.flow.changes)
     if steps == case.flow.steps and changes == case.flow.changes:
         return case
     return replace(case, flow=replace(case.flow, steps=steps, changes=changes))
 
 
 def concealed(parts: Sequence[bytes], version: ProtocolVersion, known: Sequence[bytes] = ()) -> list[bytes]:
-    """Parts of one stream without its secrets, ``known`` ones and those that stand in their fields."""
+    """Parts of one stream without ``known`` secrets and without secrets in their fields."""
     joined = b"".join(parts)
     places = [*_of_packets(joined, version), *_of_parts(parts, version)]
     for value in known:
         places += _occurrences(joined, value)
     shown = _covered(joined, places)
-    found, at = [], 0
+    shown_parts, at = [], 0
     for part in parts:
-        found.append(shown[at : at + len(part)])
+        shown_parts.append(shown[at : at + len(part)])
         at += len(part)
-    return found
+    return shown_parts
 
 
 def _places(raw: bytes, version: ProtocolVersion) -> _Ranges:
-    """Where secrets stand in a packet whose type has some.
+    """Ranges of secrets in a packet of a type that can have secrets.
 
-    Of other packets everything is shown, however broken they are: that is what a mutation is about, and what was
-    recorded as a secret is known.
+    Other packets are shown in full, however broken: that is what a mutation is about, and recorded secrets are known.
     """
     return hidden_ranges(raw, version) if holds_secrets(raw) else []
 
 
 def known_secrets(script: Script | None) -> list[bytes]:
-    """What is secret in the packets of a connection, as far as it is long enough to be known again."""
+    """Secrets in the recorded packets of a connection that are long enough to be recognised elsewhere."""
     entries = () if script is None else script.entries
     version = ProtocolVersion.V5 if script is None else script.version
-    values = {one.raw[start:end] for one in entries for start, end in _places(one.raw, version)}
-    return sorted((one for one in values if len(one) >= MIN_KNOWN), key=len, reverse=True)
+    values = {entry.raw[start:end] for entry in entries for start, end in _places(entry.raw, version)}
+    return sorted((value for value in values if len(value) >= MIN_KNOWN), key=len, reverse=True)
 
 
 def _of_packets(joined: bytes, version: ProtocolVersion) -> Iterator[tuple[int, int]]:
@@ -303,14 +300,14 @@ def _of_packets(joined: bytes, version: ProtocolVersion) -> Iterator[tuple[int, 
     while at < len(joined):
         body, end = packet_end(joined, at, len(joined))
         if body <= 0:
-            # Nobody knows where the next packet begins.
+            # The start of the next packet is unknown.
             end = len(joined)
         yield from ((at + start, at + stop) for start, stop in _places(joined[at:end], version))
         at = end
 
 
 def _of_parts(parts: Sequence[bytes], version: ProtocolVersion) -> Iterator[tuple[int, int]]:
-    """The same by the steps, which are whole packets mostly, whatever their lengths say."""
+    """Ranges of secrets step by step; most steps are whole packets, whatever their length fields contain."""
     at = 0
     for part in parts:
         yield from ((at + start, at + stop) for start, stop in _places(part, version))
@@ -318,7 +315,7 @@ def _of_parts(parts: Sequence[bytes], version: ProtocolVersion) -> Iterator[tupl
 
 
 def _occurrences(data: bytes, value: bytes) -> Iterator[tuple[int, int]]:
-    """Where a secret stands, or `RUN` bytes of it in a row."""
+    """Ranges of a secret, or of `RUN` bytes of it in a row."""
     size = min(RUN, len(value))
     for start in range(len(value) - size + 1):
         run = value[start : start + size]
@@ -338,15 +335,14 @@ def _covered(data: bytes, places: _Ranges) -> bytes:
     return bytes(shown)
 
 
-def _change(one: Change, script: Script | None, version: ProtocolVersion, known: Sequence[bytes]) -> Change:
-    if one.entry is None or script is None:
-        return replace(one, inserted=concealed([one.inserted], version, known)[0])
-    end = one.offset + len(one.removed)
-    secret = _places(script.entries[one.entry].raw, version)
-    places = [(max(start, one.offset) - one.offset, min(stop, end) - one.offset) for start, stop in secret]
+def _change(change: Change, script: Script | None, version: ProtocolVersion, known: Sequence[bytes]) -> Change:
+    if change.entry is None or script is None:
+        return replace(change, inserted=concealed([change.inserted], version, known)[0])
+    end = change.offset + len(change.removed)
+    secret = _places(script.entries[change.entry].raw, version)
+    places = [(max(start, change.offset) - change.offset, min(stop, end) - change.offset) for start, stop in secret]
     places = [(start, stop) for start, stop in places if start < stop]
-    # What takes the place of a secret may have a part of it.
-    instead = (
-        [(0, len(one.inserted))] if places else [row for value in known for row in _occurrences(one.inserted, value)]
-    )
-    return replace(one, removed=_covered(one.removed, places), inserted=_covered(one.inserted, instead))
+    # The replacement of a secret may contain a part of it.
+    occurrences = [row for value in known for row in _occurrences(change.inserted, value)]
+    instead = [(0, len(change.inserted))] if places else occurrences
+    return replace(change, removed=_covered(change.removed, places), inserted=_covered(change.inserted, instead))

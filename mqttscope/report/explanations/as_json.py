@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mqttscope.explain.fates import Fate, Trace
-from mqttscope.explain.model import Cause, Certainty, Explanation, Totals
+from mqttscope.explain.model import Cause, Certainty, Explanation, NodeQuestion, Totals
 from mqttscope.lint.finding import Confidence
 from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
@@ -41,13 +41,19 @@ _PUBLISHED = doc.record({
     "retain": doc.BOOL, "reason_code": doc.maybe(doc.COUNT).at("code"),
 })  # fmt: skip
 _DELIVERY = doc.record({
-    "client": doc.NAME, "connection": doc.maybe(doc.COUNT), "fate": doc.word(Fate), "text": doc.NAME.at("said"),
+    "client": doc.NAME, "connection": doc.maybe(doc.COUNT), "fate": doc.word(Fate), "text": doc.NAME.at("outcome"),
     "frame": doc.maybe(doc.COUNT), "timestamp_ns": doc.maybe(doc.TIME), "advice": doc.each(doc.TEXT),
 })  # fmt: skip
 _MESSAGE = doc.record({
-    "topic": doc.NAME, "summary": doc.NAME.at("said"), "published": doc.maybe(_PUBLISHED),
+    "topic": doc.NAME, "summary": doc.NAME.at("outcome"), "published": doc.maybe(_PUBLISHED),
     "evidence": doc.each(_EVIDENCE), "clients": doc.each(_DELIVERY).at("deliveries"),
 })  # fmt: skip
+_NODE = doc.record({
+    "node": doc.NAME, "question": doc.word(NodeQuestion), "certainty": doc.maybe(doc.word(Certainty)),
+    "headline": doc.NAME, "for": doc.each(_EVIDENCE).at("reasons"), "advice": doc.each(doc.TEXT),
+    "connections": doc.each(doc.COUNT),
+})  # fmt: skip
+_NODES = doc.each(_NODE)
 _TOTALS = doc.maybe(doc.record({
     "connections": doc.COUNT, "normal": doc.COUNT.at("quiet"), "open": doc.COUNT, "unreadable": doc.COUNT,
     "not_shown": doc.COUNT, "causes": doc.mapping(doc.COUNT), "dropped": doc.mapping(doc.COUNT),
@@ -56,16 +62,17 @@ _REMARKS = doc.each(doc.NAME)
 DOCUMENT = doc.record({
     "schema": doc.VERSION_1, "explanations": doc.each(EXPLANATION), "totals": _TOTALS, "messages": doc.each(_MESSAGE),
     "remarks": _REMARKS,
-})  # fmt: skip
+}, {"edge_nodes": _NODES})  # fmt: skip
 
 
-class Json:
-    """Writes the document piece by piece."""
+class ExplanationJson:
+    """Writes the JSON document piece by piece."""
 
     def __init__(self, sink: Sink, view: View, *, every: bool = False) -> None:
         self.sink = sink
         self._messages: list[dict[str, Any]] = []
         self._remarks: list[Any] = []
+        self._nodes: dict[str, Any] = {}
         self._between = b'{"schema":%d,"explanations":[\n' % doc.SCHEMA
 
     def feed(self, explanation: Explanation) -> None:
@@ -73,11 +80,15 @@ class Json:
         self._between = b",\n"
 
     def trace(self, trace: Trace) -> None:
-        """Keep the fate of messages for the end."""
+        """Keep the fate of messages for the end of the document."""
         self._messages += map(_MESSAGE.view, trace.messages)
-        self._remarks = _REMARKS.view(trace.told)
+        self._remarks = _REMARKS.view(trace.remarks)
+        if trace.nodes:
+            self._nodes = {"edge_nodes": _NODES.view(trace.nodes)}
 
     def close(self, totals: Totals | None, *, asked: str = "") -> None:
+        """Write the document with the totals."""
         opening = b"" if self._between == b",\n" else self._between.rstrip()
-        end = {"totals": _TOTALS.view(totals), "messages": self._messages, "remarks": self._remarks}
+        remarks = self._remarks if totals is None else [*self._remarks, *_REMARKS.view(totals.remarks)]
+        end = {"totals": _TOTALS.view(totals), "messages": self._messages, "remarks": remarks} | self._nodes
         self.sink.write(opening + b"\n]," + harmless(dumps(end))[1:] + b"\n")

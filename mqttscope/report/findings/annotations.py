@@ -1,14 +1,14 @@
-"""Findings beside the lines of a change: workflow commands of GitHub Actions, and Code Quality of GitLab.
+"""Findings as annotations of a change: workflow commands of GitHub Actions, and Code Quality of GitLab.
 
-GitHub makes annotations of ``error``, ``warning`` and ``notice``, which stand for error, warning and info, without any
-upload; an error that does not count, so that the job stays green, is a ``warning``.  GitHub shows ten annotations of
-each kind per step; all of them are in the log.
+GitHub turns ``error``, ``warning`` and ``notice`` (error, warning and info) into annotations without an upload.  An
+error that does not fail the run becomes a ``warning``, since the job stays green.  GitHub shows ten annotations of
+each kind per step; the log contains all.
 
-GitLab shows a list of issues in merge requests; error is ``major``, warning ``minor``.  It wants fingerprints that
-differ within a report: findings with the same one are numbered in their order, which stays the same when the same
-traffic is captured again.
+GitLab lists issues in merge requests; an error is ``major``, a warning ``minor``.  Fingerprints have to differ within
+a report: equal ones are numbered in order, and the order stays the same when the same traffic is captured again.
 
-The line of an annotation, as of an issue, is the number of the frame.
+
+The line of an annotation or issue is the frame number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mqttscope.lint.finding import Confidence, Finding, Severity
 from mqttscope.mqtt.view import utf8
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
-from mqttscope.report.findings.base import Summary, cited, everything, flow, message, sentences
+from mqttscope.report.findings.base import RunSummary, cited, everything, flow, message, sentences
 from mqttscope.report.findings.json import line
 from mqttscope.report.findings.shown import FileFormat, ShownFinding
 
@@ -31,7 +31,7 @@ SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.INFO:
 
 
 class GitHub(FileFormat):
-    """Writes a command for every finding that counts."""
+    """Writes a command for every finding that is not suppressed."""
 
     def __init__(self, sink: Sink, view: View, *, counts: Callable[[Finding], bool] = everything) -> None:
         """``counts``: whether a finding makes the job fail."""
@@ -39,12 +39,12 @@ class GitHub(FileFormat):
         self.counts = counts
 
     def write(self, shown: ShownFinding) -> None:
-        """Write one finding."""
+        """Write the command of a finding."""
         finding, repeats = shown.finding, shown.repeats(self.painter)
         counts = self.counts(finding)
         sure = "" if finding.confidence is Confidence.CERTAIN else f" ({finding.confidence})"
         statements = f" [{cited(finding)}]" if finding.statements else ""
-        told = (
+        text = (
             f"{message(finding, self.painter)}{sure}{statements}\nframe {finding.frame}, {flow(finding, self.painter)}"
             + (f"\n{repeats}" if repeats else "")
         )
@@ -55,11 +55,11 @@ class GitHub(FileFormat):
         }
         command = COMMANDS[finding.severity]
         if command == "error" and not counts:
-            command, told = "warning", f"{told}\nThis error does not count (--fail-on, --fail-confidence)."
-        self._write(command, named, told)
+            command, text = "warning", f"{text}\nThis error does not fail the run (--fail-on, --fail-confidence)."
+        self._write(command, named, text)
 
     def again(self, shown: ShownFinding) -> None:
-        """Write what became of a finding that was written when it came first."""
+        """Write how often a finding occurred again after it was written."""
         finding = shown.finding
         named = {
             "file": escape(finding.capture.removeprefix("./")),
@@ -68,31 +68,31 @@ class GitHub(FileFormat):
         }
         self._write("notice", named, f"{message(finding, self.painter)}\n{shown.repeats(self.painter)}")
 
-    def close(self, summary: Summary) -> None:
-        """Write what the run as a whole has to say, as one notice; an error when the run failed.
+    def close(self, summary: RunSummary) -> None:
+        """Write the summary of the run as one notice, or as an error if the run failed.
 
-        It is a warning when something is missing inside a capture: a direction, bytes, frames, answers.
+        It is a warning if the capture lacks something inside: a direction, bytes, frames, answers.
         """
-        told = "\n".join(escape(one) for one, _ in sentences(summary))
+        text = "\n".join(escape(sentence) for sentence, _ in sentences(summary))
         command = "error" if summary.failed else "notice" if summary.quality.is_usable else "warning"
-        self._write(command, {"title": "mqttscope"}, told)
+        self._write(command, {"title": "mqttscope"}, text)
 
-    def _write(self, command: str, named: dict[str, str], told: str) -> None:
+    def _write(self, command: str, named: dict[str, str], text: str) -> None:
         values = ",".join(f"{name}={property_value(value)}" for name, value in named.items())
-        self.sink.write(f"::{command} {values}::{data(told)}\n".encode("utf-8", "replace"))
+        self.sink.write(f"::{command} {values}::{data(text)}\n".encode("utf-8", "replace"))
 
 
-def data(told: str) -> str:
-    """The message of a command; line ends are made of it again."""
-    return told.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+def data(text: str) -> str:
+    """The escaped message of a command; GitHub restores the line ends."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def property_value(told: str) -> str:
-    return data(told).replace(":", "%3A").replace(",", "%2C")
+def property_value(text: str) -> str:
+    return data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 class GitLab(FileFormat):
-    """Writes the findings that count as one JSON list."""
+    """Writes the findings as one JSON list, without suppressed ones."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, view)
@@ -106,15 +106,15 @@ class GitLab(FileFormat):
     def issue(self, shown: ShownFinding) -> dict[str, Any]:
         """The issue of a finding."""
         finding, repeats = shown.finding, shown.repeats(self.painter)
-        known = shown.cause or finding.fingerprint
-        self._seen[known] += 1
-        unique = hashlib.sha256(f"{known}:{self._seen[known]}".encode()).hexdigest()[:32]
+        fingerprint = shown.cause or finding.fingerprint
+        self._seen[fingerprint] += 1
+        unique = hashlib.sha256(f"{fingerprint}:{self._seen[fingerprint]}".encode()).hexdigest()[:32]
         statements = f" [{cited(finding)}]" if finding.statements else ""
-        told = f"{finding.rule} {message(finding, self.painter)}{statements}, {flow(finding, self.painter)}"
+        text = f"{finding.rule} {message(finding, self.painter)}{statements}, {flow(finding, self.painter)}"
         if repeats:
-            told += f" ({repeats})"
+            text += f" ({repeats})"
         return {
-            "description": told,
+            "description": text,
             "check_name": f"{finding.rule} {finding.slug}",
             "fingerprint": unique,
             "severity": SEVERITIES[finding.severity],
@@ -124,5 +124,5 @@ class GitLab(FileFormat):
             },
         }
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         self.sink.write(b"[]\n" if self._between == b"[\n" else b"\n]\n")

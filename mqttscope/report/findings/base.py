@@ -1,4 +1,4 @@
-"""What the formats of findings share: their interface, the summary of a run and its sentences, words for a place."""
+"""Common parts of all finding formats: interface, summary of a run with its sentences, description of a location."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from mqttscope.lint.engine import InternalError
 from mqttscope.lint.finding import Confidence, Finding, Severity
-from mqttscope.lint.gate import Entry, Suppression
+from mqttscope.lint.gate import BaselineEntry, Suppression
 from mqttscope.lint.quality import Quality, QualityLevel, Shortfall
 from mqttscope.lint.rule import Rule, Timing
 from mqttscope.mqtt.constants import Direction
@@ -17,64 +17,64 @@ from mqttscope.report.numbers import plural
 from mqttscope.report.style import Painter, Wrapped
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
-"""Worst first."""
+"""Severities, worst first."""
 STYLES = {"error": "malformed", "warning": "note", "info": "dim"}
 MAX_IDLE = 5
-"""Captures without any packet that are named; further ones are counted."""
+"""Maximum number of captures without packets that are named; further ones are counted."""
 MAX_NAME = 120
-"""Columns of a Client Identifier where nothing else limits it."""
+"""Maximum columns of a Client Identifier."""
 MAX_MESSAGE = 1_000
-"""Columns of a message: topics in it may be 64 KiB long."""
+"""Maximum columns of a message; a topic in it may have 64 KiB."""
 MAX_LISTED = 10
-"""Rules and fixed findings that are named; further ones are counted."""
+"""Maximum number of rules and of fixed findings that are named; further ones are counted."""
 MAX_LINES = 12
-"""Lines of the terminal that one sentence takes at most."""
+"""Maximum number of terminal lines of one sentence."""
 _KINDS = {"configuration": "the configuration", "baseline": "the baseline"}
 
 
 @dataclass(slots=True)
-class Summary:
-    """What a run as a whole has to say; given to every reporter when it is closed."""
+class RunSummary:
+    """Results of a run as a whole, given to every reporter at its end."""
 
     rules: list[Rule] = field(default_factory=list)
-    """Those that ran."""
+    """Rules that ran."""
     captures: list[str] = field(default_factory=list)
-    """As the user named them."""
+    """Names of the captures, as the user gave them."""
     counts: Counter[Severity] = field(default_factory=Counter)
     """Findings that are not suppressed."""
     causes: Counter[Severity] = field(default_factory=Counter)
-    """What of these was told as one, where findings of one cause are (`lint.grouping`)."""
+    """Number of causes, where findings of one cause are shown as one (`lint.grouping`)."""
     failing: Counter[Severity] | None = None
-    """Those of them that count, so that the run fails; ``None`` where nothing depends on it."""
+    """Findings that fail the run; ``None`` if findings cannot fail it."""
     hidden: Counter[Severity] = field(default_factory=Counter)
-    """Those that no report shows, since they are below ``min_severity``."""
+    """Findings below ``min_severity``, which no report shows."""
     hidden_failing: int = 0
-    """Those of the hidden ones that count."""
+    """Hidden findings that fail the run."""
     suppressed: Counter[str] = field(default_factory=Counter)
-    """Findings that are suppressed, by the kind of their suppression."""
+    """Suppressed findings, by the kind of their suppression."""
     withheld: Counter[str] = field(default_factory=Counter)
-    """Findings that the captures are not good enough for, by rule."""
+    """Possible findings that the captures are too incomplete for, by rule."""
     pending: Counter[str] = field(default_factory=Counter)
-    """Connections that ended while a rule waited, by rule, of rules whose time-outs no connection lasted for."""
+    """Connections that ended while a rule waited, by rule; only rules that never reached their time-out."""
     quality: Quality = field(default_factory=Quality)
     internal_errors: list[InternalError] = field(default_factory=list)
-    fixed: list[Entry] = field(default_factory=list)
-    """Entries of the baseline that are not seen any more."""
+    fixed: list[BaselineEntry] = field(default_factory=list)
+    """Entries of the baseline that no finding matches now."""
     profile: str | None = None
     timing: Timing = Timing.NORMAL
     packets: int | None = None
-    """MQTT packets that were judged, ``None`` where nobody counted."""
+    """Number of MQTT packets that were judged; ``None`` if they were not counted."""
     spoken: set[str] | None = None
-    """Captures that hold some of them, ``None`` where nobody counted."""
+    """Captures that contain packets; ``None`` if they were not counted."""
     idle: list[str] = field(default_factory=list)
-    """Captures that the user named and that hold no packet, where others do."""
+    """Captures named by the user without packets, while other captures have some."""
     nothing: str = ""
-    """Why there is nothing to judge, or too little, where that is so."""
+    """Why there is nothing, or too little, to judge; empty otherwise."""
     required: bool = False
-    """Whether the user asked for a number of packets that is not reached."""
+    """Whether the user required a number of packets that was not reached."""
     required_quality: QualityLevel | None = None
     shortfalls: list[Shortfall] = field(default_factory=list)
-    """The captures that are not of the required quality."""
+    """Captures below the required quality."""
     truncated: bool = False
     """Whether a capture could not be read to its end."""
     fail_on: Severity = Severity.ERROR
@@ -86,7 +86,7 @@ class Summary:
 
     @property
     def unread(self) -> bool:
-        """Whether nothing could be read, so that there is no more to say than that."""
+        """Whether nothing at all could be read; then there is nothing else to report."""
         return self.truncated and self.packets == 0 and not self.counts and not self.suppressed
 
     @property
@@ -94,7 +94,7 @@ class Summary:
         return counted(self.counts, self.failing, self.fail_on, self.causes)
 
     def breaks(self, severity: Severity, confidence: Confidence) -> bool:
-        """Whether a finding with these makes the run fail."""
+        """Whether a finding of this severity and confidence makes the run fail."""
         return severity.rank >= self.fail_on.rank and confidence.rank >= self.fail_confidence.rank
 
 
@@ -102,22 +102,22 @@ class FindingReporter(Protocol):
     """Turns findings into output."""
 
     def is_new(self, finding: Finding, suppressed: Suppression | None = None) -> bool:
-        """Whether a finding would be written, and not only be counted with another."""
+        """Whether a finding would be written, rather than counted with an earlier one."""
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
-        """Take one finding; a suppressed one does not count."""
+        """Accept a finding; a suppressed finding cannot fail the run."""
 
-    def close(self, summary: Summary) -> None:
-        """Write what is left at the end."""
+    def close(self, summary: RunSummary) -> None:
+        """Write the rest of the output."""
 
 
-def covers(given: str, capture: str) -> bool:
-    """Whether a capture is the one, or one of those, that the user named."""
-    return capture == given or capture.startswith(given.rstrip("/") + "/") or fnmatch(capture, given)
+def covers(named: str, capture: str) -> bool:
+    """Whether the name that the user gave means this capture: its path, a directory above it, or a pattern."""
+    return capture == named or capture.startswith(named.rstrip("/") + "/") or fnmatch(capture, named)
 
 
 def no_packet_in(captures: list[str]) -> str:
-    """What to say of captures that hold no packet, where others do; empty without any."""
+    """Sentence about captures without packets; empty without captures."""
     if not captures:
         return ""
     more = f" and {len(captures) - MAX_IDLE:,} more" if len(captures) > MAX_IDLE else ""
@@ -125,7 +125,7 @@ def no_packet_in(captures: list[str]) -> str:
 
 
 def too_little(packets: dict[str, int], required: int | None, *, alone: bool) -> str:
-    """The sentence about captures with fewer packets than ``required``; empty when there are none.
+    """The sentence about captures with fewer packets than ``required``; empty without captures.
 
     ``packets``: their number by capture.  ``alone``: the run has one capture, which need not be named.
     """
@@ -143,7 +143,7 @@ def too_little(packets: dict[str, int], required: int | None, *, alone: bool) ->
 
 
 def shortfall_sentences(level: QualityLevel, shortfalls: list[Shortfall]) -> list[str]:
-    """A sentence for each of the first captures that are not good enough, and one for the others."""
+    """Sentences for the first captures below the required quality, and one for the rest."""
     sentences = [shortfall.sentence(level) for shortfall in shortfalls[:MAX_IDLE]]
     left = len(shortfalls) - len(sentences)
     if left:
@@ -152,14 +152,14 @@ def shortfall_sentences(level: QualityLevel, shortfalls: list[Shortfall]) -> lis
 
 
 def flow(finding: Finding, painter: Painter) -> str:
-    """``10.0.0.4:51234 → 10.0.0.2:1883 (dev1)``: the client first, the arrow away from the one to blame."""
+    """``10.0.0.4:51234 → 10.0.0.2:1883 (dev1)``: the client first, the arrow points away from the side to blame."""
     arrow = f" {painter.dash} "
     if finding.direction is not None:
         to_server = finding.direction == Direction.CLIENT_TO_SERVER
         arrow = f" {painter.to_server if to_server else painter.to_client} "
-    told = painter.safe(finding.client) + arrow + painter.safe(finding.server)
+    text = painter.safe(finding.client) + arrow + painter.safe(finding.server)
     name = finding.client_identifier
-    return told if not name else f"{told} ({painter.name(name, MAX_NAME)})"
+    return text if not name else f"{text} ({painter.name(name, MAX_NAME)})"
 
 
 def place(finding: Finding, painter: Painter) -> str:
@@ -172,16 +172,16 @@ def message(finding: Finding, painter: Painter) -> str:
 
 
 def cited(finding: Finding) -> str:
-    """``3.1.1 MQTT-3.1.2-22``: the statements with their version, which is said once."""
+    """``3.1.1 MQTT-3.1.2-22``: the statements, grouped by version or standard."""
     by_version: dict[str, list[str]] = {}
-    for one in finding.statements:
-        version, _, identifier = one.partition(" ")
+    for statement in finding.statements:
+        version, _, identifier = statement.rpartition(" ")
         by_version.setdefault(version, []).append(identifier)
-    return ", ".join(f"{version} {', '.join(found)}" for version, found in by_version.items())
+    return ", ".join(f"{version} {', '.join(identifiers)}" for version, identifiers in by_version.items())
 
 
 NOUNS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
-"""What one finding of a severity is called."""
+"""Noun for one finding of a severity."""
 
 
 def counted(
@@ -190,39 +190,39 @@ def counted(
     fail_on: Severity = Severity.ERROR,
     causes: Counter[Severity] | None = None,
 ) -> str:
-    """``3 errors (2 count), 1 warning``, or ``no findings``; ``1 error (19 occurrences, 19 count)`` with ``causes``.
+    """``3 errors (2 fail the run), 1 warning``, ``no findings``, or with ``causes`` ``1 error (19 occurrences)``.
 
-    From ``fail_on`` on, each severity says how many of its findings are among the ``failing`` ones.
+    Severities from ``fail_on`` on include how many of their findings fail the run.
     """
-    told = []
+    texts = []
     for severity, noun in NOUNS.items():
         if not counts[severity]:
             continue
         causes_of = (causes or counts)[severity] or counts[severity]
-        said, more = plural(causes_of, noun), []
+        text, more = plural(causes_of, noun), []
         if causes_of != counts[severity]:
             more.append(f"{counts[severity]:,} occurrences")
         if failing is not None and severity.rank >= fail_on.rank:
             number = failing[severity]
-            more.append(f"{number:,} count{'s' if number == 1 else ''}")
-        told.append(f"{said} ({', '.join(more)})" if more else said)
-    return ", ".join(told) or "no findings"
+            more.append(f"{number:,} fail{'s' if number == 1 else ''} the run")
+        texts.append(f"{text} ({', '.join(more)})" if more else text)
+    return ", ".join(texts) or "no findings"
 
 
 def everything(finding: Finding) -> bool:
-    """Every finding counts: what reports go by that are not told which do."""
+    """Every finding fails the run: the default of reports."""
     return True
 
 
-def sentences(summary: Summary) -> list[tuple[str, str]]:
-    """Sentences with the style of each; the first counts the findings.  Names of the baseline are not escaped."""
+def sentences(summary: RunSummary) -> list[tuple[str, str]]:
+    """Sentences with their styles; the first counts the findings.  Names of the baseline are not escaped."""
     suppressed = summary.suppressed
     if summary.unread:
         return [(f"nothing could be read: {', '.join(summary.quality.errors)}", "error")]
-    told = [(summary.nothing, "error")] if summary.nothing else []
+    out = [(summary.nothing, "error")] if summary.nothing else []
     first = f"{summary.counted} by {plural(len(summary.rules), 'rule')}"
     if summary.hidden.total():
-        failing = f", of which {summary.hidden_failing:,} count" if summary.hidden_failing else ""
+        failing = f", {summary.hidden_failing:,} of them fail the run" if summary.hidden_failing else ""
         first += f"; {summary.hidden.total():,} not shown (--min-severity{failing})"
     if suppressed.total():
         kinds = ", ".join(f"{number:,} by {_KINDS.get(kind, kind)}" for kind, number in sorted(suppressed.items()))
@@ -232,60 +232,60 @@ def sentences(summary: Summary) -> list[tuple[str, str]]:
     if summary.timing is not Timing.NORMAL:
         first += f"; timing {summary.timing}"
     if summary.counts.total() or suppressed.total() or not summary.nothing:
-        told.append((first, _worst(summary)))
+        out.append((first, _worst(summary)))
     if summary.withheld.total():
         rows = summary.withheld.most_common()
         named = ", ".join(f"{code} ({number:,})" for code, number in rows[:MAX_LISTED])
         more = f", {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
         count = plural(summary.withheld.total(), "possible finding")
-        told.append((f"{count} not shown: the capture lacks what they need: {named}{more}", "note"))
+        out.append((f"{count} not shown: the capture lacks what they need: {named}{more}", "note"))
     if summary.pending:
-        told.append((_pending(summary), "note"))
+        out.append((_pending(summary), "note"))
     quality = summary.quality.sentences(summary.required_quality)
     if quality:
-        told.append((f"quality of the capture: {'; '.join(quality)}", "note"))
-    told += [(one, "note") for one in (no_packet_in(summary.idle), summary.quality.unheard) if one]
+        out.append((f"quality of the capture: {'; '.join(quality)}", "note"))
+    out += [(sentence, "note") for sentence in (no_packet_in(summary.idle), summary.quality.unheard) if sentence]
     if summary.required_quality is not None:
         causes = shortfall_sentences(summary.required_quality, summary.shortfalls)
-        told += [(sentence, "error") for sentence in causes]
+        out += [(sentence, "error") for sentence in causes]
     if summary.fixed:
-        rows_of = [f"{one.rule} {one.client}".rstrip() for one in summary.fixed[:MAX_LISTED]]
+        rows_of = [f"{entry.rule} {entry.client}".rstrip() for entry in summary.fixed[:MAX_LISTED]]
         more = f", {len(summary.fixed) - MAX_LISTED} more" if len(summary.fixed) > MAX_LISTED else ""
-        told.append((f"fixed since the baseline: {', '.join(rows_of)}{more} (--update-baseline takes it out)", "topic"))
+        out.append((f"fixed since the baseline: {', '.join(rows_of)}{more} (--update-baseline removes it)", "topic"))
     if summary.internal_errors:
-        failed = sorted({one.rule for one in summary.internal_errors})
-        told.append((f"rules that failed, so that findings may be missing: {', '.join(failed)}", "error"))
+        failed = sorted({error.rule for error in summary.internal_errors})
+        out.append((f"rules that failed, so that findings may be missing: {', '.join(failed)}", "error"))
     if summary.truncated:
-        told.append(("a capture could not be read to its end: findings may be missing", "error"))
-    return told
+        out.append(("a capture could not be read to its end: findings may be missing", "error"))
+    return out
 
 
-def _pending(summary: Summary) -> str:
-    """The sentence about rules that wait for longer than the connections last."""
+def _pending(summary: RunSummary) -> str:
+    """Sentence about rules with time-outs longer than all connections."""
     codes = sorted(summary.pending)
     more = f", {len(codes) - MAX_LISTED} more" if len(codes) > MAX_LISTED else ""
     judging = (
         f"{plural(len(codes), 'rule')} about missing packets judged nothing ({', '.join(codes[:MAX_LISTED])}{more})"
     )
-    whose = "its time-out" if len(codes) == 1 else "their time-outs"
+    time_outs = "its time-out" if len(codes) == 1 else "their time-outs"
     hint = "" if summary.timing is Timing.TEST else " (--timing test shortens them)"
-    return f"{judging}: no connection lasts as long as {whose}{hint}"
+    return f"{judging}: no connection lasts as long as {time_outs}{hint}"
 
 
-def _worst(summary: Summary) -> str:
-    found = [severity for severity, number in summary.counts.items() if number]
-    if not found:
+def _worst(summary: RunSummary) -> str:
+    severities = [severity for severity, number in summary.counts.items() if number]
+    if not severities:
         return "topic"
-    return STYLES[max(found, key=lambda one: one.rank)]
+    return STYLES[max(severities, key=lambda severity: severity.rank)]
 
 
-def lines(summary: Summary, painter: Painter) -> list[str]:
-    """The sentences as lines of the terminal; none where nothing could be read, which standard error says."""
+def lines(summary: RunSummary, painter: Painter) -> list[str]:
+    """The sentences as lines of the terminal; empty if nothing could be read, which standard error reports."""
     out: list[str] = []
     if summary.unread:
         return out
-    for told, style in sentences(summary):
+    for sentence, style in sentences(summary):
         text = Wrapped(painter.line(), most=MAX_LINES)
-        text.add(painter.safe(told), style)
+        text.add(painter.safe(sentence), style)
         out += text.texts()
     return out

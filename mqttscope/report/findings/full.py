@@ -1,4 +1,4 @@
-"""Reports findings in full: the problem, the place, the packet with its bytes, the statements, and what to do instead.
+"""Reports findings in full: problem, location, packet with its bytes, statements, advice.
 
     error[CON105]: Password without User Name  (password-without-user-name)
       a.pcap: frame 4, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1)
@@ -9,16 +9,16 @@
       breaks 3.1.1 MQTT-3.1.2-22 (section 3.1.2.9): ...
       Instead, ...
 
-`Full` writes one such block per finding; the advice of a rule appears once, with its first finding.  `PacketView` shows
-the packet that a finding points at as `inspect` does: one line, and the bytes with carets under them.
+`FullFindings` writes one such block per finding; the advice of a rule appears once, with its first finding.
+`PacketView` shows the packet of a finding as `inspect` does: one line, and the bytes with carets under the field.
 
-`Ranked` writes the worst first: errors, then warnings, then one line for each rule with notes.
+`RankedFindings` writes the worst first: errors, then warnings, then one line for each rule with notes.
 
     info[CON108]: CONNECT: 33 clients have Client Identifiers that ...  (client-id-length)  a.pcap: frame 4, ...
     info[OPS212]: pings every 5 s with a Keep Alive of 600 s, and 3 more notes  (ping-without-idle)  a.pcap: ...
 
-Warnings have to wait for the end, and so do notes where each is to be shown.  What exceeds the limits of waiting is
-folded in the same way, so that nothing is omitted silently.
+Warnings wait for the end, and so do notes if each is shown.  Findings beyond the limits are folded in the same way:
+no finding is omitted silently.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from io import BytesIO
 from mqttscope.events import MalformedEvent, PacketEvent
 from mqttscope.lint.catalogue import all_rules, all_statements
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.mqtt import ControlPacket, Publish, Span
+from mqttscope.mqtt import ControlPacket, FieldSpan, Publish
 from mqttscope.mqtt.constants import REASON_CODES
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import CONFIDENCES
-from mqttscope.report.findings.base import MAX_LINES, NOUNS, STYLES, Summary, lines, message, place
+from mqttscope.report.findings.base import MAX_LINES, NOUNS, STYLES, RunSummary, lines, message, place
 from mqttscope.report.findings.shown import FindingFormat, ShownFinding
-from mqttscope.report.hexdump import Hexdump, Mark
+from mqttscope.report.hexdump import Hexdump, HexdumpMark
 from mqttscope.report.numbers import plural
 from mqttscope.report.payload import PayloadView
 from mqttscope.report.style import Painter, Wrapped, encoded
-from mqttscope.report.summary import Summary as PacketSummary
+from mqttscope.report.summary import PacketSummary
 from mqttscope.report.text import TextLines
 from mqttscope.report.when import duration
 from mqttscope.secrets.forms import find_all
 
 INDENT = 2
-"""Columns in front of the line of a packet, as in front of its bytes."""
+"""Columns before the line of a packet and before its bytes."""
 HEAD_ROWS = 2
-"""Rows of 16 bytes that are always shown of a packet."""
+"""Number of 16-byte rows at the beginning of a packet that are always shown."""
 MARKED_BYTES = 64
-"""What is shown of a long field that is to blame."""
+"""Maximum number of bytes shown of a field that is to blame."""
 AROUND_BYTES = 16
-"""What is shown before and after it, up to whole rows."""
+"""Bytes shown before and after the field, up to whole rows."""
 LEAST_SKIP = 48
-"""Fewer bytes than these are not worth leaving out."""
+"""Minimum number of bytes that are left out of a hex dump."""
 
 _COMPRESSED = (b"\x1f", b"\x78", b"\x28")
 """First bytes of gzip, zlib and zstd."""
@@ -81,38 +81,38 @@ class PacketView:
         text = self.bare if isinstance(event, PacketEvent) and self._unpacks_secret(event.packet) else self.text
         text.heads.forget(event.connection)
         if isinstance(event, PacketEvent):
-            made = [text.packet_text(event)]
+            lines = [text.packet_text(event)]
         else:
-            made = text.other(event)
-        return [" " * INDENT + one for one in made]
+            lines = text.other(event)
+        return [" " * INDENT + line for line in lines]
 
     def _unpacks_secret(self, packet: ControlPacket) -> bool:
-        """Whether a compressed payload, which the line shows unpacked, holds a secret: its bytes do not tell."""
+        """Whether a compressed payload, which the line shows decompressed, contains a secret."""
         if self.view.show_secrets or not isinstance(packet, Publish) or packet.payload[:1] not in _COMPRESSED:
             return False
-        told = self.payload.preview(packet.payload, self.view.payload_limit, missing=packet.missing)
-        return bool(find_all(told, length=self.view.secret_length))
+        preview = self.payload.preview(packet.payload, self.view.payload_limit, missing=packet.missing)
+        return bool(find_all(preview, length=self.view.secret_length))
 
-    def dump(self, one: ShownFinding) -> list[str]:
-        """The bytes of a packet: its beginning, and what is to blame with carets under it."""
-        finding, raw = one.finding, one.finding.raw
-        marks: list[Mark] = []
-        spans: list[Span] = []
-        shown = [(0, 16 * HEAD_ROWS)]
+    def dump(self, shown: ShownFinding) -> list[str]:
+        """The first bytes of a packet, and the field to blame with carets under it."""
+        finding, raw = shown.finding, shown.finding.raw
+        marks: list[HexdumpMark] = []
+        spans: list[FieldSpan] = []
+        parts = [(0, 16 * HEAD_ROWS)]
         if finding.offset is not None and finding.field:
             start, end = finding.offset, min(finding.offset + (finding.length or 0), len(raw))
             cut = min(end, start + MARKED_BYTES)
             label = finding.field if cut == end else f"{finding.field}, first {cut - start} of {end - start} bytes"
-            marks = [Mark(start, cut, self.painter.safe(label))]
-            spans = [Span(finding.field, start, end)] if self.painter.colour else []
-            shown.append((start - AROUND_BYTES, cut + AROUND_BYTES))
+            marks = [HexdumpMark(start, cut, self.painter.safe(label))]
+            spans = [FieldSpan(finding.field, start, end)] if self.painter.colour else []
+            parts.append((start - AROUND_BYTES, cut + AROUND_BYTES))
         return list(
-            Hexdump(raw, spans, self.painter, marks=marks, hidden=one.hidden, skip=_skips(shown, len(raw))).lines()
+            Hexdump(raw, spans, self.painter, marks=marks, hidden=shown.hidden, skip=_skips(parts, len(raw))).lines()
         )
 
 
 def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
-    """What lies between the parts that are shown, in whole rows of 16 bytes."""
+    """Ranges between the parts that are shown, in whole rows of 16 bytes."""
     skips = []
     at = 0
     for start, end in [*shown, (length + LEAST_SKIP, length + LEAST_SKIP)]:
@@ -123,21 +123,21 @@ def _skips(shown: list[tuple[int, int]], length: int) -> list[tuple[int, int]]:
     return skips
 
 
-class Full(FindingFormat):
-    """Writes every finding that counts as a block."""
+class FullFindings(FindingFormat):
+    """Writes every finding that is not suppressed as a block."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, view)
         self.packets = PacketView(view)
         self._advised: set[str] = set()
         self._statements: dict[str, list[str]] = {}
-        """The lines of statements that were broken so far."""
+        """Formatted lines of the statements broken by earlier findings."""
 
     def write(self, shown: ShownFinding) -> None:
         self.sink.write(encoded([*self.block(shown), ""]))
 
     def again(self, shown: ShownFinding) -> None:
-        """Write what became of a finding that was written when it came first."""
+        """Write how often a finding occurred again after it was written."""
         painter, finding = self.painter, shown.finding
         text = Wrapped(painter.line(), most=MAX_LINES)
         text.add(f"{finding.severity}[{finding.rule}]", STYLES[finding.severity])
@@ -155,83 +155,85 @@ class Full(FindingFormat):
         text.add(f": {message(finding, painter)}")
         text.add(f"  ({finding.slug})", "dim")
         out = text.texts()
-        out += self._told(place(finding, painter), "dim")
+        out += self._indented(place(finding, painter), "dim")
         repeats = shown.repeats(painter)
-        out += self._told(repeats, "note") if repeats else []
+        out += self._indented(repeats, "note") if repeats else []
         if shown.event is not None:
             out += self.packets.lines(shown.event)
             out += self.packets.dump(shown)
-        for one in finding.related:
-            ago = finding.timestamp_ns - one.timestamp_ns
+        for remark in finding.related:
+            ago = finding.timestamp_ns - remark.timestamp_ns
             when = f", {duration(ago, unicode=painter.unicode)} before" if ago > 0 else ""
-            out += self._told(f"see {painter.safe(one.message)}: frame {one.frame}, packet {one.packet}{when}", "note")
+            out += self._indented(
+                f"see {painter.safe(remark.message)}: frame {remark.frame}, packet {remark.packet}{when}", "note"
+            )
         for key in finding.statements:
             out += self._broken(key)
         if finding.reason_code is not None and finding.version == "5.0":
             name = REASON_CODES.get(finding.reason_code, "")
-            out += self._told(f"reason code 0x{finding.reason_code:02X} {name}".rstrip(), "dim")
+            out += self._indented(f"reason code 0x{finding.reason_code:02X} {name}".rstrip(), "dim")
         if finding.confidence is not Confidence.CERTAIN:
-            out += self._told(CONFIDENCES[finding.confidence], "note")
+            out += self._indented(CONFIDENCES[finding.confidence], "note")
         if finding.rule not in self._advised:
             self._advised.add(finding.rule)
             rule = all_rules().get(finding.rule)
             advice = rule.paragraphs()[-1] if rule is not None else ""
-            out += self._told(painter.safe(advice), "topic") if advice else []
+            out += self._indented(painter.safe(advice), "topic") if advice else []
         return out
 
     def _broken(self, key: str) -> list[str]:
-        """The lines of a statement that is broken, which come again with other findings."""
+        """The lines of a broken statement; cached, since other findings break it again."""
         known = self._statements.get(key)
         if known is None:
-            one = all_statements().get(key)
-            told = f" (section {one.section}): {one.summary}" if one is not None else ""
-            known = self._statements[key] = self._told(f"breaks {key}{self.painter.safe(told)}", "")
+            statement = all_statements().get(key)
+            text = f" (section {statement.section}): {statement.summary}" if statement is not None else ""
+            known = self._statements[key] = self._indented(f"breaks {key}{self.painter.safe(text)}", "")
         return known
 
-    def _told(self, told: str, style: str) -> list[str]:
+    def _indented(self, sentence: str, style: str) -> list[str]:
         line = self.painter.line()
         line.put("  ", 2)
         text = Wrapped(line, most=MAX_LINES)
-        text.add(told, style)
+        text.add(sentence, style)
         return text.texts()
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         self.sink.write(encoded(lines(summary, self.painter)))
 
 
 MAX_HELD = 10_000
-"""Findings that wait for the end to be shown in full; further ones are one line for each rule."""
+"""Maximum number of findings kept for the end; further ones are one line for each rule."""
 MAX_HELD_BYTES = 64 * 1024 * 1024
-"""Bytes of their packets."""
+"""Maximum size of the packets of kept findings."""
 
 
 @dataclass(slots=True)
-class _Folded:
-    """Findings of one rule and severity that are one line."""
+class _FoldedFindings:
+    """Findings of one rule and severity, shown as one line."""
 
     first: ShownFinding
     count: int = 0
 
 
-class Ranked(FindingFormat):
+class RankedFindings(FindingFormat):
     """Writes findings by their severity."""
 
     def __init__(self, sink: Sink, view: View, *, verbose: bool = False) -> None:
-        """With ``verbose`` each note is shown in full."""
+        """``verbose``: show each note in full."""
         super().__init__(sink, view)
         self.verbose = verbose
-        self.full = Full(sink, view)
+        self.full = FullFindings(sink, view)
         self._held: dict[Severity, list[ShownFinding]] = {Severity.WARNING: [], Severity.INFO: []}
-        self._folded: dict[tuple[Severity, str], _Folded] = {}
+        self._folded: dict[tuple[Severity, str], _FoldedFindings] = {}
         self._count = self._bytes = 0
 
     def write(self, shown: ShownFinding) -> None:
-        """Write an error; keep what is less severe."""
+        """Write an error; keep a finding that is less severe."""
         if shown.severity is Severity.ERROR:
             self.full.feed(shown)
             return
-        asked = self.verbose or shown.severity is not Severity.INFO
-        if asked and self._count < MAX_HELD and self._bytes + shown.size <= MAX_HELD_BYTES:
+        is_kept = self.verbose or shown.severity is not Severity.INFO
+        if is_kept and self._count < MAX_HELD and self._bytes + shown.size <= MAX_HELD_BYTES:
             self._count += 1
             self._bytes += shown.size
             self._held[shown.severity].append(shown)
@@ -239,27 +241,30 @@ class Ranked(FindingFormat):
         key = shown.severity, shown.rule
         folded = self._folded.get(key)
         if folded is None:
-            folded = self._folded[key] = _Folded(shown)
+            folded = self._folded[key] = _FoldedFindings(shown)
         folded.count += 1
 
     def again(self, shown: ShownFinding) -> None:
-        """Write what became of an error; what waits for its turn says so itself."""
+        """Write how often an error occurred again; findings kept for the end show their occurrences there."""
         if shown.severity is Severity.ERROR:
             self.full.again(shown)
 
-    def close(self, summary: Summary) -> None:
-        """Write what was kept, then the end."""
+    def close(self, summary: RunSummary) -> None:
+        """Write the kept findings, then the summary."""
         for severity, held in self._held.items():
             for shown in held:
                 self.full.feed(shown)
             lines = [
-                line for key, one in sorted(self._folded.items()) if key[0] is severity for line in self._line(one)
+                line
+                for key, folded in sorted(self._folded.items())
+                if key[0] is severity
+                for line in self._line(folded)
             ]
             if lines:
                 self.sink.write(encoded([*lines, *self._text(self._hint(severity)), ""]))
         self.full.close(summary)
 
-    def _line(self, folded: _Folded) -> list[str]:
+    def _line(self, folded: _FoldedFindings) -> list[str]:
         painter = self.painter
         finding = folded.first.finding
         text = Wrapped(painter.line(), most=MAX_LINES)
@@ -271,13 +276,13 @@ class Ranked(FindingFormat):
         return text.texts()
 
     def _hint(self, severity: Severity) -> str:
-        """How to see all of what was folded."""
-        kept = f"{MAX_HELD:,} findings or {MAX_HELD_BYTES // 1024 // 1024} MiB of packets"
+        """How to see each folded finding."""
+        room = f"{MAX_HELD:,} findings or {MAX_HELD_BYTES // 1024 // 1024} MiB of packets"
         if self.verbose or severity is not Severity.INFO:
-            return f"limit: there is room for {kept}, so that these are folded; --format concise or jsonl has all"
+            return f"limit: only {room} are kept, so these are folded; --format concise or jsonl shows all"
         return "notes are one line for each rule; --verbose shows each with its packet"
 
-    def _text(self, told: str) -> list[str]:
+    def _text(self, hint: str) -> list[str]:
         text = Wrapped(self.painter.line(), most=MAX_LINES)
-        text.add(told, "dim")
+        text.add(hint, "dim")
         return text.texts()

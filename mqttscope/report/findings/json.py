@@ -1,7 +1,7 @@
 """Reports findings as JSON, schema 1: one document that is written while findings come, or JSON Lines.
 
-`Document` writes ``{"schema": 1, "findings": [...], "summary": {...}}``, `JsonLines` one finding per line.
-`FINDING` and `SUMMARY` are the JSON forms of a finding and of a run; the keys are those of `lint.finding.Finding`.
+`FindingDocument` writes ``{"schema": 1, "findings": [...], "summary": {...}}``, `FindingJsonLines` a finding per line.
+`FINDING` and `SUMMARY` are the JSON forms of a finding and of a run; the keys are attributes of `lint.finding.Finding`.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 from mqttscope.lint.finding import Confidence, Severity
-from mqttscope.lint.gate import Entry
+from mqttscope.lint.gate import BaselineEntry
 from mqttscope.lint.quality import Quality, QualityLevel
 from mqttscope.lint.rule import Timing
 from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
-from mqttscope.report.findings.base import ORDER, Summary
+from mqttscope.report.findings.base import ORDER, RunSummary
 from mqttscope.report.findings.shown import FileFormat, ShownFinding
 from mqttscope.report.jsonl import dumps, harmless
 
@@ -57,7 +57,7 @@ SUMMARY = doc.record({
     "profile": doc.maybe(doc.TEXT), "timing": doc.word(Timing), "truncated": doc.BOOL, "quality": _QUALITY,
     "required_quality": doc.maybe(doc.word(QualityLevel)),
     "shortfalls": doc.each(doc.record({"capture": doc.NAME, "causes": doc.each(doc.TEXT)})),
-    "fixed": doc.each(doc.mapping(doc.NAME).at(Entry.as_json)), "internal_errors": doc.each(FAILURE),
+    "fixed": doc.each(doc.mapping(doc.NAME).at(BaselineEntry.as_json)), "internal_errors": doc.each(FAILURE),
 })  # fmt: skip
 COUNTED_RULE = doc.record({
     "rule": doc.TEXT, "slug": doc.TEXT, "severity": doc.word(Severity), "findings": doc.COUNT,
@@ -76,13 +76,13 @@ DOCUMENT = {
 
 
 def line(shown: Any) -> bytes:
-    """A JSON value on one line, without the line end and without anything that a terminal obeys."""
-    made = dumps(shown)
-    return made if made.isascii() and b"\x7f" not in made else harmless(made + b"\n")[:-1]
+    """A JSON value on one line, without line end and without terminal control characters."""
+    encoded = dumps(shown)
+    return encoded if encoded.isascii() and b"\x7f" not in encoded else harmless(encoded + b"\n")[:-1]
 
 
-class Document(FileFormat):
-    """Writes the findings that count, one on a line, then the summary."""
+class FindingDocument(FileFormat):
+    """Writes the findings that are not suppressed, one per line, then the summary."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, view)
@@ -92,13 +92,13 @@ class Document(FileFormat):
         self.sink.write(self._between + line(FINDING.view(shown.finding)))
         self._between = b",\n"
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         opening = self._between if self._between != b",\n" else b"\n"
         self.sink.write(opening + b'], "summary": ' + line(SUMMARY.view(summary)) + b"}\n")
 
 
-class JsonLines(FileFormat):
-    """Writes findings as JSON Lines: one that counts per line, as soon as it is found, and nothing else."""
+class FindingJsonLines(FileFormat):
+    """Writes each finding that is not suppressed as a JSON line at once, and nothing else."""
 
     def write(self, shown: ShownFinding) -> None:
         self.sink.write(line(FINDING.view(shown.finding)) + b"\n")

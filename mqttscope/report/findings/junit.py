@@ -1,15 +1,14 @@
-"""JUnit XML, for the test reports of CI servers: a suite per capture, a case per rule that ran.
+"""JUnit XML for the test reports of CI servers: a suite per capture, a case per rule that ran.
 
 A case fails when a finding of its rule makes the run fail (``--fail-on``, ``--fail-confidence``), so that a dashboard
-is red when the exit code is 1; other findings are the output of a case that passes.  There is one ``failure`` element
-with all findings, since some servers read no more than the first.  A suite ``mqttscope`` holds what went wrong with
-the run itself: a capture cut short or not of the required quality, a rule that failed; rules whose findings were
-withheld are skipped there.  So are all cases of a capture without a single MQTT packet: nothing was judged, so that
-nothing passes.
+is red when the exit code is 1; other findings are the output of a passed case.  A single ``failure`` element contains
+all findings, since some servers read only the first.  The suite ``mqttscope`` reports problems of the run itself: a
+capture cut short or below the required quality, a rule that failed.  Rules with withheld findings are skipped there.
+All cases of a capture without MQTT packets are skipped too: nothing was judged, so nothing passes.
 
-Elements and attributes are those that both Jenkins and Surefire know: ``testsuites``, for one, has no ``skipped``.
+Only elements and attributes that both Jenkins and Surefire accept are written; ``testsuites`` has no ``skipped``.
 
-Characters that XML 1.0 cannot hold, control characters and lone surrogates are written as escapes.
+Characters that XML 1.0 does not allow, such as control characters and lone surrogates, are written as escapes.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import escape
-from mqttscope.report.findings.base import Summary, cited, covers, flow, message
+from mqttscope.report.findings.base import RunSummary, cited, covers, flow, message
 from mqttscope.report.findings.shown import FileFormat, ShownFinding
 from mqttscope.report.numbers import plural
 
@@ -31,16 +30,16 @@ MAX_TOLD = 100
 """Maximum number of findings of a case that are listed, for each severity and confidence; further ones are counted."""
 RUN = "mqttscope"
 TIME = ' time="0"'
-"""Some servers want a time of everything; rules run all at once, so that none has one of its own."""
+"""Some servers require a time everywhere; rules run together and have no time of their own."""
 
 _Kind = tuple[Severity, Confidence]
 
 
 @dataclass(slots=True)
-class _Case:
+class _RuleCase:
     """Findings of one rule in one capture."""
 
-    told: dict[_Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
+    texts: dict[_Kind, list[str]] = field(default_factory=lambda: defaultdict(list))
     counts: dict[_Kind, int] = field(default_factory=lambda: defaultdict(int))
     occurrences: dict[_Kind, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -55,18 +54,18 @@ class _Suite:
 
 
 class JUnit(FileFormat):
-    """Gathers findings and writes the document at the end."""
+    """Collects findings and writes the document at the end."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, view)
-        self.found: dict[str, dict[str, _Case]] = {}
+        self.cases_by_capture: dict[str, dict[str, _RuleCase]] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Keep the words of one finding."""
-        cases = self.found.setdefault(shown.capture, {})
+        """Keep the text of a finding."""
+        cases = self.cases_by_capture.setdefault(shown.capture, {})
         if suppressed is not None:
             return
-        case = cases.setdefault(shown.rule, _Case())
+        case = cases.setdefault(shown.rule, _RuleCase())
         kind = shown.severity, shown.confidence
         case.counts[kind] += 1
         case.occurrences[kind] += shown.occurrences
@@ -75,34 +74,36 @@ class JUnit(FileFormat):
             statements = f" [{cited(finding)}]" if finding.statements else ""
             repeats = shown.repeats(self.painter)
             where = f"frame {finding.frame}, {flow(finding, self.painter)}"
-            case.told[kind].append(
+            case.texts[kind].append(
                 f"{where}: {finding.severity} ({finding.confidence}): {message(finding, self.painter)}{statements}"
                 + (f" ({repeats})" if repeats else "")
             )
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         """Write the document."""
         rules = {rule.code: rule.slug for rule in summary.rules}
         for capture in summary.captures:
-            if not any(covers(capture, known) for known in self.found):
-                self.found[capture] = {}
-        suites = [self._suite(capture, cases, rules, summary) for capture, cases in self.found.items()]
+            if not any(covers(capture, known) for known in self.cases_by_capture):
+                self.cases_by_capture[capture] = {}
+        suites = [self._suite(capture, cases, rules, summary) for capture, cases in self.cases_by_capture.items()]
         suites.append(_run(summary))
         totals = _attributes(
-            tests=sum(len(one.cases) for one in suites),
-            failures=sum(one.failures for one in suites),
-            errors=sum(one.errors for one in suites),
+            tests=sum(len(suite.cases) for suite in suites),
+            failures=sum(suite.failures for suite in suites),
+            errors=sum(suite.errors for suite in suites),
         )
         self.sink.write(f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites name="mqttscope"{totals}>\n'.encode())
-        for one in suites:
-            counts = _attributes(tests=len(one.cases), failures=one.failures, errors=one.errors, skipped=one.skipped)
-            head = f"  <testsuite name={attribute(one.name)}{counts}{TIME}>\n"
-            self.sink.write((head + "".join(one.cases) + "  </testsuite>\n").encode())
+        for suite in suites:
+            counts = _attributes(
+                tests=len(suite.cases), failures=suite.failures, errors=suite.errors, skipped=suite.skipped
+            )
+            head = f"  <testsuite name={attribute(suite.name)}{counts}{TIME}>\n"
+            self.sink.write((head + "".join(suite.cases) + "  </testsuite>\n").encode())
         self.sink.write(b"</testsuites>\n")
 
-    def _suite(self, capture: str, cases: dict[str, _Case], rules: dict[str, str], summary: Summary) -> _Suite:
+    def _suite(self, capture: str, cases: dict[str, _RuleCase], rules: dict[str, str], summary: RunSummary) -> _Suite:
         suite = _Suite(capture)
-        idle = summary.spoken is not None and not any(covers(capture, one) for one in summary.spoken)
+        idle = summary.spoken is not None and not any(covers(capture, spoken) for spoken in summary.spoken)
         for code in sorted({*rules, *cases}):
             case = cases.get(code)
             body, failing = "", set[_Kind]()
@@ -117,23 +118,23 @@ class JUnit(FileFormat):
         return suite
 
 
-def _body(case: _Case, failing: set[_Kind]) -> str:
-    """The failure of a case, and as output what does not make the run fail."""
+def _body(case: _RuleCase, failing: set[_Kind]) -> str:
+    """The failing findings of a case as a failure, the others as its output."""
     body = ""
     for failed in (True, False):
         kinds = [kind for kind in case.counts if (kind in failing) is failed]
         if not kinds:
             continue
-        told = [one for kind in kinds for one in case.told[kind]]
-        left = sum(case.counts[kind] for kind in kinds) - len(told)
-        text = "\n".join([*told, f"{left:,} more"] if left else told)
+        texts = [text for kind in kinds for text in case.texts[kind]]
+        left = sum(case.counts[kind] for kind in kinds) - len(texts)
+        text = "\n".join([*texts, f"{left:,} more"] if left else texts)
         if not failed:
             body += f"      <system-out>{content(text)}</system-out>\n"
             continue
         number, occurrences = (sum(of[kind] for kind in kinds) for of in (case.counts, case.occurrences))
         count = plural(number, "finding") + (f" ({occurrences:,} occurrences)" if occurrences != number else "")
-        first = told[0] if told else ""
-        worst = max((kind[0] for kind in kinds), key=lambda one: one.rank)
+        first = texts[0] if texts else ""
+        worst = max((kind[0] for kind in kinds), key=lambda severity: severity.rank)
         body += (
             f"      <failure message={attribute(f'{count}; {first}')} type={attribute(worst)}>"
             f"{content(text)}</failure>\n"
@@ -141,8 +142,7 @@ def _body(case: _Case, failing: set[_Kind]) -> str:
     return body
 
 
-def _run(summary: Summary) -> _Suite:
-    """What became of the run itself."""
+def _run(summary: RunSummary) -> _Suite:
     suite = _Suite(RUN)
     broken = ", ".join(summary.quality.errors) if summary.truncated else ""
     body = ""
@@ -153,10 +153,10 @@ def _run(summary: Summary) -> _Suite:
     body = ""
     if summary.internal_errors:
         suite.errors += 1
-        told = "\n".join(
-            f"{one.rule}: {one.capture}, frame {one.frame}: {one.error}" for one in summary.internal_errors
+        text = "\n".join(
+            f"{error.rule}: {error.capture}, frame {error.frame}: {error.error}" for error in summary.internal_errors
         )
-        body = _element("error", told, "internal")
+        body = _element("error", text, "internal")
     suite.cases.append(_case(RUN, "rules ran to their end", body))
     if summary.packets is not None:
         body = ""
@@ -176,12 +176,12 @@ def _run(summary: Summary) -> _Suite:
         suite.cases.append(_case(RUN, f"captures are {summary.required_quality}", body))
     if summary.hidden_failing:
         suite.failures += 1
-        told = f"{plural(summary.hidden_failing, 'finding')} that make the run fail are below --min-severity"
-        suite.cases.append(_case(RUN, "what fails is shown", _failure(told)))
+        text = f"{plural(summary.hidden_failing, 'finding')} that fail the run are below --min-severity"
+        suite.cases.append(_case(RUN, "no failing finding is hidden", _failure(text)))
     for code, number in sorted(summary.withheld.items()):
         suite.skipped += 1
-        told = f"{plural(number, 'possible finding')} not shown: the captures lack what they need"
-        suite.cases.append(_case(RUN, f"{code} had all that it needs", _element("skipped", told, "")))
+        text = f"{plural(number, 'possible finding')} not shown: the captures lack what they need"
+        suite.cases.append(_case(RUN, f"{code} had all that it needs", _element("skipped", text, "")))
     return suite
 
 
@@ -190,27 +190,27 @@ def _case(owner: str, name: str, body: str) -> str:
     return f"{head}>\n{body}    </testcase>\n" if body else f"{head}/>\n"
 
 
-def _element(tag: str, told: str, kind: str) -> str:
+def _element(tag: str, text: str, kind: str) -> str:
     of_type = f" type={attribute(kind)}" if kind else ""
-    return f"      <{tag} message={attribute(told)}{of_type}/>\n"
+    return f"      <{tag} message={attribute(text)}{of_type}/>\n"
 
 
-def _failure(told: str) -> str:
-    return f"      <failure message={attribute(told)} type={attribute('hidden')}>{content(told)}</failure>\n"
+def _failure(text: str) -> str:
+    return f"      <failure message={attribute(text)} type={attribute('hidden')}>{content(text)}</failure>\n"
 
 
 def _attributes(**numbers: int) -> str:
     return "".join(f' {name}="{number}"' for name, number in numbers.items())
 
 
-def attribute(told: str) -> str:
-    return quoteattr(_legal(told))
+def attribute(text: str) -> str:
+    return quoteattr(_legal(text))
 
 
-def content(told: str) -> str:
-    return escape_xml("\n".join(map(_legal, told.split("\n"))))
+def content(text: str) -> str:
+    return escape_xml("\n".join(map(_legal, text.split("\n"))))
 
 
-def _legal(told: str) -> str:
-    """Text that XML can hold: U+FFFE and U+FFFF are not printable either."""
-    return escape(told)
+def _legal(text: str) -> str:
+    """Text with escapes for characters that XML does not allow; U+FFFE and U+FFFF are not printable either."""
+    return escape(text)

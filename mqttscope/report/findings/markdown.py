@@ -1,7 +1,7 @@
 """Markdown for job summaries and comments on changes: a table of rules, then the first findings of each.
 
-Nothing captured has a meaning in it: marks, HTML, mentions and references to issues are escaped.  The text stays below
-`MAX_BYTES`, since a comment on GitHub holds 65,536 characters; what is left out is counted.
+Nothing captured is interpreted: marks, HTML, mentions and references to issues are escaped.  The text stays below
+`MAX_BYTES`, since a comment on GitHub holds 65,536 characters; the rest is counted.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.explain import markdown
-from mqttscope.report.findings.base import Summary, cited, flow, message, sentences
+from mqttscope.report.findings.base import RunSummary, cited, flow, message, sentences
 from mqttscope.report.findings.shown import FileFormat, RuleCount, ShownFinding
 from mqttscope.report.numbers import plural
 
 MAX_SHOWN = 10
-"""Findings of a rule that are shown; further ones are counted."""
+"""Maximum number of findings shown per rule; further ones are counted."""
 MAX_STATEMENTS = 5
-"""Statements of a rule that are shown; further ones are counted."""
+"""Maximum number of statements shown per rule; further ones are counted."""
 MAX_BYTES = 60_000
 SIGNS = {Severity.ERROR: "🔴 error", Severity.WARNING: "🟡 warning", Severity.INFO: "🔵 info"}
 
 _MARKS = re.compile(r"[\\`*_\[\]<>#!|~&@$]|^[-+]|:(?=//|[\w+-]+:)|(?<=www)\.")
-"""What means something to Markdown, to HTML, or to the sites that show it: ``@name``, ``#12``, ``:smile:``, links."""
+"""Characters with a meaning in Markdown, in HTML or on sites that show it: ``@name``, ``#12``, ``:smile:``, links."""
 
 
 @dataclass(slots=True)
@@ -34,19 +34,19 @@ class _Rule(RuleCount):
     shown: list[str] = field(default_factory=list)
 
 
-class Markdown(FileFormat):
-    """Gathers findings and writes the page at the end; notes are one line for each rule unless it is ``verbose``."""
+class FindingMarkdown(FileFormat):
+    """Collects findings and writes the page at the end; notes are one line for each rule unless ``verbose``."""
 
     def __init__(self, sink: Sink, view: View, *, verbose: bool = False) -> None:
         super().__init__(sink, view)
         self.verbose = verbose
-        self.found: dict[str, _Rule] = {}
+        self.rules: dict[str, _Rule] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Keep one finding."""
-        row = self.found.get(shown.rule)
+        """Keep a finding."""
+        row = self.rules.get(shown.rule)
         if row is None:
-            row = self.found[shown.rule] = _Rule(shown.rule, shown.slug, shown.severity)
+            row = self.rules[shown.rule] = _Rule(shown.rule, shown.slug, shown.severity)
         if suppressed is not None:
             row.suppressed += shown.occurrences
             return
@@ -64,9 +64,9 @@ class Markdown(FileFormat):
         more = f"<br>{safe(repeats)}" if repeats else ""
         return f"* {safe(message(finding, self.painter))}{sure}{statements}<br>{where}{more}\n"
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         """Write the page."""
-        order = sorted(self.found, key=lambda code: (-self.found[code].severity.rank, -self.found[code].findings, code))
+        order = sorted(self.rules, key=lambda code: (-self.rules[code].severity.rank, -self.rules[code].findings, code))
         heading = summary.counted
         if summary.nothing and not summary.packets and not summary.counts.total():
             heading = "nothing to judge"
@@ -77,15 +77,15 @@ class Markdown(FileFormat):
             out.append("| rule | severity | findings | occurrences | clients | suppressed |\n")
             out.append("|---|---|---:|---:|---:|---:|\n")
         for code in order:
-            row = self.found[code]
+            row = self.rules[code]
             numbers = f"{row.findings:,} | {row.occurrences:,} | {row.clients_text} | {row.suppressed or ''}"
             out.append(f"| {code} {row.slug} | {SIGNS[row.severity]} | {numbers} |\n")
-        told = [f"* {safe(self.painter.safe(one))}\n" for one, _ in sentences(summary)]
-        out += ["\n" if order else "", *told, "\n"]
+        texts = [f"* {safe(self.painter.safe(sentence))}\n" for sentence, _ in sentences(summary)]
+        out += ["\n" if order else "", *texts, "\n"]
         room = MAX_BYTES - sum(len(part.encode()) for part in out)
         left = 0
         for code in order:
-            row = self.found[code]
+            row = self.rules[code]
             if not row.findings:
                 continue
             noted = row.severity is Severity.INFO and not self.verbose
@@ -106,7 +106,7 @@ class Markdown(FileFormat):
 
     def _details(self, code: str, row: _Rule) -> str:
         rule = all_rules().get(code)
-        what = markdown(rule.paragraphs()[0]) if rule is not None else row.slug
+        what = markdown(rule.paragraphs(marked=True)[0]) if rule is not None else row.slug
         parts = [f"<details><summary><b>{code}</b> {row.slug} ({row.findings:,})</summary>\n\n{what}\n\n", *row.shown]
         if row.findings > len(row.shown):
             parts.append(f"* {row.findings - len(row.shown):,} more\n")
@@ -117,10 +117,10 @@ class Markdown(FileFormat):
         if len(statements) > MAX_STATEMENTS:
             parts.append(f"> and {plural(len(statements) - MAX_STATEMENTS, 'more statement')}\n\n")
         if rule is not None:
-            parts.append(f"{markdown(rule.paragraphs()[-1])}\n\n")
+            parts.append(f"{markdown(rule.paragraphs(marked=True)[-1])}\n\n")
         return "".join([*parts, "</details>\n\n"])
 
 
-def safe(told: str) -> str:
-    """Text without any meaning in Markdown: every mark is a character reference."""
-    return _MARKS.sub(lambda found: f"&#{ord(found[0])};", told)
+def safe(text: str) -> str:
+    """Text without meaning in Markdown: every mark is a character reference."""
+    return _MARKS.sub(lambda match: f"&#{ord(match[0])};", text)

@@ -1,20 +1,20 @@
-"""SARIF 2.1.0, for code scanning and its viewers; written while findings come.
+"""SARIF 2.1.0, for code scanning and SARIF viewers; written while findings come.
 
-What has no counterpart in SARIF, and what became of it:
+Mapping to SARIF for properties without a direct counterpart:
 
 ==================  ===============================================================================================
 capture             the artifact of a location, its path as a relative URI
-frame               ``region.startLine``: GitHub shows nothing without a line, and the number of the frame is what
-                    Wireshark, tshark and ``inspect`` count in a capture
-byte range          ``physicalLocation.address``, relative to the packet; ``region.byteOffset`` would be that in the
-                    file, where the bytes of one packet may lie apart.  Also ``offset`` and ``length`` in properties
+frame               ``region.startLine``: GitHub needs a line; frame numbers as in Wireshark, tshark and
+                    ``inspect``
+byte range          ``physicalLocation.address``, relative to the packet; ``region.byteOffset`` does not fit, since the
+                    bytes of one packet may be spread over the file.  Also ``offset`` and ``length`` in properties
 connection, packet  logical locations of the kinds ``connection`` and ``packet``
 severity            ``level``: error is ``error``, warning is ``warning``, info is ``note``
 confidence          ``precision`` of the rule, ``confidence`` in properties of the result
-fingerprint         ``partialFingerprints``: under our name, and under that which GitHub reads
+fingerprint         ``partialFingerprints``: under our name, and under the name that GitHub reads
 ==================  ===============================================================================================
 
-All rules are in the driver, in the order of their codes, so that a result can name its index before the run is over.
+All rules are in the driver, in the order of their codes, so that results can refer to them before the run is over.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mqttscope.lint.rule import Rule
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.escape import escape
 from mqttscope.report.explain import area, help_markdown, help_text, is_on, versions
-from mqttscope.report.findings.base import Summary, cited, message
+from mqttscope.report.findings.base import RunSummary, cited, message
 from mqttscope.report.findings.json import FINDING, SUMMARY, line
 from mqttscope.report.findings.shown import FileFormat, ShownFinding
 
@@ -40,23 +40,23 @@ SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sar
 TOOL = {
     "name": "mqttscope",
     "version": __version__,
-    # Semantic Versioning has a hyphen before what Python calls .dev0.
+    # Semantic Versioning has a hyphen where Python has a dot before dev.
     "semanticVersion": __version__.replace(".dev", "-dev."),
 }
 LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 PRECISIONS = {Confidence.CERTAIN: "very-high", Confidence.LIKELY: "high", Confidence.HEURISTIC: "medium"}
 PROBLEMS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "recommendation"}
-"""The words of GitHub for the severity of a rule."""
+"""Severities of a rule in the words of GitHub."""
 FINGERPRINT = "mqttscopeFingerprint/v1"
 CAUSE_FINGERPRINT = "mqttscopeCause/v1"
-"""Whichever finding of a cause comes first in the next capture, the result is the same."""
+"""Fingerprint of a cause; it is independent of the order of its findings."""
 GITHUB_FINGERPRINT = "primaryLocationLineHash"
 _OWN = ("rule", "schema", "message", "capture", "fingerprint", "related")
-"""Keys of the JSON form that SARIF has places for."""
+"""Keys of the JSON form that SARIF has its own places for."""
 
 
 class Sarif(FileFormat):
-    """Writes one log with one run; suppressed findings are in it, marked as such."""
+    """Writes one log with one run; suppressed findings are included and marked."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, view)
@@ -70,38 +70,38 @@ class Sarif(FileFormat):
         self.sink.write(self._between + line(self.result(shown, suppressed)))
         self._between = b",\n"
 
-    def result(self, one: ShownFinding, suppressed: Suppression | None) -> dict[str, Any]:
+    def result(self, source: ShownFinding, suppressed: Suppression | None) -> dict[str, Any]:
         """The result of a finding."""
-        finding, repeats = one.finding, one.repeats(self.painter)
-        known = one.cause or finding.fingerprint
+        finding, repeats = source.finding, source.repeats(self.painter)
+        known = source.cause or finding.fingerprint
         self._seen[known] += 1
         statements = f" Breaks {cited(finding)}." if finding.statements else ""
         more = f" Found {repeats}." if repeats else ""
-        told = message(finding, self.painter)
+        text = message(finding, self.painter)
         shown: dict[str, Any] = {"ruleId": finding.rule}
         if finding.rule in self.index:
             shown["ruleIndex"] = self.index[finding.rule]
         shown |= {
             "level": LEVELS[finding.severity],
-            "message": {"text": plain(f"{told}{'' if told.endswith('.') else '.'}{statements}{more}")},
+            "message": {"text": plain(f"{text}{'' if text.endswith('.') else '.'}{statements}{more}")},
             "locations": [self._location(finding)],
             "partialFingerprints": {
-                CAUSE_FINGERPRINT if one.cause else FINGERPRINT: known,
+                CAUSE_FINGERPRINT if source.cause else FINGERPRINT: known,
                 GITHUB_FINGERPRINT: f"{known}:{self._seen[known]}",
             },
         }
-        if one.cause:
-            shown["occurrenceCount"] = one.occurrences
+        if source.cause:
+            shown["occurrenceCount"] = source.occurrences
         if finding.related:
             shown["relatedLocations"] = [
                 {
                     "id": number,
-                    "message": {"text": plain(escape(one.message))},
-                    "physicalLocation": physical(finding.capture, one.frame),
-                    "logicalLocations": self._logical(finding, one.packet),
-                    "properties": {"timestamp": self._clock.iso(one.timestamp_ns), "packet": one.packet},
+                    "message": {"text": plain(escape(remark.message))},
+                    "physicalLocation": physical(finding.capture, remark.frame),
+                    "logicalLocations": self._logical(finding, remark.packet),
+                    "properties": {"timestamp": self._clock.iso(remark.timestamp_ns), "packet": remark.packet},
                 }
-                for number, one in enumerate(finding.related, 1)
+                for number, remark in enumerate(finding.related, 1)
             ]
         if suppressed is not None:
             shown["suppressions"] = [
@@ -113,9 +113,9 @@ class Sarif(FileFormat):
                 }
             ]
         own = {name: value for name, value in FINDING.view(finding).items() if name not in _OWN}
-        if one.cause:
-            # Of the first one: by it the baseline knows that, and not the others.
-            own |= {"fingerprint": finding.fingerprint, "lastTimestamp": self._clock.iso(one.last_ns)}
+        if source.cause:
+            # Fingerprint of the first finding: the baseline contains only that one.
+            own |= {"fingerprint": finding.fingerprint, "lastTimestamp": self._clock.iso(source.last_ns)}
         shown["properties"] = {**own, "timestamp": self._clock.iso(finding.timestamp_ns)}
         return shown
 
@@ -140,12 +140,12 @@ class Sarif(FileFormat):
             places.append({"name": str(packet), "fullyQualifiedName": f"{name}, packet {packet}", "kind": "packet"})
         return places
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         opening = self._between if self._between != b",\n" else b"\n"
         rest = {"invocations": [self._invocation(summary)], "properties": SUMMARY.view(summary)}
         self.sink.write(opening + b"],\n" + line(rest)[1:] + b"]}\n")
 
-    def _invocation(self, summary: Summary) -> dict[str, Any]:
+    def _invocation(self, summary: RunSummary) -> dict[str, Any]:
         notes: list[dict[str, Any]] = []
         for error in summary.internal_errors:
             rule: dict[str, Any] = {"id": error.rule}
@@ -171,8 +171,8 @@ class Sarif(FileFormat):
                 for shortfall in summary.shortfalls
             ]
         for capture in summary.quality.errors:
-            told = f"{escape(capture)} could not be read to its end: findings may be missing"
-            notes.append({"level": "error", "message": {"text": plain(told)}})
+            text = f"{escape(capture)} could not be read to its end: findings may be missing"
+            notes.append({"level": "error", "message": {"text": plain(text)}})
         quality = summary.quality.sentences(summary.required_quality)
         notes += [{"level": "note", "message": {"text": plain(lack)}} for lack in quality]
         ran = {rule.code for rule in summary.rules}
@@ -189,15 +189,15 @@ class Sarif(FileFormat):
         return shown
 
 
-def line_of(told: str) -> bytes:
-    return b'"' + told.encode() + b'"'
+def line_of(text: str) -> bytes:
+    return b'"' + text.encode() + b'"'
 
 
-def plain(told: str) -> str:
-    """Text of a message: nothing in it is a link or a placeholder (3.11.5, 3.11.6)."""
-    if "](" in told:
-        told = told.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
-    return told.replace("{", "{{").replace("}", "}}") if "{" in told or "}" in told else told
+def plain(text: str) -> str:
+    """Text of a message without links and placeholders (3.11.5, 3.11.6)."""
+    if "](" in text:
+        text = text.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
+    return text.replace("{", "{{").replace("}", "}}") if "{" in text or "}" in text else text
 
 
 def physical(capture: str, frame: int) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def uri(capture: str) -> str:
 
 @cache
 def head() -> bytes:
-    """What stands before the results: it is the same in all logs, and long."""
+    """Beginning of the log, up to the results; equal in all logs, and long."""
     driver = {**TOOL, "rules": [descriptor(rule) for rule in all_rules().values()]}
     return (
         b'{"$schema":' + line_of(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"

@@ -1,10 +1,10 @@
-"""Formats of findings: made by name, and fed findings that are concealed, whatever a format does with them.
+"""Finding formats: created by name, fed with findings without secrets.
 
-Most formats get findings of one cause as one (`lint.grouping`): at the end, when it is known how many they are, in the
-order of their first; where traffic is live, the first at once, and what became of it at the end.
+Most formats show findings of one cause as one (`lint.grouping`): at the end, when the number is known, in the order of
+the first finding.  With live traffic the first finding is shown at once, and the number of repetitions at the end.
 
-A format is fed `ShownFinding` and nothing else, so that one which forgets to hide secrets cannot be written.  What it
-asks for is concealed then and once: most formats count more findings than they show.
+A format receives only `ShownFinding`, so it cannot forget to hide secrets.  Secrets are hidden on first access and only
+once, since most formats count more findings than they show.
 """
 
 from __future__ import annotations
@@ -25,57 +25,60 @@ from mqttscope.mqtt import ControlPacket, Direction, Malformed, PacketType, Prot
 from mqttscope.mqtt.codec import NEED_MORE, packet_end
 from mqttscope.mqtt.wire import write_variable_byte_integer
 from mqttscope.report.base import Clock, Sink, View
-from mqttscope.report.findings.base import MAX_MESSAGE, FindingReporter, Summary, everything
+from mqttscope.report.findings.base import MAX_MESSAGE, FindingReporter, RunSummary, everything
 from mqttscope.report.numbers import number
 from mqttscope.report.public import hidden_of, public_malformed, public_packet
 from mqttscope.report.style import Painter
-from mqttscope.secrets.findings import Concealed, Hiding, client_name, concealed
+from mqttscope.secrets.findings import ConcealedFinding, HidingOptions, client_name, concealed
 from mqttscope.secrets.packets import BROKEN, Ranges, covered, hidden_ranges
 from mqttscope.session.connection import Connection
 
 FORMATS: dict[str, tuple[str, str]] = {
-    "full": ("full", "Full"),
-    "concise": ("concise", "Concise"),
-    "json": ("json", "Document"),
-    "jsonl": ("json", "JsonLines"),
+    "full": ("full", "FullFindings"),
+    "concise": ("concise", "ConciseFindings"),
+    "json": ("json", "FindingDocument"),
+    "jsonl": ("json", "FindingJsonLines"),
     "sarif": ("sarif", "Sarif"),
     "junit": ("junit", "JUnit"),
     "github": ("annotations", "GitHub"),
     "gitlab": ("annotations", "GitLab"),
-    "markdown": ("markdown", "Markdown"),
-    "html": ("html", "Html"),
+    "markdown": ("markdown", "FindingMarkdown"),
+    "html": ("html", "FindingHtml"),
 }
 """Name of a format -> module, which is imported when the format is used, and class."""
+COPY = {"pcapng": ("comments", "FindingComments")}
+"""The format for a `CommentSink`."""
 
 
-EACH = ("json", "jsonl")
-"""Formats that always have each finding: programs count for themselves."""
+EACH = ("json", "jsonl", "pcapng")
+"""Formats that always contain each finding: programs group findings themselves, and each frame has its comments."""
 OF_FILES = ("sarif", "junit", "github", "gitlab")
-"""Formats whose findings belong to a file: one cause in two captures is two findings."""
+"""Formats with findings per file: one cause in two captures is two findings."""
 STREAMED = ("full", "concise", "jsonl", "github")
-"""Formats that can be written while traffic passes."""
+"""Formats that can be written while traffic is captured."""
 MAX_CLIENTS = 100_000
-"""Clients of one rule that are told apart."""
+"""Maximum number of clients counted separately for one rule."""
 
 
 class ShownFinding:
-    """A finding of which a format may show everything that it can get."""
+    """A finding without its secrets."""
 
-    def __init__(self, finding: Finding, hiding: Hiding, group: Group | None = None) -> None:
-        """``group``: the findings that it stands for, of which it is the first."""
+    def __init__(self, finding: Finding, hiding: HidingOptions, group: Group | None = None) -> None:
+        """``group``: the findings of the cause, beginning with this one."""
         self._hiding = hiding
         self._as_found = finding
+        self._hidden: ConcealedFinding[Finding] | None = None
         self._group = group
         self.rule, self.slug = finding.rule, finding.slug
         self.severity: Severity = finding.severity
         self.confidence: Confidence = finding.confidence
         self.capture = finding.capture
         self.size = len(finding.raw)
-        """Bytes of its packet."""
+        """Size of its packet in bytes."""
 
     @property
     def occurrences(self) -> int:
-        """How many findings it stands for, as far as that is known by now."""
+        """Number of findings of the cause known by now."""
         return 1 if self._group is None else self._group.occurrences
 
     @property
@@ -88,30 +91,32 @@ class ShownFinding:
 
     @property
     def cause(self) -> str:
-        """What its cause is known by in the next capture; empty where it stands for itself."""
+        """Fingerprint of the cause, equal in the next capture; empty if findings are not grouped."""
         return "" if self._group is None else cause_fingerprint(self._as_found)
 
     def repeats(self, painter: Painter) -> str:
-        """``19 times from … to …, last in frame 900, 12 clients: 'a', 'b', 'c' and 9 more``; empty for a single one."""
+        """``19 times from … to …, last in frame 900, 12 clients: 'a', 'b', 'c' and 9 more``; empty for one finding."""
         group = self._group
         if group is None or group.occurrences < 2:
             return ""
         clock, first = Clock(), self._as_found
         where = f" of {painter.safe(group.last_capture)}" if group.last_capture != first.capture else ""
-        told = (
+        text = (
             f"{group.occurrences:,} times from {_short(clock.iso(group.first_ns))} to"
             f" {_short(clock.iso(group.last_ns))}, last in frame {group.last_frame}{where}"
         )
         if len(group.clients) > 1 or group.more:
-            told += f", {group.number_of_clients} clients: {painter.name(group.named(), MAX_MESSAGE)}"
-        return told
+            text += f", {group.number_of_clients} clients: {painter.name(group.named(), MAX_MESSAGE)}"
+        return text
 
     def __repr__(self) -> str:
         return f"ShownFinding({self.finding!r})"
 
-    @cached_property
-    def _concealed(self) -> Concealed[Finding]:
-        return concealed(self._as_found, self._hiding)
+    @property
+    def _concealed(self) -> ConcealedFinding[Finding]:
+        if self._hidden is None:
+            self._hidden = concealed(self._as_found, self._hiding)
+        return self._hidden
 
     @property
     def finding(self) -> Finding:
@@ -119,14 +124,14 @@ class ShownFinding:
 
     @property
     def client_key(self) -> int:
-        """The same for findings about one client: names that are hidden may look alike."""
+        """Equal for findings about one client; hidden names may look alike."""
         return hash(self._as_found.client_identifier or self._as_found.client)
 
     @cached_property
     def event(self) -> PacketEvent | MalformedEvent | None:
-        """The event of its packet; ``None`` for a finding that is about no packet.
+        """The event of the packet; ``None`` for a finding without a packet.
 
-        Of its connection no more is known than the finding says.
+        Its connection contains only the facts in the finding.
         """
         finding = self._concealed.decoded
         if not finding.raw or finding.packet is None:
@@ -141,34 +146,34 @@ class ShownFinding:
         connection.doubtful = finding.doubt >= BROKEN
         place = connection, direction, finding.packet, finding.frame, finding.timestamp_ns, finding.capture
         whole = self._hiding.show_secrets
-        # What is in doubt may be malformed for want of its end, and then its topic is none.
-        found = _decoded(finding.raw, 0 if finding.doubt else finding.missing, version, whole=whole)
-        if isinstance(found, Malformed):
-            malformed = MalformedEvent(*place, found, finding.topic)
+        # A doubtful packet may be malformed because its end is missing; then it has no topic.
+        decoded = _decoded(finding.raw, 0 if finding.doubt else finding.missing, version, whole=whole)
+        if isinstance(decoded, Malformed):
+            malformed = MalformedEvent(*place, decoded, finding.topic)
             return malformed if whole else public_malformed(malformed)
-        event = PacketEvent(*place, found, finding.topic)
+        event = PacketEvent(*place, decoded, finding.topic)
         return event if whole else public_packet(event)
 
     @property
     def hidden(self) -> Ranges:
-        """Ranges of the bytes of its packet that are not shown."""
+        """Ranges of the packet's bytes that are hidden."""
         event = self.event
         return [*([] if event is None else hidden_of(event)), *self._concealed.hidden]
 
 
 def _decoded(raw: bytes, missing: int, version: ProtocolVersion, *, whole: bool) -> ControlPacket | Malformed:
-    """The packet as it was when it was found; a PUBLISH may lack bytes of its payload.
+    """The packet as decoded when the rule ran; a PUBLISH may lack bytes of its payload.
 
-    What came of that may be another packet, which a wrong length took for payload: it is shown if ``whole``.
+    Decoding the bytes may give another packet if a wrong length made it payload; it is shown only if ``whole``.
     """
     if missing and raw[0] >> 4 == PacketType.PUBLISH:
         body, _ = packet_end(raw, 0, len(raw))
         if body > NEED_MORE:
-            came = (raw if whole else covered(raw, hidden_ranges(raw, version)))[body:]
-            found = decode(raw[:1] + write_variable_byte_integer(len(came)) + came, version)
-            if isinstance(found, ControlPacket):
-                found.raw, found.missing = raw, missing
-                return found
+            payload = (raw if whole else covered(raw, hidden_ranges(raw, version)))[body:]
+            packet = decode(raw[:1] + write_variable_byte_integer(len(payload)) + payload, version)
+            if isinstance(packet, ControlPacket):
+                packet.raw, packet.missing = raw, missing
+                return packet
     return decode(raw, version)
 
 
@@ -177,31 +182,31 @@ def _short(iso: str) -> str:
 
 
 class FindingFormat:
-    """Turns findings into output; only ever fed by an `Entrance`."""
+    """Turns findings into output; fed only by an `FindingEntrance`."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
         self.painter = Painter(view)
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
-        """Take one finding; one that is suppressed is left out, unless a format says otherwise."""
+        """Accept a finding; a suppressed finding is left out unless the format overrides this."""
         if suppressed is None:
             self.write(shown)
 
     def write(self, shown: ShownFinding) -> None:
-        """Take a finding that is not suppressed."""
+        """Write a finding that is not suppressed."""
         raise NotImplementedError
 
     def again(self, shown: ShownFinding) -> None:
-        """Write how often a finding came again that was written when it came first (`STREAMED`)."""
+        """Write how often a finding occurred again that was written at its first occurrence (`STREAMED`)."""
         raise NotImplementedError
 
-    def close(self, summary: Summary) -> None:
-        """Write what is left at the end."""
+    def close(self, summary: RunSummary) -> None:
+        """Write the rest of the output."""
 
 
 class FileFormat(FindingFormat):
-    """A format for programs and files: its lines have no limit."""
+    """A format for programs and files: its lines have no maximum length."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, View(width=0))
@@ -209,26 +214,26 @@ class FileFormat(FindingFormat):
 
 @dataclass(slots=True)
 class RuleCount:
-    """What was found by one rule."""
+    """Number of findings of one rule."""
 
     rule: str
     slug: str
     severity: Severity
-    """The worst of its findings."""
+    """Worst severity of its findings."""
     findings: int = 0
-    """Those that are not suppressed."""
+    """Findings that are not suppressed."""
     occurrences: int = 0
     suppressed: int = 0
     statements: dict[str, None] = field(default_factory=dict)
-    """Those that the findings break, in their order."""
+    """Statements that the findings break, in order."""
     has_more_clients: bool = False
-    """There were more clients than are distinguished."""
+    """Whether there were more clients than are counted separately."""
     _clients: set[int] = field(default_factory=set)
     _together: int = 0
-    """Clients of a finding that is about many."""
+    """Number of clients of a finding that is about many."""
 
     def add(self, shown: ShownFinding, most: int | None = None) -> None:
-        """Count a finding that is not suppressed; ``most``: clients that are distinguished, else `MAX_CLIENTS`."""
+        """Count a finding that is not suppressed; ``most``: maximum number of clients, default `MAX_CLIENTS`."""
         self.findings += 1
         self.occurrences += shown.occurrences
         if shown.severity.rank > self.severity.rank:
@@ -245,38 +250,38 @@ class RuleCount:
 
     @property
     def clients_text(self) -> str:
-        """Number of clients for people: ``900``, ``> 100,000``; empty for none."""
+        """Number of clients for people: ``900``, ``> 100,000``; empty for 0."""
         return f"{'> ' if self.has_more_clients else ''}{number(self.number_of_clients)}"
 
 
-class Entrance(FindingReporter):
-    """Where findings enter a format."""
+class FindingEntrance(FindingReporter):
+    """Entry point of findings into a format: hides secrets, and groups findings of one cause."""
 
     def __init__(
         self, format_: FindingFormat, view: View, *, grouped: bool = False, live: bool = False, by_capture: bool = False
     ) -> None:
-        """``grouped``: pass findings of one cause on as one; with ``live`` at once, else when all are known.
+        """``grouped``: pass findings of one cause on as one, with ``live`` at once, else at the end.
 
-        ``by_capture``: what was found in two captures has two causes.
+        ``by_capture``: the same problem in two captures is two causes.
         """
         self.format = format_
         self.hiding = view.hiding()
         self._groups = Groups(partial(client_name, hiding=self.hiding)) if grouped else None
         self._live, self._by_capture = live, by_capture
         self._suppressed: dict[int, Suppression] = {}
-        """Why causes are suppressed, by the identity of their groups."""
+        """Suppressions of causes, by the identity of their groups."""
         self.causes: Counter[Severity] = Counter()
-        """Causes that are not suppressed, where findings are grouped."""
+        """Number of causes that are not suppressed, if findings are grouped."""
 
     def _key(self, finding: Finding, suppressed: Suppression | None) -> tuple[Hashable, ...]:
         return *cause(finding), suppressed, finding.capture if self._by_capture else ""
 
     def is_new(self, finding: Finding, suppressed: Suppression | None = None) -> bool:
-        """Whether a finding would be passed on, and not only be counted with another."""
+        """Whether a finding would be passed on, rather than counted with an earlier one."""
         return self._groups is None or self._key(finding, suppressed) not in self._groups
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
-        """Pass one finding on, as it may be shown."""
+        """Pass a finding on without its secrets."""
         if self._groups is None:
             self.format.feed(ShownFinding(finding, self.hiding), suppressed)
             return
@@ -291,7 +296,7 @@ class Entrance(FindingReporter):
         self._end()
 
     def _end(self, *, everything: bool = False) -> None:
-        """Pass on what is known of causes that are not followed any more."""
+        """Pass on the causes that are complete."""
         assert self._groups is not None
         for group in self._groups.ended(everything=everything):
             shown, suppressed = ShownFinding(group.first, self.hiding, group), self._suppressed.pop(id(group), None)
@@ -300,8 +305,8 @@ class Entrance(FindingReporter):
             elif suppressed is None and group.occurrences > 1:
                 self.format.again(shown)
 
-    def close(self, summary: Summary) -> None:
-        """End the report."""
+    def close(self, summary: RunSummary) -> None:
+        """Finish the report."""
         if self._groups is not None:
             self._end(everything=True)
             summary = replace(summary, causes=self.causes)
@@ -318,20 +323,20 @@ def make_reporter(
     verbose: bool = False,
     every: bool = False,
     live: bool = False,
-) -> Entrance:
-    """The reporter of a format, which gets every finding without its secrets.
+) -> FindingEntrance:
+    """The reporter of a format, which receives findings without secrets.
 
-    ``counts`` says of a finding that is not suppressed whether the run fails by it.  With ``ranked`` the format
-    ``full`` shows findings by severity instead of as they come, and notes in short unless it is ``verbose``.
-    ``every``: show each of several findings of one cause.  ``live``: show the first of them at once.
+    ``counts`` decides whether a finding that is not suppressed fails the run.  ``ranked``: the format ``full`` sorts
+    findings by severity and shortens notes unless ``verbose``.  ``every``: show each finding of a cause.
+    ``live``: show the first finding of a cause at once.
     """
-    module, kind = ("full", "Ranked") if name == "full" and ranked else FORMATS[name]
-    made = getattr(importlib.import_module(f"mqttscope.report.findings.{module}"), kind)
+    module, kind = ("full", "RankedFindings") if name == "full" and ranked else (FORMATS | COPY)[name]
+    format_type = getattr(importlib.import_module(f"mqttscope.report.findings.{module}"), kind)
     special: dict[str, dict[str, Any]] = {
-        "Ranked": {"verbose": verbose}, "Markdown": {"verbose": verbose}, "GitHub": {"counts": counts},
+        "RankedFindings": {"verbose": verbose}, "FindingMarkdown": {"verbose": verbose}, "GitHub": {"counts": counts},
     }  # fmt: skip
-    return Entrance(
-        cast(FindingFormat, made(sink, view, **special.get(kind, {}))),
+    return FindingEntrance(
+        cast(FindingFormat, format_type(sink, view, **special.get(kind, {}))),
         view,
         grouped=not every and name not in EACH,
         live=live and name in STREAMED,

@@ -1,4 +1,4 @@
-"""Findings counted by rule, most first: for a first look at a large capture."""
+"""Numbers of findings by rule, highest first: a first overview of a large capture."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.documents import SCHEMA
-from mqttscope.report.findings.base import Summary, lines
+from mqttscope.report.findings.base import RunSummary, lines
 from mqttscope.report.findings.json import COUNTED_RULE, SUMMARY, line
-from mqttscope.report.findings.shown import Entrance, FindingFormat, RuleCount, ShownFinding
+from mqttscope.report.findings.shown import FindingEntrance, FindingFormat, RuleCount, ShownFinding
 from mqttscope.report.numbers import number
-from mqttscope.report.page import Column, Page
+from mqttscope.report.page import Page, PageColumn
 from mqttscope.report.style import encoded
 
 
@@ -20,8 +20,8 @@ class _Row(RuleCount):
     withheld: int = 0
 
 
-class Statistics(FindingFormat):
-    """Counts findings and shows a table at the end."""
+class FindingStatistics(FindingFormat):
+    """Counts findings and writes a table at the end."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         super().__init__(sink, view)
@@ -38,27 +38,27 @@ class Statistics(FindingFormat):
         else:
             row.add(shown)
 
-    def close(self, summary: Summary) -> None:
-        """Write the table and the end."""
+    def close(self, summary: RunSummary) -> None:
+        """Write the table and the summary."""
         rows = self.ordered(summary)
         if rows:
             page = Page(self.view)
-            name = Column("rule", [f"{row.rule} {row.slug}" for row in rows], whole=True)
+            name = PageColumn("rule", [f"{row.rule} {row.slug}" for row in rows], whole=True)
             page.table(
                 name,
                 [
-                    Column("findings", [f"{row.findings:,}" for row in rows]),
-                    Column("severity", [str(row.severity) for row in rows], rank=1, right=False),
-                    Column("clients", [row.clients_text for row in rows], rank=2),
-                    Column("suppressed", [number(row.suppressed) for row in rows], rank=3),
-                    Column("withheld", [number(row.withheld) for row in rows], rank=4),
+                    PageColumn("findings", [f"{row.findings:,}" for row in rows]),
+                    PageColumn("severity", [str(row.severity) for row in rows], rank=1, right=False),
+                    PageColumn("clients", [row.clients_text for row in rows], rank=2),
+                    PageColumn("suppressed", [number(row.suppressed) for row in rows], rank=3),
+                    PageColumn("withheld", [number(row.withheld) for row in rows], rank=4),
                 ],
             )
             self.sink.write(page.encoded())
         self.sink.write(encoded(lines(summary, self.painter)))
 
-    def ordered(self, summary: Summary) -> list[_Row]:
-        """The rows, most findings first; rules whose findings were withheld have one as well."""
+    def ordered(self, summary: RunSummary) -> list[_Row]:
+        """Rows with most findings first; rules with withheld findings have a row too."""
         for rule in summary.rules:
             if rule.code in summary.withheld:
                 self.rows.setdefault(rule.code, _Row(rule.code, rule.slug, rule.severity))
@@ -67,14 +67,14 @@ class Statistics(FindingFormat):
         return sorted(self.rows.values(), key=lambda row: (-row.findings, row.rule))
 
 
-class JsonStatistics(Statistics):
-    """The same as one JSON document, or with ``lines`` a rule on each line and no summary."""
+class JsonFindingStatistics(FindingStatistics):
+    """Counts as one JSON document; with ``lines`` one line per rule and no summary."""
 
     def __init__(self, sink: Sink, view: View, *, lines: bool = False) -> None:
         super().__init__(sink, view)
         self.lines = lines
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         """Write the counts."""
         shown = map(COUNTED_RULE.view, self.ordered(summary))
         if self.lines:
@@ -83,7 +83,7 @@ class JsonStatistics(Statistics):
             self.sink.write(line({"schema": SCHEMA, "rules": [*shown], "summary": SUMMARY.view(summary)}) + b"\n")
 
 
-def make_statistics(name: str, sink: Sink, view: View) -> Entrance:
+def make_statistics(name: str, sink: Sink, view: View) -> FindingEntrance:
     if name in ("json", "jsonl"):
-        return Entrance(JsonStatistics(sink, view, lines=name == "jsonl"), view)
-    return Entrance(Statistics(sink, view), view)
+        return FindingEntrance(JsonFindingStatistics(sink, view, lines=name == "jsonl"), view)
+    return FindingEntrance(FindingStatistics(sink, view), view)

@@ -1,1 +1,1 @@
-"""The health of a fleet, as text, JSON and one page of HTML: plain values in, bytes out; no Spark."""
+"""The health of a fleet as text, JSON and one HTML page, from plain values and without Spark."""

@@ -1,6 +1,6 @@
-"""What a fleet report holds: plain values, whatever engine has gathered them.
+"""Values of a fleet report, independent of the engine that computes them.
 
-Times are nanoseconds since 1970, lengths of time nanoseconds.  Names are captured text: hostile until they are escaped.
+Times are nanoseconds since 1970, durations nanoseconds.  Names are captured text: hostile until they are escaped.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Generic, TypeVar
 
 R = TypeVar("R")
 PROPERTIES = ("firmware", "fw", "firmware_version", "fw_version", "sw_version", "version")
-"""User Properties of CONNECT that may name the firmware of a device."""
+"""User Properties of CONNECT that may contain the firmware version of a device."""
 
 
 @dataclass(slots=True)
-class Ranked(Generic[R]):
-    """The first rows of an order, and how many there are."""
+class RankedRows(Generic[R]):
+    """The first rows of an order, and the total number of rows."""
 
     rows: list[R] = field(default_factory=list)
     total: int = 0
@@ -25,12 +25,12 @@ class Ranked(Generic[R]):
 
 
 @dataclass(slots=True)
-class Asked:
-    """What the report was asked for."""
+class ReportQuery:
+    """Restrictions and options of the report."""
 
     since_ns: int | None = None
     until_ns: int | None = None
-    """The end is not part of it."""
+    """Exclusive end of the time range."""
     client: list[str] = field(default_factory=list)
     """Patterns of Client Identifiers."""
     topic: list[str] = field(default_factory=list)
@@ -38,16 +38,16 @@ class Asked:
     server: list[str] = field(default_factory=list)
     """Patterns of endpoints."""
     rule: list[str] = field(default_factory=list)
-    """Beginnings of rule codes, or slugs."""
+    """Prefixes of rule codes, or slugs."""
     top: int = 10
-    """Rows of each list."""
+    """Maximum number of rows of each list."""
     group_by: list[str] = field(default_factory=list)
-    """User Properties of CONNECT, the first that is there counts."""
+    """User Properties of CONNECT; the first one present is used."""
 
 
 @dataclass(slots=True)
 class Overview:
-    """How much there is."""
+    """Total numbers of the report."""
 
     captures: int = 0
     servers: int = 0
@@ -65,35 +65,35 @@ class Overview:
 
 @dataclass(slots=True)
 class RuleRow:
-    """Findings of one rule: of all, or of one group of clients."""
+    """Findings of one rule, about all clients or about one group of clients."""
 
     group: str | None
-    """Client Identifier, shape of Client Identifiers, or value of a User Property; null where there is none."""
+    """Client Identifier, shape of Client Identifiers, or value of a User Property; null if absent."""
     rule: str
     slug: str
     severity: str
     findings: int
     connections: int
     clients: int
-    """Clients it was found with."""
+    """Number of clients with a finding of the rule."""
     first_ns: int
     last_ns: int
 
 
 @dataclass(slots=True)
-class Crossing:
-    """Findings of one rule with one client."""
+class RuleClientCount:
+    """Findings of one rule about one client."""
 
     client: str | None
     rule: str
     findings: int
     severity: str
-    """The worst of them."""
+    """Worst severity of these findings."""
 
 
 @dataclass(slots=True)
 class GroupRow:
-    """Clients that belong together."""
+    """A group of clients."""
 
     group: str | None
     clients: int
@@ -105,14 +105,14 @@ class GroupRow:
 
 @dataclass(slots=True)
 class DayRow:
-    """One day of UTC."""
+    """One day in UTC, or a shorter part of the time."""
 
     day: str
     """``2026-01-31``."""
     connections: int = 0
     packets: int = 0
     messages: int = 0
-    """Messages that clients published."""
+    """Messages published by clients."""
     errors: int = 0
     warnings: int = 0
     infos: int = 0
@@ -120,73 +120,73 @@ class DayRow:
 
 @dataclass(slots=True)
 class EndingRow:
-    """Connections that ended in one way."""
+    """Number of connections with one kind of end."""
 
     how: str
     """disconnect, fin (without DISCONNECT), reset, idle, port_reused, evicted, or open."""
     by: str | None
-    """client or server; null where the capture does not show it."""
+    """client or server; null if the capture does not show it."""
     connections: int
 
 
 @dataclass(slots=True)
 class ClientEndings:
-    """How the connections of one client ended."""
+    """Ends of the connections of one client."""
 
     server: str
     client: str
     """Client Identifier."""
     connections: int
     reconnects: int
-    """Connections after the first one."""
+    """Connections after the first."""
     disconnects: int
     """Connections that ended with a DISCONNECT."""
     by_client: int
-    """Without one, by FIN of the client."""
+    """Connections without DISCONNECT that the client closed with FIN."""
     by_server: int
-    """Without one, by FIN of the server."""
+    """Connections without DISCONNECT that the server closed with FIN."""
     resets: int
     timeouts: int
-    """Connections of which nothing was seen for three hours, or whose ports were used again."""
+    """Connections ended by silence for three hours, or by reuse of their ports."""
 
 
 @dataclass(slots=True)
-class Span:
-    """One connection on a time line."""
+class ConnectionSpan:
+    """One connection on a timeline."""
 
     from_ns: int
     until_ns: int | None
-    """Null where the connection had not ended when the captures did."""
+    """Null if the connection was still open at the end of the captures."""
     how: str
-    """As in `EndingRow`."""
+    """Kind of end, as in `EndingRow`."""
 
 
 @dataclass(slots=True)
-class Lane:
+class ClientTimeline:
     """The latest connections of one client."""
 
     server: str
     client: str
     """Client Identifier."""
     connections: int
-    spans: list[Span] = field(default_factory=list)
-    """Oldest first."""
+    spans: list[ConnectionSpan] = field(default_factory=list)
+    """Connections, oldest first."""
 
 
 @dataclass(slots=True)
-class Endings:
-    """How connections ended."""
+class EndingReport:
+    """Ends of connections."""
 
     ways: list[EndingRow] = field(default_factory=list)
-    clients: Ranked[ClientEndings] = field(default_factory=Ranked)
-    """Clients with reconnects, or with connections that ended without DISCONNECT: most of these first."""
-    lanes: Ranked[Lane] = field(default_factory=Ranked)
-    """Clients with most connections first."""
+    clients: RankedRows[ClientEndings] = field(default_factory=RankedRows)
+    """Clients with reconnects or with connections that ended without DISCONNECT, in descending order of these."""
+    lanes: RankedRows[ClientTimeline] = field(default_factory=RankedRows)
+    """Timelines of clients, most connections first."""
 
 
 @dataclass(slots=True)
 class Percentiles:
-    """Lengths of time in nanoseconds, or whatever the name of the field says; null where nothing was measured."""
+    """Percentiles in nanoseconds, unless the field name has another unit; null if nothing was measured."""
 
     count: int = 0
     p50: int | None = None
@@ -197,7 +197,7 @@ class Percentiles:
 
 @dataclass(slots=True)
 class AcknowledgeRow:
-    """From a PUBLISH to the answer that ends its exchange: PUBACK, PUBCOMP, or a PUBREC that refuses."""
+    """Latency from a PUBLISH to the end of its exchange: PUBACK, PUBCOMP, or a PUBREC that refuses it."""
 
     sender: str
     """client or server."""
@@ -206,12 +206,12 @@ class AcknowledgeRow:
     unanswered: int
     refused: int
     retransmitted: int
-    """Messages that came again with DUP."""
+    """Messages sent again with DUP."""
 
 
 @dataclass(slots=True)
 class DeliveryRow:
-    """From the PUBLISH of the publisher to the deliveries by the server, by topic or by subscriber."""
+    """Latency from publisher to subscriber, by topic or by subscriber."""
 
     name: str | None
     latency: Percentiles
@@ -219,56 +219,56 @@ class DeliveryRow:
 
 @dataclass(slots=True)
 class LatencyBucket:
-    """Messages that took less than a length of time, and not less than that of the bucket before."""
+    """Messages with a latency below a bound, and not below the bound of the previous bucket."""
 
     below_ns: int | None
-    """Null in the last bucket."""
+    """Upper bound; null in the last bucket."""
     acknowledged: int
-    """From PUBLISH to the answer that ends its exchange."""
+    """Messages by the time from PUBLISH to the end of the exchange."""
     delivered: int
-    """From publisher to subscriber."""
+    """Deliveries by the time from publisher to subscriber."""
 
 
 @dataclass(slots=True)
 class Latency:
-    """How long messages take."""
+    """Message latencies."""
 
     acknowledged: list[AcknowledgeRow] = field(default_factory=list)
     end_to_end: Percentiles = field(default_factory=Percentiles)
     unknown: int = 0
-    """Deliveries whose publication was not captured."""
+    """Deliveries without a captured publication."""
     repeated: int = 0
-    """Deliveries that were measured, but whose content had been published more than once."""
-    topics: Ranked[DeliveryRow] = field(default_factory=Ranked)
-    """Slowest first, by the 90th percentile."""
-    subscribers: Ranked[DeliveryRow] = field(default_factory=Ranked)
+    """Measured deliveries of content that was published more than once."""
+    topics: RankedRows[DeliveryRow] = field(default_factory=RankedRows)
+    """Topics, slowest first by the 90th percentile."""
+    subscribers: RankedRows[DeliveryRow] = field(default_factory=RankedRows)
     buckets: list[LatencyBucket] = field(default_factory=list)
-    """From the first bucket that holds a message to the last one."""
+    """Buckets from the first to the last one with a message."""
 
 
 @dataclass(slots=True)
-class Names:
-    """Clients, the first few of them by name."""
+class ClientNames:
+    """Number of clients, with the first few names."""
 
     count: int = 0
     names: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
-class TopicRow:
-    """Who talks on a topic of a server."""
+class FleetTopicRow:
+    """Publishers, subscribers and receivers of a topic on a server."""
 
     server: str
     topic: str
     published: int
     delivered: int
     payload_bytes: int
-    """Of what was published."""
-    publishers: Names
-    subscribers: Names
-    """Clients with a subscription whose Topic Filter matches."""
-    receivers: Names
-    """Clients that got messages."""
+    """Payload bytes of published messages."""
+    publishers: ClientNames
+    subscribers: ClientNames
+    """Clients with a matching subscription."""
+    receivers: ClientNames
+    """Clients that received messages."""
 
 
 @dataclass(slots=True)
@@ -277,23 +277,23 @@ class FilterRow:
 
     server: str
     topic_filter: str
-    subscribers: Names
+    subscribers: ClientNames
     topics: int
-    """Topics of messages that it matches."""
+    """Number of message topics that the filter matches."""
 
 
 @dataclass(slots=True)
-class Talk:
-    """Topics and filters."""
+class TopicReport:
+    """Topics and Topic Filters."""
 
-    topics: Ranked[TopicRow] = field(default_factory=Ranked)
-    filters: Ranked[FilterRow] = field(default_factory=Ranked)
+    topics: RankedRows[FleetTopicRow] = field(default_factory=RankedRows)
+    filters: RankedRows[FilterRow] = field(default_factory=RankedRows)
     unheard: int = 0
-    """Topics that clients publish to and no subscription that was captured matches."""
+    """Published topics without a captured subscription that matches."""
     idle: int = 0
-    """Filters that match no topic of a message."""
+    """Filters that match no message."""
     unexplained: int = 0
-    """Topics with receivers and without a subscription that was captured."""
+    """Topics that were delivered without a captured subscription."""
 
 
 @dataclass(slots=True)
@@ -306,12 +306,12 @@ class RetainedRow:
     cleared: int
     delivered: int
     state: str
-    """held, cleared, expired, refused, or unknown: delivered, but never set while captured."""
+    """held, cleared, expired, refused, or unknown: delivered, but not set in the captures."""
     since_ns: int | None
 
 
 @dataclass(slots=True)
-class Retained:
+class RetainedReport:
     """Retained messages."""
 
     set: int = 0
@@ -320,68 +320,68 @@ class Retained:
     delivered: int = 0
     """Messages that servers sent with RETAIN."""
     held: int = 0
-    """Topics whose message is held to the end of the captures."""
+    """Topics with a retained message at the end of the captures."""
     expired: int = 0
     unknown: int = 0
-    """Topics with deliveries of what was set before the captures began, or by a will."""
-    topics: Ranked[RetainedRow] = field(default_factory=Ranked)
+    """Topics with a delivered message that was set before the captures began, or by a will."""
+    topics: RankedRows[RetainedRow] = field(default_factory=RankedRows)
 
 
 @dataclass(slots=True)
 class Expiry:
-    """The Message Expiry Interval of 5.0."""
+    """Message Expiry Interval of MQTT 5.0."""
 
     published: int = 0
-    """Messages that clients published with one."""
+    """Published messages with an expiry interval."""
     delivered: int = 0
-    """Deliveries with one."""
+    """Deliveries with an expiry interval."""
     remaining_s: Percentiles = field(default_factory=Percentiles)
-    """Seconds that were left at delivery, as the server said."""
+    """Remaining seconds at delivery, as sent by the server."""
     right: int = 0
-    """Deliveries that had waited in the server, with an interval that was reduced."""
+    """Deliveries with a correctly reduced interval, after waiting in the server."""
     not_reduced: int = 0
     missing: int = 0
     expired: int = 0
-    """Delivered after the interval."""
+    """Deliveries after the interval had expired."""
     unknown: int = 0
-    """Deliveries that had not waited for certain, or of which the capture cannot tell."""
+    """Deliveries that did not wait for certain, or that the capture cannot decide."""
 
 
 @dataclass(slots=True)
 class StormRow:
-    """A burst of CONNECT packets: neighbouring minutes with far more than usual."""
+    """A burst of CONNECT packets: consecutive minutes with far more than usual."""
 
     server: str
     client: str | None
-    """Client Identifier, or the address where it has none; null for all clients of the server."""
+    """Client Identifier, else its address; null for all clients of the server."""
     from_ns: int
     until_ns: int
     connects: int
     peak: int
     """CONNECT packets of its busiest minute."""
     usual: float
-    """Median of the minutes that have any, of this client or this server."""
+    """Median per minute of this client or server, over minutes with CONNECT packets."""
     clients: int
 
 
 @dataclass(slots=True)
 class Reconnects:
-    """How often clients connect."""
+    """Frequency of CONNECT packets."""
 
     connects: int = 0
     refused: int = 0
-    """CONNACK packets with a reason code that is a failure."""
-    storms: Ranked[StormRow] = field(default_factory=Ranked)
-    """Of servers, and of clients."""
+    """CONNACK packets with a failure reason code."""
+    storms: RankedRows[StormRow] = field(default_factory=RankedRows)
+    """Bursts of servers and of clients."""
     minutes: list[tuple[int, int]] = field(default_factory=list)
-    """Time and CONNECT packets of parts of the time between the first and the last one."""
+    """Start time and number of CONNECT packets of each part of the time range."""
     minutes_each: int = 1
-    """Minutes that each part has."""
+    """Length of each part in minutes."""
 
 
 @dataclass(slots=True)
 class CaptureTrust:
-    """What one capture lacks."""
+    """Missing data of one capture."""
 
     capture: str
     gaps: int
@@ -393,15 +393,15 @@ class CaptureTrust:
 
 
 @dataclass(slots=True)
-class Trust:
-    """How far the answers may be trusted."""
+class TrustReport:
+    """Missing data that makes the report less reliable."""
 
     connections: int = 0
     joined: int = 0
-    """Connections whose CONNECT was not captured."""
+    """Connections without a captured CONNECT."""
     with_gaps: int = 0
     open: int = 0
-    """Connections that had not ended when the captures did."""
+    """Connections still open at the end of the captures."""
     unnamed: int = 0
     """Connections without a Client Identifier."""
     gaps: int = 0
@@ -409,14 +409,68 @@ class Trust:
     unparsed: int = 0
     unparsed_bytes: int = 0
     malformed: int = 0
-    """Packets that break the layout."""
+    """Packets that violate the layout."""
     dropped: int = 0
-    """Frames that the captures say to have dropped."""
+    """Frames that the capturing program reported as dropped."""
     errors: int = 0
-    """Captures that could not be read to their end, and the like."""
+    """Capture errors, such as captures that could not be read to their end."""
     unknown_topics: int = 0
-    """Messages whose topic is not known: an alias that was set before the captures."""
-    captures: Ranked[CaptureTrust] = field(default_factory=Ranked)
+    """Messages of unknown topic: their alias was set before the captures."""
+    captures: RankedRows[CaptureTrust] = field(default_factory=RankedRows)
+
+
+@dataclass(slots=True)
+class NewsPeriod:
+    """Errors and losses within a time."""
+
+    packets: int = 0
+    errors: int = 0
+    clients: int = 0
+    """Clients with an error."""
+    first_ns: int | None = None
+    """Time of the first error."""
+    lost: int = 0
+    """Messages that a subscriber certainly lost."""
+    subscribers: int = 0
+    """Subscribers that lost messages."""
+
+
+@dataclass(slots=True)
+class LostRow:
+    """Messages that one subscriber lost."""
+
+    server: str
+    subscriber: str
+    messages: int
+    topics: int
+    first_ns: int
+    last_ns: int
+    reason: str
+
+
+@dataclass(slots=True)
+class SilentRow:
+    """A device that has sent nothing for much longer than it usually does."""
+
+    server: str
+    client_identifier: str
+    silent_ns: int
+    """Time from its last packet to the end of the captures."""
+    usual_period_ns: int
+    """Median time between its publications."""
+    last_seen_ns: int
+    connected: bool
+
+
+@dataclass(slots=True)
+class NewsReport:
+    """Numbers of the first screen."""
+
+    now: NewsPeriod = field(default_factory=NewsPeriod)
+    before: NewsPeriod | None = None
+    """The time of equal length before ``--since``."""
+    lost: RankedRows[LostRow] = field(default_factory=RankedRows)
+    silent: RankedRows[SilentRow] = field(default_factory=RankedRows)
 
 
 @dataclass(slots=True)
@@ -424,27 +478,28 @@ class FleetReport:
     """The health of a fleet."""
 
     lake: str
-    asked: Asked = field(default_factory=Asked)
+    asked: ReportQuery = field(default_factory=ReportQuery)
     overview: Overview = field(default_factory=Overview)
-    rules: Ranked[RuleRow] = field(default_factory=Ranked)
-    by_client: Ranked[RuleRow] = field(default_factory=Ranked)
-    by_shape: Ranked[RuleRow] = field(default_factory=Ranked)
-    """By the shape of Client Identifiers."""
-    by_property: Ranked[RuleRow] = field(default_factory=Ranked)
-    """By the User Property, which names the firmware."""
-    shapes: Ranked[GroupRow] = field(default_factory=Ranked)
-    properties: Ranked[GroupRow] = field(default_factory=Ranked)
+    rules: RankedRows[RuleRow] = field(default_factory=RankedRows)
+    by_client: RankedRows[RuleRow] = field(default_factory=RankedRows)
+    by_shape: RankedRows[RuleRow] = field(default_factory=RankedRows)
+    """Findings by the shape of Client Identifiers."""
+    by_property: RankedRows[RuleRow] = field(default_factory=RankedRows)
+    """Findings by the User Property that contains the firmware version."""
+    shapes: RankedRows[GroupRow] = field(default_factory=RankedRows)
+    properties: RankedRows[GroupRow] = field(default_factory=RankedRows)
     days: list[DayRow] = field(default_factory=list)
     latency: Latency = field(default_factory=Latency)
-    talk: Talk = field(default_factory=Talk)
-    retained: Retained = field(default_factory=Retained)
+    talk: TopicReport = field(default_factory=TopicReport)
+    retained: RetainedReport = field(default_factory=RetainedReport)
     expiry: Expiry = field(default_factory=Expiry)
     reconnects: Reconnects = field(default_factory=Reconnects)
-    trust: Trust = field(default_factory=Trust)
-    endings: Endings = field(default_factory=Endings)
-    crossings: list[Crossing] = field(default_factory=list)
-    """Findings of the clients and rules that have most of them, by client and rule."""
+    trust: TrustReport = field(default_factory=TrustReport)
+    endings: EndingReport = field(default_factory=EndingReport)
+    crossings: list[RuleClientCount] = field(default_factory=list)
+    """Number of findings by client and rule, for the clients and rules with most findings."""
     parts: list[DayRow] = field(default_factory=list)
-    """What `days` say, for shorter parts of the time, where all of it is at most two days: ``2026-01-31 12:00:00``."""
+    """`days` in shorter parts, if the whole time is at most two days; ``day`` is then ``2026-01-31 12:00:00``."""
     part_seconds: int = 0
-    """How long each of these is; 0 where there are none."""
+    """Length of a part in seconds; 0 without parts."""
+    news: NewsReport = field(default_factory=NewsReport)

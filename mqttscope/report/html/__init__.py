@@ -1,1 +1,1 @@
-"""Pages that need no network: their frame, style and script, tables and charts, and the page of packets."""
+"""Pages that need no network: frame, style and script, tables and charts, and the page of packets."""

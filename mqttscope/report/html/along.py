@@ -1,4 +1,4 @@
-"""Counts along the time in pieces that become longer with it, so that a chart always has room for them."""
+"""Counts over time in intervals that grow with the time span, so that a chart always has room for them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
     from mqttscope.report.html.charts import Bar
 
 MAX_PIECES = 120
-"""Pieces between the first and the last."""
+"""Maximum number of intervals between the first and the last count."""
 _MS = 1_000_000
 _SECOND = 1_000 * _MS
 WIDTHS = (
     *(count * _MS for count in (1, 5, 10, 50, 100, 500)),
     *(count * _SECOND for count in (1, 5, 10, 30, 60, 300, 600, 1_800, 3_600, 21_600, 43_200, 86_400)),
 )
-"""Lengths of a piece in nanoseconds, each a multiple of the one before; longer ones are ten times as long."""
+"""Interval lengths in nanoseconds, each a multiple of the one before; further ones grow tenfold."""
 
 
-class Along:
-    """Counts several kinds of things; pieces begin at multiples of their length since 1970 (UTC)."""
+class TimelineCounts:
+    """Counts events of several kinds per interval; intervals begin at multiples of their length since 1970 (UTC)."""
 
     def __init__(self, *kinds: str) -> None:
-        """``kinds``: the classes of the pieces of a bar."""
+        """``kinds``: the classes of the segments of a bar."""
         self.kinds = kinds
         self.width_ns = WIDTHS[0]
         self._pieces: dict[int, list[int]] = {}
@@ -33,16 +33,16 @@ class Along:
         self._clock = Clock()
 
     def add(self, timestamp_ns: int, kind: int = 0, count: int = 1) -> None:
-        """Count something of the kind with this number."""
+        """Count an event; ``kind`` is an index of `kinds`."""
         timestamp_ns = captured(timestamp_ns)
         piece = timestamp_ns // self.width_ns
-        found = self._pieces.get(piece)
-        if found is None:
-            found = self._piece(timestamp_ns)
-        found[kind] += count
+        counts = self._pieces.get(piece)
+        if counts is None:
+            counts = self._piece(timestamp_ns)
+        counts[kind] += count
 
     def _piece(self, timestamp_ns: int) -> list[int]:
-        """The counts of a new piece."""
+        """The counts of a new interval."""
         piece = timestamp_ns // self.width_ns
         first, last = (min(self._first, piece), max(self._last, piece)) if self._pieces else (piece, piece)
         while last - first >= MAX_PIECES:
@@ -52,8 +52,8 @@ class Along:
         return self._pieces.setdefault(timestamp_ns // self.width_ns, [0] * len(self.kinds))
 
     def _widen(self) -> int:
-        """Make pieces longer; returns by how much."""
-        wider = next((one for one in WIDTHS if one > self.width_ns), self.width_ns * 10)
+        """Merge intervals into longer ones; returns how many become one."""
+        wider = next((width for width in WIDTHS if width > self.width_ns), self.width_ns * 10)
         factor, self.width_ns = wider // self.width_ns, wider
         pieces: dict[int, list[int]] = {}
         for piece, counts in self._pieces.items():
@@ -63,8 +63,8 @@ class Along:
         return factor
 
     def bars(self) -> list[Bar]:
-        """A bar for each piece from the first to the last, also for those in which nothing was counted."""
-        # Whoever counts may never draw: numbers as JSON need no page.
+        """A bar for each interval from the first to the last, including empty ones."""
+        # Imported late: JSON output needs no charts.
         from mqttscope.report.html.charts import Bar
 
         if not self._pieces:
@@ -76,25 +76,25 @@ class Along:
         ]
 
     def chart(self, label: str, kind: int | None = None) -> str:
-        """The bars as a chart, or those of one kind; empty where nothing was counted, or all of it in one piece."""
-        from mqttscope.report.html.charts import Bar, bar_columns
+        """The bars of all kinds, or of one, as a chart; empty with fewer than two intervals."""
+        from mqttscope.report.html.charts import Bar, columns
 
         bars = self.bars()
         if len(bars) < 2:
             return ""
         if kind is None:
-            return bar_columns(bars, self.kinds, label)
-        return bar_columns([Bar(one.name, (one.pieces[kind],)) for one in bars], self.kinds[kind : kind + 1], label)
+            return columns(bars, self.kinds, label)
+        return columns([Bar(bar.name, (bar.pieces[kind],)) for bar in bars], self.kinds[kind : kind + 1], label)
 
-    def told(self) -> str:
-        """What a bar stands for: ``2026-01-02 UTC; each bar is 500 ms``."""
+    def scale_text(self) -> str:
+        """Date of the first bar and length of a bar: ``2026-01-02 UTC; each bar is 500 ms``."""
         if not self._pieces:
             return ""
         day = self._clock.iso(self._first * self.width_ns).partition("T")[0]
         return f"{day} UTC; each bar is {_length(self.width_ns)}"
 
     def _name(self, piece: int) -> str:
-        """The time at which a piece begins, as far as it tells pieces apart."""
+        """The start time of an interval, as precise as needed to distinguish bars."""
         iso = self._clock.iso(piece * self.width_ns)
         day, _, time = iso.partition("T")
         if not time:

@@ -1,180 +1,186 @@
-"""Charts as inline SVG: bars along a time, rows of bars, ranges of latencies, connections along the time, and a grid.
+"""Charts: columns over time, bars, latency ranges and timelines as SVG, findings by client and rule as a table.
 
-They get their colours by class, so that the style of the page decides, light and dark, on screen and on paper.
+All positions are percentages, so a chart takes the width that there is, and its text keeps its size: on a telephone,
+on paper.  Colours come from classes, so the style sheet decides.  Numbers are text beside or below a chart.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import log10
 
-from mqttscope.report.html.pieces import fitting, safe, short
+from mqttscope.report.html.pieces import safe, short, table
+from mqttscope.report.sections import Cell
 
-WIDTH = 720
-"""Units of all plots; they shrink with the page."""
-HEIGHT = 180
-_LEFT, _BOTTOM, _TOP = 56, 24, 8
-_ROW = 24
-_NAMES = 240
-_CHARACTER = 6.5
-"""Units of a character, more or less."""
-_CHARACTERS = 32
-"""Characters of a name beside a row."""
+LABEL_CHARACTERS = 44
+"""Characters of all labels of an axis: they fit a telephone."""
+MAX_LABELS = 5
+_THINNEST = 0.3
+"""Minimum width of a bar in percent."""
 
 
 @dataclass(slots=True)
 class Bar:
-    """One bar: what it stands for, and the sizes of its pieces, lowest first."""
+    """A bar with its name and the sizes of its segments, lowest first."""
 
     name: str
     pieces: tuple[int, ...]
 
 
-def bar_columns(bars: Sequence[Bar], kinds: Sequence[str], label: str) -> str:
-    """Upright bars along a time.  ``kinds``: a class for each piece, which is its name in the hints as well."""
-    most = max((sum(one.pieces) for one in bars), default=0)
+def columns(bars: Sequence[Bar], kinds: Sequence[str], label: str, name: Callable[[str], str] = str) -> str:
+    """Vertical bars with an axis, and their numbers as a table that opens.
+
+    ``kinds``: a class for each segment.  ``name`` returns the label of a class.
+    """
+    most = max((sum(bar.pieces) for bar in bars), default=0)
     if not most:
         return ""
-    top = nice(most)
-    high, wide = HEIGHT - _TOP - _BOTTOM, (WIDTH - _LEFT) / len(bars)
-    out = [_begin(HEIGHT, label), *_scale(top, high)]
-    gap = min(2.0, wide / 5)
-    for index, one in enumerate(bars):
-        left, base = _LEFT + index * wide, float(_TOP + high)
-        told = ", ".join(f"{count:,} {kind}" for kind, count in zip(kinds, one.pieces, strict=True) if count)
-        out.append(f"<g><title>{safe(one.name)}: {safe(told or 'none')}</title>")
-        out.append(f'<rect class="hit" x="{left:.1f}" y="{_TOP}" width="{wide:.1f}" height="{high}"/>')
-        for kind, count in zip(kinds, one.pieces, strict=True):
+    top, wide = nice(most), 100 / len(bars)
+    broad = min(wide * 0.84, 10.0)
+    out = ['<line class="grid" x2="100%"/><line class="grid" x2="100%" y1="50%" y2="50%"/>']
+    for index, bar in enumerate(bars):
+        base, counts = 100.0, list(zip(kinds, bar.pieces, strict=True))
+        hint = ", ".join(f"{count:,} {name(kind)}" for kind, count in counts if count)
+        out.append(f"<g><title>{safe(bar.name)}: {safe(hint or 'none')}</title>")
+        out.append(f'<rect class="hit" x="{index * wide:.2f}%" width="{wide:.2f}%" height="100%"/>')
+        for kind, count in counts:
             if count:
-                tall = max(1.0, count / top * high)
+                tall = max(0.6, count / top * 100)
                 base -= tall
-                width = max(0.5, min(wide - gap, 48))
-                middle = left + (wide - width) / 2
-                out.append(
-                    f'<rect class="{kind}" x="{middle:.1f}" y="{base:.1f}" width="{width:.1f}" height="{tall:.1f}"/>'
-                )
+                left = (index + 0.5) * wide - broad / 2
+                size = f'x="{left:.2f}%" y="{max(0.0, base):.2f}%" width="{broad:.2f}%" height="{tall:.2f}%"'
+                out.append(f'<rect class="{kind}" {size}/>')
         out.append("</g>")
-    # As many names as have room; a single one stands in the middle.
-    step = max(1, -(-len(bars) // 7))
-    for index in range(0, len(bars), step):
-        left = _LEFT + (index + 0.5) * wide
-        anchor = "middle" if wide * step >= 100 or len(bars) == 1 else "start"
-        if left + len(bars[index].name) * _CHARACTER > WIDTH:
-            left, anchor = WIDTH, "end"
-        out.append(f'<text x="{left:.1f}" y="{HEIGHT - 6}" text-anchor="{anchor}">{safe(bars[index].name)}</text>')
-    return "".join(out) + "</svg>"
+    scale = "".join(f"<span>{count:,}</span>" for count in ((top, top // 2, 0) if top > 1 else (1, 0)))
+    titles = [Cell("", lambda bar: bar.name, "text")]
+    titles += [Cell(name(kind), partial(_piece, at)) for at, kind in enumerate(kinds)]
+    numbers = f'<details class="numbers"><summary>numbers</summary>{table(bars, titles)}</details>'
+    drawing = f'<svg role="img" aria-label="{safe(label)}">{"".join(out)}</svg>'
+    return f'<figure class="columns"><div class="scale">{scale}</div>{drawing}{_axis(bars)}</figure>{numbers}'
 
 
-def bar_rows(bars: Sequence[Bar], kinds: Sequence[str], label: str) -> str:
-    """Lying bars with a name before each."""
-    most = max((sum(one.pieces) for one in bars), default=0)
-    if not most:
-        return ""
-    scale = (WIDTH - _NAMES - 60) / most
-    out = [_begin(len(bars) * _ROW, label)]
-    for index, one in enumerate(bars):
-        top, left = index * _ROW, float(_NAMES)
-        out.append(_name(one.name, top))
-        for kind, count in zip(kinds, one.pieces, strict=True):
-            if count:
-                wide = max(1.0, count * scale)
-                out.append(
-                    f'<rect class="{kind}" x="{left:.1f}" y="{top + 4}" width="{wide:.1f}" height="{_ROW - 8}">'
-                    f"<title>{count:,} {kind}</title></rect>"
-                )
-                left += wide
-        out.append(f'<text x="{left + 6:.1f}" y="{top + 16}">{sum(one.pieces):,}</text>')
-    return "".join(out) + "</svg>"
+def _piece(at: int, bar: Bar) -> str:
+    return f"{bar.pieces[at]:,}"
+
+
+def _axis(bars: Sequence[Bar]) -> str:
+    """Names below columns, as many as fit; a date that all names share is left out."""
+    names = [bar.name for bar in bars]
+    if len(names) > 1 and names[0][10:11] == " " and all(name.startswith(names[0][:11]) for name in names):
+        names = [name[11:] for name in names]
+    count = min(len(names), MAX_LABELS, max(2, LABEL_CHARACTERS // max(map(len, names))))
+    last, step = len(names) - 1, 1
+    places = list(range(len(names)))
+    if len(names) > count:
+        step = -(-len(names) // (count - 1))
+        places = [*(place for place in places[::step] if last - place >= step * 0.7), last]
+    out = []
+    for place in places:
+        at, anchor = (place + 0.5) / len(names) * 100, "middle"
+        if len(names) > MAX_LABELS and place == 0:
+            at, anchor = 0, "start"
+        elif at > 90 and len(names) > 1:
+            at, anchor = 100, "end"
+        out.append(f'<text x="{at:.2f}%" y="12" text-anchor="{anchor}">{safe(names[place])}</text>')
+    return f'<svg class="axis" aria-hidden="true">{"".join(out)}</svg>'
+
+
+def share_bar(pieces: Sequence[float], kinds: Sequence[str] = ("bar",)) -> str:
+    """Shares between 0 and 1 as a bar that fills its cell."""
+    out, left = [], 0.0
+    for kind, piece in zip(kinds, pieces, strict=True):
+        width = min(100.0 - left, max(0.0, piece * 100))
+        if width:
+            out.append(f'<rect class="{kind}" x="{left:.1f}%" width="{max(width, 0.5):.1f}%" height="100%"/>')
+        left += width
+    return f'<svg class="share" aria-hidden="true">{"".join(out)}</svg>'
 
 
 @dataclass(slots=True)
-class Range:
-    """A row of a plot of latencies: nanoseconds, and what the hint says."""
+class LatencyRange:
+    """A row of a latency plot: its count, and percentiles in nanoseconds."""
 
     name: str
+    count: int
     p50: int
     p90: int
     p99: int
-    told: str
 
 
-def range_rows(found: Sequence[Range], label: str, *, least: str, most: str) -> str:
-    """From the middle to the 99th percentile on a logarithmic scale, with a mark at the 90th."""
-    if not found:
+def ranges(rows: Sequence[LatencyRange], *, numbers: bool = True) -> str:
+    """A bar from the median to the 99th percentile on a logarithmic scale, with a mark at the 90th."""
+    if not rows:
         return ""
-    low = log10(max(1, min(one.p50 for one in found)))
-    high = log10(max(1, max(one.p99 for one in found)))
-    room = WIDTH - _NAMES - 16
-    scale = room / (high - low) if high > low else 0.0
-    out = [_begin(len(found) * _ROW + _BOTTOM, label)]
-    for index, one in enumerate(found):
-        top = index * _ROW
-        at50, at90, at99 = (_NAMES + (log10(max(1, value)) - low) * scale for value in (one.p50, one.p90, one.p99))
-        out += [
-            f"<g><title>{safe(one.told)}</title>",
-            _name(one.name, top),
-            f'<rect class="range" x="{at50:.1f}" y="{top + 8}" width="{max(2.0, at99 - at50):.1f}" height="8"/>',
-            f'<circle class="mark" cx="{at90:.1f}" cy="{top + 12}" r="5"/></g>',
-        ]
-    return "".join(out) + _ends(len(found), least, most if high > low else "") + "</svg>"
+    low = log10(max(1, min(row.p50 for row in rows)))
+    scale = 100 / max(1e-9, log10(max(1, max(row.p99 for row in rows))) - low)
+
+    def drawn(row: LatencyRange) -> str:
+        p50, p90, p99 = (min(99.0, (log10(max(1, place)) - low) * scale) for place in (row.p50, row.p90, row.p99))
+        return (
+            f'<svg class="share" aria-hidden="true"><rect class="range" x="{p50:.1f}%" y="25%" '
+            f'width="{max(1.0, p99 - p50):.1f}%" height="50%"/><rect class="mark" x="{p90:.1f}%" width="3" '
+            'height="100%"/></svg>'
+        )
+
+    percentiles = [Cell("count", "count"), *(Cell(name, name, "duration") for name in ("p50", "p90", "p99"))]
+    return table(rows, [Cell("", "name", "name"), *(percentiles if numbers else ()), Cell("", drawn, "bars")])
 
 
-def _ends(rows: int, first: str, last: str) -> str:
-    """The names of the ends of a scale below its rows; that of the last one may be empty."""
-    below = rows * _ROW + 16
-    named = f'<text x="{_NAMES}" y="{below}">{safe(first)}</text>'
-    if last:
-        named += f'<text x="{WIDTH - 16}" y="{below}" text-anchor="end">{safe(last)}</text>'
-    return named
+RANGE_NOTE = "Bars: from the median to the 99th percentile, with a mark at the 90th, on a logarithmic scale."
 
 
 @dataclass(slots=True)
-class Stretch:
-    """A bar of a lane: nanoseconds since 1970, its class, and what the hint says."""
+class LaneStretch:
+    """A bar of a lane: nanoseconds since 1970, class, and the text of the hint."""
 
     from_ns: int
     until_ns: int | None
-    """``None``: it lasts to the end."""
+    """``None``: it continues to the end."""
     kind: str
-    told: str
+    hint: str
 
 
 @dataclass(slots=True)
-class Lane:
-    """A row of a time line."""
+class ChartLane:
+    """A row of a timeline."""
 
     name: str
-    stretches: Sequence[Stretch]
+    stretches: Sequence[LaneStretch]
 
 
-def lane_rows(found: Sequence[Lane], first: str = "", last: str = "") -> str:
-    """A row for each lane with a bar for each of its stretches; ``first`` and ``last`` name the ends of the time."""
-    ends = [one.from_ns for lane in found for one in lane.stretches]
-    ends += [one.until_ns for lane in found for one in lane.stretches if one.until_ns is not None]
+def lanes(rows: Sequence[ChartLane], moment: Callable[[int], str], title: str = "client") -> str:
+    """A row per lane with a bar per stretch; ``moment`` returns the label of a time at the ends of the axis."""
+    ends = [stretch.from_ns for lane in rows for stretch in lane.stretches]
+    ends += [stretch.until_ns for lane in rows for stretch in lane.stretches if stretch.until_ns is not None]
     if not ends:
         return ""
     from_ns, until_ns = min(ends), max(ends)
-    room = WIDTH - _NAMES - 16
-    scale = room / (until_ns - from_ns) if until_ns > from_ns else 0.0
-    out = [_begin(len(found) * _ROW + _BOTTOM, "connections along the time")]
-    for index, lane in enumerate(found):
-        top = index * _ROW
-        out.append(_name(lane.name, top))
-        for one in lane.stretches:
-            left = _NAMES + (one.from_ns - from_ns) * scale
-            until = until_ns if one.until_ns is None else one.until_ns
-            wide = max(1.5, min((until - one.from_ns) * scale, _NAMES + room - left))
-            out.append(
-                f'<rect class="{safe(one.kind)}" x="{min(left, _NAMES + room - 1.5):.1f}" y="{top + 6}" '
-                f'width="{wide:.1f}" height="12" rx="2"><title>{safe(one.told)}</title></rect>'
-            )
-    return "".join(out) + _ends(len(found), first, last if until_ns > from_ns else "") + "</svg>"
+    scale = 100 / max(1, until_ns - from_ns)
+
+    def drawn(lane: ChartLane) -> str:
+        out = []
+        for stretch in lane.stretches:
+            left = min((stretch.from_ns - from_ns) * scale, 100 - _THINNEST)
+            until = until_ns if stretch.until_ns is None else stretch.until_ns
+            wide = max(_THINNEST, min((until - stretch.from_ns) * scale, 100 - left))
+            place = f'x="{left:.2f}%" width="{wide:.2f}%" height="100%"'
+            out.append(f'<rect class="{safe(stretch.kind)}" {place}><title>{safe(stretch.hint)}</title></rect>')
+        return f'<svg class="lane" role="img" aria-label="{short(lane.name)}">{"".join(out)}</svg>'
+
+    shown = table(rows, [Cell(title, "name", "name"), Cell("", drawn, "bars")])
+    first, last = moment(from_ns), moment(until_ns)
+    if first[:11] == last[:11] and " " in first[:11]:
+        last = last[11:]
+    labels = f"<span>{safe(first)}</span>" + (f"<span>{safe(last)}</span>" if until_ns > from_ns else "")
+    axis = f'<th class="bars">{labels}</th>'
+    return f'<div class="lanes">{shown.replace("""<th class="bars"></th>""", axis, 1)}</div>'
 
 
 @dataclass(slots=True)
-class Crossing:
-    """How many findings one client has of one rule."""
+class GridCell:
+    """Number of findings of one rule about one client."""
 
     client: str
     rule: str
@@ -182,61 +188,47 @@ class Crossing:
     severity: str
 
 
-def crossing_grid(found: Sequence[Crossing]) -> str:
-    """A field for each client and rule that has findings, darker for more of them."""
-    if not found:
+_RANKS = {"error": 0, "warning": 1, "info": 2}
+
+
+def crossing_grid(rows: Sequence[GridCell]) -> str:
+    """A table with a row per client and a column per rule, errors first."""
+    if not rows:
         return ""
+    worst: dict[str, int] = {}
     counts: dict[str, int] = {}
-    for one in found:
-        counts[one.rule] = counts.get(one.rule, 0) + one.findings
-    rules = sorted(counts, key=lambda rule: (-counts[rule], rule))
-    clients = list(dict.fromkeys(one.client for one in found))
-    columns = {rule: place for place, rule in enumerate(rules)}
-    lines = {client: place for place, client in enumerate(clients, 1)}
-    most = log10(max(one.findings for one in found) + 1)
-    wide = min(96.0, (WIDTH - _NAMES) / len(rules))
-    out = [_begin((len(clients) + 1) * _ROW, "findings by client and rule")]
-    for place, rule in enumerate(rules):
-        out.append(f'<text class="rule" x="{_NAMES + (place + 0.5) * wide:.1f}" y="16">{safe(rule)}</text>')
-    out += [_name(client, place * _ROW) for client, place in lines.items()]
-    for one in found:
-        left, top = _NAMES + columns[one.rule] * wide, lines[one.client] * _ROW
-        strength = 0.35 + 0.65 * log10(one.findings + 1) / most
-        told = f"{one.client}: {one.findings:,} of {one.rule}"
-        out.append(
-            f"<g><title>{short(told)}</title>"
-            f'<rect class="{one.severity}s" x="{left + wide / 40:.1f}" y="{top + 1}" width="{wide * 0.95:.1f}" '
-            f'height="{_ROW - 2}" opacity="{strength:.2f}"/>'
-            f'<text class="count" x="{left + wide / 2:.1f}" y="{top + 16}">{one.findings:,}</text></g>'
-        )
-    return "".join(out) + "</svg>"
+    for cell in rows:
+        for name in (f"rule {cell.rule}", f"client {cell.client}"):
+            worst[name] = min(worst.get(name, 9), _RANKS[cell.severity])
+            counts[name] = counts.get(name, 0) + cell.findings
+    order = sorted(counts, key=lambda name: (worst[name], -counts[name], name))
+    rules = [name[5:] for name in order if name.startswith("rule ")]
+    cells = {(cell.client, cell.rule): cell for cell in rows}
+
+    def drawn(client: str, rule: str) -> str:
+        cell = cells.get((client, rule))
+        if cell is None:
+            return "<td></td>"
+        strength = 1 if cell.findings < 3 else 2 if cell.findings < 30 else 3
+        return f'<td class="{cell.severity}s s{strength}">{cell.findings:,}</td>'
+
+    head = "".join(f"<th>{safe(rule)}</th>" for rule in rules)
+    body = "".join(
+        f'<tr><td class="name">{short(name[7:])}</td>{"".join(drawn(name[7:], rule) for rule in rules)}</tr>'
+        for name in order
+        if name.startswith("client ")
+    )
+    return (
+        f'<div class="table"><table class="crossing"><thead><tr><th class="name">client</th>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def nice(most: int) -> int:
-    """The end of a scale: the next 1, 2 or 5 times a power of ten."""
+    """Upper end of a scale: the next 1, 2 or 5 times a power of ten."""
     power = 1
     while True:
         for factor in (1, 2, 5):
             if factor * power >= most:
                 return factor * power
         power *= 10
-
-
-def _begin(height: int, label: str) -> str:
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{safe(label)}">'
-
-
-def _name(name: str, top: int) -> str:
-    return f'<text x="{_NAMES - 8}" y="{top + 16}" text-anchor="end">{fitting(name, _CHARACTERS)}</text>'
-
-
-def _scale(top: int, high: int) -> list[str]:
-    """Lines at zero, at half and at the end of a scale."""
-    out = []
-    for part, count in ((0.0, 0), (0.5, top // 2), (1.0, top)):
-        if part == 0.5 and top < 2:
-            continue
-        y = _TOP + high * (1 - part)
-        out.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        out.append(f'<text x="{_LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{count:,}</text>')
-    return out

@@ -1,33 +1,34 @@
-"""The frame of pages: one file that needs nothing else, and in which nothing runs but our own script.
+"""The frame of HTML pages: one self-contained file that runs no script but ours.
 
-`document` makes a page of its parts.  `PageWriter` writes one while its rows come: they are blocks of JSON in the page,
-some hundred each, and the script of the page makes elements of those alone that are shown.  What a reader sees without
-the script follows the rows.
+`document` makes a page of its parts.  `PageWriter` adds a list: each row is one line of markup with its JSON document
+in it.  Rows wait until the parts are written, so a page begins with the answer, and the worst rows come first.
 
-The page forbids by its own policy (Content Security Policy Level 3) whatever could be loaded or run: style and script
-are known by their hashes.  Blocks of JSON hold no ``<``, so that none of them ends before its end.
+Rows are in ``noscript`` elements.  A browser without scripts shows all of them; with our script they are plain text
+until they are shown, so that 50,000 rows stay usable.
+
+The page forbids loading and running anything else (Content Security Policy Level 3): style and script are allowed by
+their hashes.  Rows contain only text that passed `pieces.safe`, and JSON without ``<``.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
 
 from mqttscope.report.base import Sink
-from mqttscope.report.html.pieces import short
-from mqttscope.report.jsonl import dumps, harmless
+from mqttscope.report.deferred import DeferredOutput
+from mqttscope.report.html.pieces import safe, short
+from mqttscope.report.jsonl import harmless
 
 ROWS_TOGETHER = 500
-"""Rows of one block."""
+"""Maximum number of rows in one block."""
 BYTES_TOGETHER = 1 << 20
-"""Bytes from which on a block ends earlier."""
+"""Maximum size of a block before it ends early."""
 _ESCAPES = ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026"))
-_NO_SCRIPT = "The list needs JavaScript, which this browser does not run; the summary above does not."
-FILTER = '<section id="list" data-kind="tables"></section>'
-"""The place of the filter of tables."""
 
 
 @cache
@@ -47,89 +48,112 @@ def _hash(text: str) -> str:
     return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
-def policy(*, runs: bool) -> str:
-    """What the page allows; with ``runs`` its own script."""
-    allowed = ["default-src 'none'", f"style-src {_hash(style())}", "base-uri 'none'", "form-action 'none'"]
-    if runs:
-        allowed.insert(1, f"script-src {_hash(script())}")
-    return "; ".join(allowed)
+def policy(own_script: str = "", more_style: str = "", *, connects: bool = False) -> str:
+    """The content security policy: our style and our script, nothing else.
+
+    ``own_script``: replaces our script.  ``more_style``: follows our style.  ``connects``: the script may request
+    documents from the server of the page.
+    """
+    allowed = f"script-src {_hash(own_script or script())}; style-src {_hash(style() + more_style)}"
+    source = "; connect-src 'self'" if connects else ""
+    return f"default-src 'none'; {allowed}{source}; base-uri 'none'; form-action 'none'"
 
 
-def opening(title: str, *, runs: bool = False) -> str:
+def _opening(title: str, policy: str, more_style: str = "") -> str:
     """The page up to the beginning of its body."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy(runs=runs)}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{short(title)}</title><style>{style()}</style></head><body>\n"
+        f"<title>{short(title)}</title><style>{style()}{more_style}</style></head><body>\n"
     )
 
 
-def document(title: str, parts: Iterable[str], *, filtered: bool = False) -> bytes:
-    """A page without rows; with ``filtered`` and a `FILTER` among its parts, its tables can be filtered."""
-    end = f"<script>{script()}</script>" if filtered else ""
-    return "".join([opening(title, runs=filtered), *parts, end, "</body></html>\n"]).encode("utf-8", "replace")
+def _ending(own_script: str = "") -> str:
+    return f"<script>{own_script or script()}</script></body></html>\n"
+
+
+FILTER = '<section id="list"></section>'
+"""Place of the filter of a page without a list: it hides rows of tables."""
+
+
+def document(title: str, parts: Iterable[str]) -> bytes:
+    """A page without a list; with `FILTER` among its parts, its tables can be filtered."""
+    return "".join([_opening(title, policy()), *parts, _ending()]).encode("utf-8", "replace")
+
+
+def live_document(title: str, parts: Iterable[str], own_script: str, more_style: str) -> tuple[bytes, str]:
+    """A page with a script of its own, which requests documents from the server; returns the page and its policy."""
+    allowed = policy(own_script, more_style, connects=True)
+    page = "".join([_opening(title, allowed, more_style), *parts, _ending(own_script)])
+    return page.encode("utf-8", "replace"), allowed
 
 
 def inert(data: bytes) -> bytes:
-    """JSON that means the same, and in which no markup begins or ends."""
+    """Equivalent JSON that cannot begin or end markup."""
     data = harmless(data + b"\n")[:-1]
     for mark, escape in _ESCAPES:
         data = data.replace(mark, escape)
     return data
 
 
-def block(kind: str, rows: Iterable[bytes]) -> bytes:
-    """Rows as one block of JSON, which is a list with one of them on each line."""
-    joined = b",\n".join(map(inert, rows))
-    return b'<script type="application/json" class="%s">[\n%s\n]</script>\n' % (kind.encode(), joined)
+def card(kind: str, head: str, body: str = "", *, folded: bool = False, documented: bool = True) -> tuple[str, str]:
+    """The markup of a row before and after its document, if it has one.
+
+    A folded row shows only its head until it is opened.
+    """
+    tag, begin, end = ("details", "<summary>", "</summary>") if folded else ("article", "", "")
+    before = f'<{tag} class="card {kind}">{begin}{head}{end}<div class="more">{body}</div>'
+    if not documented:
+        return before, f"</{tag}>"
+    return f'{before}<details class="document"><summary>all fields</summary>', f"</details></{tag}>"
 
 
 class PageWriter:
-    """Writes a page whose rows come one by one; no more than a block of them is held."""
+    """Collects rows, and writes them after the parts that sum them up."""
 
-    def __init__(self, sink: Sink, *kinds: str) -> None:
-        """``kinds``: what each row consists of, by the classes of the blocks; the first names what the page lists."""
+    def __init__(self, sink: Sink, noun: str, each: int, *, options: str = "") -> None:
+        """``each``: number of rows shown together.  ``options``: attributes of the list."""
         self.sink = sink
         self.rows = 0
-        self._kinds = kinds
-        self._waiting: list[tuple[bytes, ...]] = []
-        self._size = 0
-        self._begun = False
+        self.size = 0
+        """Bytes of all rows."""
+        self._attributes = f'data-noun="{noun}" data-each="{each}" {options}'.rstrip()
+        self._ranks: dict[int, tuple[list[bytes], DeferredOutput]] = {}
+        self._waiting_bytes: Counter[int] = Counter()
 
-    def begin(self, title: str) -> None:
-        if not self._begun:
-            self._begun = True
-            self.sink.write(opening(f"mqttscope: {title}", runs=True).encode("utf-8", "replace"))
+    def row(self, markup: tuple[str, str], content: bytes, *, connection: int | None = None, rank: int = 0) -> None:
+        """Add a row: the markup before and after its document, and the document.
 
-    def row(self, *parts: bytes) -> None:
-        """Take a row: the JSON of each of its kinds, without line ends; the page has begun."""
-        self.rows += 1
-        self._waiting.append(parts)
-        self._size += sum(map(len, parts))
-        if len(self._waiting) >= ROWS_TOGETHER or self._size >= BYTES_TOGETHER:
-            self._flush()
-
-    def _flush(self) -> None:
-        for at, kind in enumerate(self._kinds):
-            if self._waiting:
-                self.sink.write(block(kind, (parts[at] for parts in self._waiting)))
-        self._waiting, self._size = [], 0
-
-    def close(self, parts: Iterable[str], *, title: str, words: object = None) -> None:
-        """Write what is read without the script, the place of the list with its ``title``, and the script.
-
-        ``words``: what the script needs in addition to the rows.
+        Rows of a lower ``rank`` come first.
         """
-        self._flush()
+        self.rows += 1
+        before, after = (text.replace("\n", "&#10;").encode("utf-8", "replace") for text in markup)
+        if connection is not None:
+            before = before.replace(b" ", b' data-c="%d" ' % connection, 1)
+        document = b"<code>%s</code>" % inert(content) if content else b""
+        waiting, _ = self._ranks.setdefault(rank, ([], DeferredOutput(self.sink)))
+        waiting.append(before + document + after)
+        self.size += len(waiting[-1])
+        self._waiting_bytes[rank] += len(waiting[-1])
+        if len(waiting) >= ROWS_TOGETHER or self._waiting_bytes[rank] >= BYTES_TOGETHER:
+            self._flush(rank)
+
+    def _flush(self, rank: int) -> None:
+        waiting, spool = self._ranks[rank]
+        if waiting:
+            spool.write(b'<noscript class="rows">\n%s\n</noscript>\n' % b"\n".join(waiting))
+            waiting.clear()
+            self._waiting_bytes[rank] = 0
+
+    def close(self, title: str, parts: Iterable[str], heading: str, head: str = "") -> None:
+        """Write the page: its parts, then the list below its ``heading``; ``head`` is its first line."""
         write = self.sink.write
-        for part in parts:
-            write(part.encode("utf-8", "replace"))
+        write("".join([_opening(f"mqttscope: {title}", policy()), *parts]).encode("utf-8", "replace"))
         if self.rows:
-            write(block("words", [dumps(words)]))
-            write(
-                f'<section id="list" data-kind="{self._kinds[0]}"><h2>{short(title)}</h2>'
-                f'<noscript><p class="doubt">{_NO_SCRIPT}</p></noscript></section>\n'
-                f"<script>{script()}</script>".encode()
-            )
-        write(b"</body></html>\n")
+            write(f'<section id="list" {self._attributes}><h2>{safe(heading)}</h2>{head}'.encode())
+            for rank in sorted(self._ranks):
+                self._flush(rank)
+                self._ranks[rank][1].release(b"")
+            write(b"</section>\n")
+        write(_ending().encode())

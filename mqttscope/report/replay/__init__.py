@@ -1,1 +1,1 @@
-"""Reports of replays: the plan, what happened, what differs, how long things took."""
+"""Reports of replays: plan, results, differences, latencies."""

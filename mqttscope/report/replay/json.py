@@ -1,7 +1,7 @@
 """Differences between a recording and its replay as JSON Lines, schema 1.
 
-A line per difference (``"event":"difference"``) with both packets in the form that they have in `report.jsonl`, one
-per connection (``"verified_connection"``) with its counts, and one for the whole (``"verification"``).
+A line per difference (``"event":"difference"``) with both packets as `report.jsonl` writes them, one per connection
+(``"verified_connection"``) with its counts, and one for the whole replay (``"verification"``).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import orjson
 
 from mqttscope.events import PacketEvent
 from mqttscope.mqtt.view import text
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Tally, Verification
 from mqttscope.report import documents as doc
 from mqttscope.report.base import Sink, View
-from mqttscope.report.jsonl import JsonLines, PacketLines, dumps, harmless
+from mqttscope.report.jsonl import EventJsonLines, PacketLines, dumps, harmless
 from mqttscope.report.replay.text import concealed, event_of, plain
 
 
 class ReplayJson:
-    """Writes differences as lines, and at the end the counts."""
+    """Writes differences as lines, and the counts at the end."""
 
     def __init__(self, sink: Sink, view: View) -> None:
         self.sink = sink
@@ -33,37 +33,39 @@ class ReplayJson:
     def feed(self, difference: Difference) -> None:
         self._write(self.difference(difference))
 
-    def close(self, found: Verification) -> None:
-        for tally in found.tallies:
+    def close(self, verification: Verification) -> None:
+        for tally in verification.tallies:
             self._write(self.connection(tally))
-        self._write(VERIFICATION.view(found))
+        self._write(VERIFICATION.view(verification))
 
-    def difference(self, one: Difference) -> dict[str, Any]:
+    def difference(self, difference: Difference) -> dict[str, Any]:
         """The object of a difference."""
         view = self.view
         shown: dict[str, Any] = DIFFERENCE.view(SimpleNamespace(
-            kind=one.kind, number=one.number, name=concealed(text(one.name), view), version=one.version,
-            field=one.field, expected=plain(one.field, one.expected, view), found=plain(one.field, one.found, view),
-            message=concealed(text(one.message), view), follows=one.follows, because_of=one if one.option else None,
-            cause=one.cause, recorded=self.packet(one.recorded, one.script),
-            live=self.packet(one.live, one.live_script or one.script),
+            kind=difference.kind, number=difference.number, name=concealed(text(difference.name), view),
+            version=difference.version, field=difference.field, follows=difference.follows, cause=difference.cause,
+            expected=plain(difference.field, difference.expected, view),
+            found=plain(difference.field, difference.actual, view), message=concealed(text(difference.message), view),
+            because_of=difference if difference.option else None,
+            recorded=self.packet(difference.recorded, difference.script),
+            live=self.packet(difference.live, difference.live_script or difference.script),
         ))  # fmt: skip
         return shown
 
-    def packet(self, entry: Entry | None, script: Script) -> Any:
+    def packet(self, entry: ScriptEntry | None, script: Script) -> Any:
         """A packet as `inspect` would write it, without secrets."""
         if entry is None:
             return None
         view, event = self.view, event_of(entry, script)
-        # Made again each time: they keep what names a connection, and a recorded and a live one may share a number.
+        # New objects each time: they cache connections by number, and a recorded and a live one may share a number.
         if isinstance(event, PacketEvent):
             line: str | None = PacketLines(view.payload_limit, show_secrets=view.show_secrets).line(event)
         else:
-            line = JsonLines(self.sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets).other(event)
+            lines = EventJsonLines(self.sink, payload_limit=view.payload_limit, show_secrets=view.show_secrets)
+            line = lines.other(event)
         return concealed(orjson.loads(line or "null"), view)
 
     def connection(self, tally: Tally) -> dict[str, Any]:
-        """The object of a connection."""
         name = concealed(text(tally.script.name), self.view)
         return {**_VERIFIED.view(SimpleNamespace(script=tally.script, name=name)), **_COMPARED.view([tally])}
 
@@ -89,7 +91,7 @@ COMPARED = {
 """Sums over connections."""
 _COMPARED = doc.record(COMPARED)
 _CONCEALED = doc.ValueType(doc.NAME, doc.itself)
-"""Text that is concealed already."""
+"""Text without its secrets."""
 _PACKET = doc.ValueType(doc.maybe(doc.PACKET), doc.itself)
 DIFFERENCE = doc.record({
     "schema": doc.VERSION_1, "event": doc.constant("difference"), "kind": doc.word(DifferenceKind, DeviceKind),
@@ -105,12 +107,12 @@ _VERIFIED = doc.record({
 VERIFIED = doc.record({**_VERIFIED["properties"], **COMPARED})
 _VERIFICATION = {
     "schema": doc.VERSION_1, "event": doc.constant("verification"),
-    "connections": doc.COUNT.at(lambda found: len(found.tallies)), "connections_judged": doc.COUNT.at("judged"),
-    "nothing": doc.unless_empty(doc.TEXT), "differences": doc.COUNT.at(lambda found: len(found.differences)),
-    "counting": doc.COUNT.at(lambda found: len(found.counting)),
-    "kinds": doc.mapping(doc.COUNT).at(lambda found: Counter(str(one.kind) for one in found.differences)),
+    "connections": doc.COUNT.at(lambda run: len(run.tallies)), "connections_judged": doc.COUNT.at("judged"),
+    "nothing": doc.unless_empty(doc.TEXT), "differences": doc.COUNT.at(lambda run: len(run.differences)),
+    "counting": doc.COUNT.at(lambda run: len(run.counting)),
+    "kinds": doc.mapping(doc.COUNT).at(lambda run: Counter(str(difference.kind) for difference in run.differences)),
     "causes": doc.mapping(doc.COUNT).at(
-        lambda found: {cause: len(those) for cause, those in found.by_cause.items() if cause}
+        lambda run: {cause: len(those) for cause, those in run.by_cause.items() if cause}
     ),
 }  # fmt: skip
 VERIFICATION = doc.reordered(

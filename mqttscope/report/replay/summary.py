@@ -1,8 +1,8 @@
-"""Summarises a replay, in words and as JSON: its plan, what it did, how long brokers took, and what a stand-in served.
+"""Summarises a replay as text and JSON: its plan, its results, broker latencies, and the results of a stand-in broker.
 
-`Outcome` counts over all connections of a replay, `write_summary` and `summary_document` report it.  `write_plan` shows
-what would be sent, for ``--dry-run`` and before anything goes to another host.  `render_latency` and `latency_lines`
-compare how long the recorded and the live broker took.  `ServedOutcome` is the same for a stand-in for a broker.
+`ReplayOutcome` counts over all connections of a replay; `write_summary` and `summary_document` report it.  `write_plan`
+shows the packets that would be sent, for ``--dry-run`` and before anything goes to another host.  `render_latency` and
+`latency_lines` compare latencies of the recorded and the live broker.  `ServedOutcome` is for a stand-in broker.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from mqttscope.mqtt.wire import counted
-from mqttscope.replay.alterations import Alterations, Causes
+from mqttscope.replay.alterations import Alterations, CauseFinder
 from mqttscope.replay.drivers.client import cause, never_came
-from mqttscope.replay.drivers.run import Plan, Replay
-from mqttscope.replay.drivers.serve import Served, ServerRun
-from mqttscope.replay.live import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL, Note, NoteKind
-from mqttscope.replay.script import Entry, Script
-from mqttscope.replay.server.recorded import said_identifier
+from mqttscope.replay.drivers.run import ReplayPlan, ReplayRunner
+from mqttscope.replay.drivers.serve import ServedConnection, ServerRun
+from mqttscope.replay.live import MAX_BEYOND_BYTES, MAX_BEYOND_BYTES_OF_ALL, NoteKind, ReplayNote
+from mqttscope.replay.script import Script, ScriptEntry
+from mqttscope.replay.server.recorded import recorded_identifier
 from mqttscope.replay.verify import verify
 from mqttscope.replay.verify.device import DevicePair, verify_device
 from mqttscope.replay.verify.difference import Verification
@@ -29,61 +29,61 @@ from mqttscope.replay.verify.latency import HANDSHAKES, Quantiles, side_by_side
 from mqttscope.report import documents as doc
 from mqttscope.report.base import View
 from mqttscope.report.jsonl import dumps
-from mqttscope.report.page import Column, Page
+from mqttscope.report.page import Page, PageColumn
 from mqttscope.report.when import duration
 from mqttscope.secrets.credentials import starred, starred_name
 from mqttscope.secrets.values import starred_texts
 
 
 @dataclass(slots=True)
-class Outcome:
-    """A replay after its end, or several of the same recording."""
+class ReplayOutcome:
+    """Results of a finished replay, or of several replays of one recording."""
 
     broker: str
     pace: str
     recorded: list[Script] = field(default_factory=list)
     live: list[Script | None] = field(default_factory=list)
-    """In the order of ``recorded``; ``None`` where there was no connection."""
+    """Live connections in the order of ``recorded``; ``None`` without a connection."""
     changes: list[str] = field(default_factory=list)
-    """What differed from the captures before anything was sent."""
-    notes: Counter[Note] = field(default_factory=Counter)
-    """What was done otherwise than recorded, and how often."""
+    """Changes to the recording before anything was sent."""
+    notes: Counter[ReplayNote] = field(default_factory=Counter)
+    """Deviations from the recording, with their number."""
     failures: Counter[str] = field(default_factory=Counter)
-    """Why connections could not be made, or broke."""
+    """Reasons why connections could not be made, or broke."""
     shortfalls: Counter[str] = field(default_factory=Counter)
-    """Why connections could not be played as recorded, although nothing broke."""
+    """Reasons why connections could not be played as recorded, although nothing broke."""
     never_came: Counter[str] = field(default_factory=Counter)
-    """What the broker was recorded to send, was waited for, and did not come."""
+    """Recorded packets of the broker that did not come although the replay waited for them."""
     not_awaited: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Messages that were not waited for in full, by client and Topic Filter, since earlier ones had not come."""
+    """Messages with a shortened wait because earlier ones had not come, by client and Topic Filter."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Why recorded connections were not played."""
+    """Reasons why recorded connections were not played."""
     sent: int = 0
     received: int = 0
     seconds: float = 0.0
     recorded_seconds: float = 0.0
     missed: int = 0
-    """What was recorded and waited for in vain."""
+    """Number of recorded packets that the replay waited for in vain."""
     too_long: int = 0
-    """Expiries of the recording that took too long to be waited for."""
+    """Expiries in the recording that take too long to wait for."""
     not_kept: int = 0
-    """Packets beyond the recording for which there was no room: they are neither compared nor judged."""
+    """Packets beyond the recording that exceeded the limit: neither compared nor judged."""
     stopped: bool = False
-    """Ended before its end, by the user."""
+    """Whether the user stopped the replay."""
     not_compared: str = ""
-    """Why it was not compared, although that was asked for."""
+    """Reason why a requested comparison was not made."""
     verification: Verification | None = None
 
     def noted(self, kind: NoteKind) -> list[tuple[str, int]]:
         return [(note.text, count) for note, count in self.notes.most_common() if note.kind is kind]
 
-    def add_notes(self, notes: Iterable[tuple[Note, int]]) -> None:
+    def add_notes(self, notes: Iterable[tuple[ReplayNote, int]]) -> None:
         for note, count in notes:
             self.notes[note] += count
 
-    def take(self, replay: Replay) -> tuple[list[Script], list[Script | None], set[Entry]]:
-        """Add a run that is over; returns its recorded and live connections, and what was left out on purpose."""
-        skipped: set[Entry] = set()
+    def add_replay(self, replay: ReplayRunner) -> tuple[list[Script], list[Script | None], set[ScriptEntry]]:
+        """Add a finished run; returns its recorded and live connections, and the entries left out on purpose."""
+        skipped: set[ScriptEntry] = set()
         recorded: list[Script] = []
         live: list[Script | None] = []
         for driver in replay.drivers:
@@ -113,7 +113,7 @@ class Outcome:
 
     @property
     def short(self) -> bool:
-        """Whether it could not be done as it was recorded."""
+        """Whether the replay could not be done as recorded."""
         return bool(self.shortfalls or self.never_came)
 
     @property
@@ -122,31 +122,31 @@ class Outcome:
 
     @property
     def performed(self) -> int:
-        return sum(one is not None for one in self.live)
+        return sum(script is not None for script in self.live)
 
 
 def compare(
-    replay: Replay,
+    replay: ReplayRunner,
     recorded: Iterable[Script],
     live: Iterable[Script | None],
-    skipped: set[Entry],
+    skipped: set[ScriptEntry],
     alterations: Alterations | None,
 ) -> Verification:
-    """What the live run did otherwise than recorded (`Outcome.take`), with the causes of that as far as they are known.
+    """Differences between the live run and the recording (`ReplayOutcome.add_replay`), with known causes.
 
-    ``alterations``: what the user changed in the recording before it was played.
+    ``alterations``: changes of the user to the recording before it was played.
     """
-    found = verify(zip(recorded, live, strict=True), skipped=skipped)
-    causes = {id(one.player.script): cause(one.player, one.failure) for one in replay.drivers}
-    for difference in found.differences:
+    verification = verify(zip(recorded, live, strict=True), skipped=skipped)
+    causes = {id(driver.player.script): cause(driver.player, driver.failure) for driver in replay.drivers}
+    for difference in verification.differences:
         difference.cause = causes.get(id(difference.script), "")
     if alterations is not None:
-        Causes(alterations).mark(found.differences)
-    return found
+        CauseFinder(alterations).mark(verification.differences)
+    return verification
 
 
 MAX_ROWS = 20
-"""Rows of a list that may be as long as there are clients; further ones are counted."""
+"""Maximum number of rows of lists by client; further ones are counted."""
 _TITLES = {
     NoteKind.ADAPTED: "Adapted to the live broker",
     NoteKind.SESSION: "Sessions",
@@ -156,8 +156,8 @@ _TITLES = {
 }
 
 
-def write_summary(page: Page, outcome: Outcome) -> None:
-    """What was done, and what was done otherwise than recorded."""
+def write_summary(page: Page, outcome: ReplayOutcome) -> None:
+    """Write the results of a replay, and its deviations from the recording."""
     performed = f"{outcome.performed:,} of {counted(len(outcome.recorded), 'connection')}"
     page.line(
         [
@@ -189,7 +189,7 @@ def write_summary(page: Page, outcome: Outcome) -> None:
         passed = f"{outcome.too_long:,} expir{'y' if outcome.too_long == 1 else 'ies'}"
         page.paragraph(f"{passed} of more than a minute in the recording not waited for", "yellow", indent=2)
     if outcome.missed:
-        page.paragraph(f"waited in vain {_times(outcome.missed)}for what the recording has", "yellow")
+        page.paragraph(f"waited in vain {_times(outcome.missed)}for packets of the recording", "yellow")
     for sentence, count in outcome.shortfalls.most_common():
         page.paragraph(f"{_times(count)}{page.safe(sentence)}", "red", indent=2)
     _write_silence(page, outcome)
@@ -205,22 +205,22 @@ def write_summary(page: Page, outcome: Outcome) -> None:
                 page.paragraph(f"{count:>7,}  {page.safe(starred(text))}", indent=9)
 
 
-def _write_silence(page: Page, outcome: Outcome) -> None:
-    """What was waited for and never came, and what was therefore waited for less."""
+def _write_silence(page: Page, outcome: ReplayOutcome) -> None:
+    """Write expected packets that did not come, and messages with a shortened wait."""
     rows = outcome.never_came.most_common()
     if rows:
         page.title("Never came")
     for text, count in rows[:MAX_ROWS]:
         page.paragraph(f"{count:>7,}  {page.safe(text)}", indent=9)
     if len(rows) > MAX_ROWS:
-        page.line([f"and {len(rows) - MAX_ROWS:,} more; --format jsonl has all of them"])
+        page.line([f"and {len(rows) - MAX_ROWS:,} more; --format jsonl shows all"])
     waited = outcome.not_awaited.most_common()
     for (client, topic_filter), count in waited[:MAX_ROWS]:
         what = f"{starred_name(topic_filter)!r} for {starred_name(client)}"
-        told = f"{counted(count, 'message')} of {what} not waited for in full: earlier ones"
-        page.paragraph(page.safe(f"{told} had not come"), "yellow", indent=2)
+        shown = f"{counted(count, 'message')} of {what} not waited for in full: earlier ones"
+        page.paragraph(page.safe(f"{shown} had not come"), "yellow", indent=2)
     if len(waited) > MAX_ROWS:
-        page.line([f"and {len(waited) - MAX_ROWS:,} more; --format jsonl has all of them"], style="yellow")
+        page.line([f"and {len(waited) - MAX_ROWS:,} more; --format jsonl shows all"], style="yellow")
 
 
 _LEFT_OUT = doc.rows("reason", doc.TEXT, "connections")
@@ -249,8 +249,7 @@ REPLAY = doc.reordered(doc.record({
 }), *_FIRST)  # fmt: skip
 
 
-def summary_document(outcome: Outcome) -> dict[str, Any]:
-    """What was done, for programs."""
+def summary_document(outcome: ReplayOutcome) -> dict[str, Any]:
     return cast(dict[str, Any], starred_texts(REPLAY.view(outcome)))
 
 
@@ -259,20 +258,20 @@ def _times(count: int) -> str:
 
 
 MAX_PLANNED_ROWS = 50
-"""Connections that are listed; further ones are counted."""
+"""Maximum number of connections listed; further ones are counted."""
 
 
 def write_plan(
-    page: Page, plan: Plan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
+    page: Page, plan: ReplayPlan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
 ) -> None:
-    """The plan in words, with the connections as a table."""
+    """Write the plan, with a table of connections."""
     packets = sum(plan.packets.values())
     page.line(
         [
             f"would replay to {page.safe(broker)}",
             f"pace {pace}",
             counted(plan.connections, "connection"),
-            f"{counted(packets, 'packet')} of clients",
+            f"{counted(packets, 'packet')} from clients",
             f"at least {duration(length_ns)}" if length_ns else "as soon as possible",
         ],
         style="bold",
@@ -288,16 +287,16 @@ def write_plan(
     first = min((script.opened_ns for script in scripts), default=0)
     rows = scripts[:MAX_PLANNED_ROWS]
     page.table(
-        Column("client", [starred_name(script.name) for script in rows], style="cyan"),
+        PageColumn("client", [starred_name(script.name) for script in rows], style="cyan"),
         [
-            Column("#", [f"{script.connection.number}" for script in rows]),
-            Column("version", [script.version.text for script in rows]),
-            Column("opens after", [duration(script.opened_ns - first) for script in rows]),
-            Column(
+            PageColumn("#", [f"{script.connection.number}" for script in rows]),
+            PageColumn("version", [script.version.text for script in rows]),
+            PageColumn("opens after", [duration(script.opened_ns - first) for script in rows]),
+            PageColumn(
                 "lasts", [duration(max(0, script.ending.timestamp_ns - script.opened_ns)) for script in rows], rank=1
             ),
-            Column("packets", [f"{sum(one.from_client for one in script.entries):,}" for script in rows]),
-            Column("ends", [_ending(script) for script in rows], rank=2, right=False),
+            PageColumn("packets", [f"{sum(entry.from_client for entry in script.entries):,}" for script in rows]),
+            PageColumn("ends", [_ending(script) for script in rows], rank=2, right=False),
         ],
     )
     if len(scripts) > MAX_PLANNED_ROWS:
@@ -322,9 +321,9 @@ PLAN = doc.record({
 
 
 def plan_document(
-    plan: Plan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
+    plan: ReplayPlan, scripts: list[Script], *, broker: str, pace: str, length_ns: int, changes: list[str]
 ) -> dict[str, Any]:
-    """The plan for programs."""
+    """The plan as JSON."""
     document: dict[str, Any] = PLAN.view(SimpleNamespace(
         plan=plan, connections=scripts, broker=broker, pace=pace, duration_ns=length_ns, changes=changes
     ))  # fmt: skip
@@ -337,33 +336,33 @@ def _ending(script: Script) -> str:
 
 
 Times = Mapping[str, Sequence[int]]
-"""Nanoseconds by kind, as `replay.latency` measures them."""
+"""Nanoseconds by handshake, as measured by `replay.latency`."""
 
 _QUANTILES = {"minimum": "min", "maximum": "max"}
 
 
 def render_latency(recorded: Times, live: Times, view: View) -> bytes:
-    """A table with two rows for each kind; empty where nothing was measured."""
-    found = side_by_side(recorded, live)
-    if not found:
+    """A table with two rows per handshake; empty if nothing was measured."""
+    handshakes = side_by_side(recorded, live)
+    if not handshakes:
         return b""
     page = Page(view)
-    rows = [one for kind, before, now in found for one in ((kind, "recorded", before), (kind, "live", now))]
+    rows = [row for kind, before, now in handshakes for row in ((kind, "recorded", before), (kind, "live", now))]
     page.title("Latency")
-    columns = [Column("broker", [side for _, side, _ in rows], right=False)]
-    for one in fields(Quantiles):
-        name = one.name
+    columns = [PageColumn("broker", [side for _, side, _ in rows], right=False)]
+    for quantile in fields(Quantiles):
+        name = quantile.name
         rank = {"count": 1, "minimum": 4, "p95": 2, "p99": 3, "maximum": 2}.get(name, 0)
-        shown = [_shown(one, name, unicode=page.unicode) for _, _, one in rows]
-        columns.append(Column(_QUANTILES.get(name, name), shown, rank))
-    page.table(Column("handshake", [HANDSHAKES[kind] for kind, _, _ in rows], whole=True), columns)
+        shown = [_shown(values, name, unicode=page.unicode) for _, _, values in rows]
+        columns.append(PageColumn(_QUANTILES.get(name, name), shown, rank))
+    page.table(PageColumn("handshake", [HANDSHAKES[kind] for kind, _, _ in rows], whole=True), columns)
     return page.encoded()
 
 
-def _shown(one: Quantiles | None, name: str, *, unicode: bool) -> str:
-    if one is None:
+def _shown(quantiles: Quantiles | None, name: str, *, unicode: bool) -> str:
+    if quantiles is None:
         return ""
-    value: int = getattr(one, name)
+    value: int = getattr(quantiles, name)
     return f"{value:,}" if name == "count" else duration(value, unicode=unicode)
 
 
@@ -378,7 +377,7 @@ LATENCY = doc.record({
 
 
 def latency_lines(recorded: Times, live: Times) -> bytes:
-    """A JSON line for each kind, ``null`` where nothing was measured."""
+    """A JSON line per handshake, ``null`` if nothing was measured."""
     return b"".join(dumps(LATENCY.view(row)) + b"\n" for row in side_by_side(recorded, live))
 
 
@@ -393,10 +392,10 @@ _DEVIATIONS = {
 
 @dataclass(slots=True)
 class ServedOutcome:
-    """A run after its end."""
+    """Results of a finished run of a stand-in broker."""
 
     pace: str
-    served: list[Served] = field(default_factory=list)
+    served: list[ServedConnection] = field(default_factory=list)
     unplayed: list[Script] = field(default_factory=list)
     """Recorded connections that no device made."""
     recorded: int = 0
@@ -405,49 +404,49 @@ class ServedOutcome:
     seconds: float = 0.0
     complete: bool = False
     changes: list[str] = field(default_factory=list)
-    """What differed from the captures from the beginning."""
+    """Changes to the recording before the run."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Why recorded connections could not be played."""
-    notes: Counter[Note] = field(default_factory=Counter)
-    """What was done otherwise than recorded, and how often."""
+    """Reasons why recorded connections could not be played."""
+    notes: Counter[ReplayNote] = field(default_factory=Counter)
+    """Deviations from the recording, with their number."""
 
     @classmethod
-    def of(cls, serving: ServerRun, pace: str, changes: list[str]) -> ServedOutcome:
-        """Of a run that has been closed."""
-        made = cls(pace, serving.served, _never(serving), len(serving.scripts), serving.sent, serving.received)
-        made.seconds, made.complete = serving.clock.since_start_ns() / 1e9, serving.complete
-        made.changes = changes
-        made.notes.update(serving.notes)
-        return made
+    def from_run(cls, serving: ServerRun, pace: str, changes: list[str]) -> ServedOutcome:
+        """The outcome of a closed run."""
+        outcome = cls(pace, serving.served, _never(serving), len(serving.scripts), serving.sent, serving.received)
+        outcome.seconds, outcome.complete = serving.clock.since_start_ns() / 1e9, serving.complete
+        outcome.changes = changes
+        outcome.notes.update(serving.notes)
+        return outcome
 
     @property
     def played(self) -> int:
-        """Connections of devices that were given a recorded one."""
-        return sum(one.recorded is not None for one in self.served)
+        """Number of device connections matched with a recorded one."""
+        return sum(connection.recorded is not None for connection in self.served)
 
     def verify(self) -> Verification:
-        """Compare devices with recorded clients."""
+        """Compare the devices with the recorded clients."""
         pairs, extra = [], []
-        for one in self.served:
-            if one.recorded is None or one.played is None:
-                extra.append(one.live)
+        for connection in self.served:
+            if connection.recorded is None or connection.played is None:
+                extra.append(connection.live)
                 continue
-            converted = one.recorded.connect if one.played is not one.recorded else None
-            pairs.append(DevicePair(one.played, one.live, converted))
+            converted = connection.recorded.connect if connection.played is not connection.recorded else None
+            pairs.append(DevicePair(connection.played, connection.live, converted))
         return verify_device(pairs, unplayed=self.unplayed, extra=extra)
 
 
 def _never(serving: ServerRun) -> list[Script]:
-    given = {id(one.recorded) for one in serving.served}
-    return [script for script in serving.scripts if id(script) not in given]
+    used = {id(connection.recorded) for connection in serving.served}
+    return [script for script in serving.scripts if id(script) not in used]
 
 
 def write_served(page: Page, outcome: ServedOutcome) -> None:
-    """What was served, and what was done otherwise than recorded."""
-    made = outcome.recorded - len(outcome.unplayed)
+    """Write the results of a stand-in broker, and its deviations from the recording."""
+    matched = outcome.recorded - len(outcome.unplayed)
     page.line(
         [
-            f"served {made:,} of {counted(outcome.recorded, 'recorded connection')}",
+            f"served {matched:,} of {counted(outcome.recorded, 'recorded connection')}",
             f"pace {outcome.pace}",
             counted(len(outcome.served), "connection"),
             f"{counted(outcome.sent, 'packet')} sent, {outcome.received:,} received",
@@ -456,7 +455,7 @@ def write_served(page: Page, outcome: ServedOutcome) -> None:
         style="bold",
     )
     for script in outcome.unplayed[:MAX_ROWS]:
-        name = script.name if said_identifier(script) != "" else "(no Client Identifier)"
+        name = script.name if recorded_identifier(script) != "" else "(no Client Identifier)"
         page.line([f"never connected: {page.safe(name)}"], style="yellow")
     if len(outcome.unplayed) > MAX_ROWS:
         page.line([f"and {len(outcome.unplayed) - MAX_ROWS:,} more"], style="yellow")
@@ -483,4 +482,4 @@ SERVE = doc.reordered(doc.record({
     "left_out": _LEFT_OUT, "changes": doc.each(doc.TEXT), "notes": _NOTES,
 }), *_FIRST)  # fmt: skip
 served_document = SERVE.view
-"""What was served, for programs: makes a document of a `ServedOutcome`."""
+"""Makes a JSON document of a `ServedOutcome`."""

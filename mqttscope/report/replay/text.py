@@ -6,11 +6,11 @@
     ! packet_identifier 7                          │
 
 `ReplayText` marks fields that differ with ``!``; in terminals of fewer than `SIDE_BY_SIDE` columns the live packet
-stands below.  `Limited` cuts off any report of findings after a number of them, and counts the rest.
+is below the recorded one.  `LimitedFindings` cuts a report of findings off after a maximum number.
 
 `event_of`, `plain` and `fields_of` prepare the packets of both sides for all formats.  Passwords and Authentication
-Data appear only when secrets are asked for, and what looks like a secret is hidden wherever it stands, since these
-reports end up in logs of build servers.
+Data appear only with --show-secrets, and text that looks like a secret is hidden everywhere, since these reports end
+up in logs of build servers.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from mqttscope.mqtt import Connect, Direction, Malformed, Properties, Publish, e
 from mqttscope.mqtt.constants import type_name
 from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
-from mqttscope.report.findings.base import FindingReporter, Summary
+from mqttscope.report.findings.base import FindingReporter, RunSummary
 from mqttscope.report.numbers import number, plural
-from mqttscope.report.page import Column, Page
+from mqttscope.report.page import Page, PageColumn
 from mqttscope.report.style import Painter, Wrapped, encoded
 from mqttscope.report.when import TimeColumn
 from mqttscope.secrets.addresses import REDACTED
@@ -44,39 +44,39 @@ from mqttscope.secrets.values import without_tokens_of
 from mqttscope.session.connection import Connection
 
 
-class Limited:
-    """Passes the first `MAX_BLOCKS` findings that count on, and counts the others."""
+class LimitedFindings:
+    """Passes on the first `MAX_BLOCKS` findings that are not suppressed, and counts the rest."""
 
     def __init__(self, report: FindingReporter, sink: Sink) -> None:
         self.report, self.sink = report, sink
         self.seen = 0
 
     def feed(self, finding: Finding, suppressed: Suppression | None = None) -> None:
-        """Write one finding, unless there were too many."""
+        """Write a finding, unless the maximum is reached."""
         is_new = suppressed is None and self.report.is_new(finding)
         self.seen += is_new
         if not is_new or self.seen <= MAX_BLOCKS:
             self.report.feed(finding, suppressed)
 
-    def close(self, summary: Summary) -> None:
-        """Say how many were left out, and write the end."""
+    def close(self, summary: RunSummary) -> None:
+        """Write the number of findings left out, and the summary."""
         if self.seen > MAX_BLOCKS:
             self.sink.write(encoded([left_out(self.seen - MAX_BLOCKS, "finding"), ""]))
         self.report.close(summary)
 
 
 def left_out(count: int, what: str) -> str:
-    return f"and {plural(count, f'more {what}')}, left out; --format jsonl has all of them"
+    return f"and {plural(count, f'more {what}')} not shown; --format jsonl shows all"
 
 
 IDLE = ("packet_identifier", "dup", "topic_name", "properties.topic_alias", "properties.reason_string")
-"""Fields that do not count."""
+"""Fields that are not compared."""
 
 
-def event_of(entry: Entry, script: Script) -> PacketEvent | MalformedEvent:
-    """The event of a packet, as if it had come from a capture; its number is its place."""
+def event_of(entry: ScriptEntry, script: Script) -> PacketEvent | MalformedEvent:
+    """The event of a packet, as if it came from a capture; its number is its position in the recording."""
     direction = Direction.CLIENT_TO_SERVER if entry.from_client else Direction.SERVER_TO_CLIENT
-    place = _as_it_was(entry, script), direction, entry.place, entry.frame, entry.timestamp_ns, entry.capture
+    place = _connection_at(entry, script), direction, entry.place, entry.frame, entry.timestamp_ns, entry.capture
     packet = entry.packet
     if isinstance(packet, Malformed):
         return MalformedEvent(*place, packet, entry.topic)
@@ -86,8 +86,8 @@ def event_of(entry: Entry, script: Script) -> PacketEvent | MalformedEvent:
     return PacketEvent(*place, packet, entry.topic)
 
 
-def _as_it_was(entry: Entry, script: Script) -> Connection:
-    """The connection with what was in doubt when the packet came."""
+def _connection_at(entry: ScriptEntry, script: Script) -> Connection:
+    """The connection with the doubts that existed when the packet came."""
     connection = copy(script.connection)
     side = copy(connection.client_side if entry.from_client else connection.server_side)
     side.doubt, connection.doubtful = entry.doubt, entry.doubt >= BROKEN
@@ -99,30 +99,30 @@ def _as_it_was(entry: Entry, script: Script) -> Connection:
 
 
 def concealed(value: Any, shown: View) -> Any:
-    """A plain value without what looks like a secret."""
+    """A plain value without text that looks like a secret."""
     if shown.show_secrets:
         return value
     if isinstance(value, str):
         return masked(value, shown.secret_length)
     if isinstance(value, list):
-        return [concealed(one, shown) for one in value]
+        return [concealed(part, shown) for part in value]
     if not isinstance(value, dict):
         return value
     name = value.get("name")
     if set(value) == {"name", "value"} and isinstance(name, str) and is_secret_value(name, str(value["value"])):
         return {"name": name, "value": REDACTED}
-    # Digits of bytes look like keys, all of them.
-    return {key: one if key in ("hex", "raw") else concealed(one, shown) for key, one in value.items()}
+    # Hexadecimal digits of bytes always look like keys.
+    return {key: part if key in ("hex", "raw") else concealed(part, shown) for key, part in value.items()}
 
 
 def plain(field: str, value: Any, shown: View) -> Any:
-    """One value of a difference as JSON has it."""
+    """A value of a difference in the form of JSON."""
     name = field.rpartition(".")[2]
     if "properties." in field and value is not None and name in BY_NAME:
         number = BY_NAME[name].identifier
         several = value if isinstance(value, tuple) else (value,)
         block = properties_view(
-            Properties.of((number, one) for one in several), shown.payload_limit, show_secrets=shown.show_secrets
+            Properties.of((number, part) for part in several), shown.payload_limit, show_secrets=shown.show_secrets
         )
         value = block[name]
     elif isinstance(value, bytes):
@@ -130,17 +130,17 @@ def plain(field: str, value: Any, shown: View) -> Any:
     elif isinstance(value, str):
         value = text(value)
     elif isinstance(value, tuple):
-        value = [plain("", one, shown) for one in value]
+        value = [plain("", part, shown) for part in value]
     return concealed(value, shown)
 
 
-def fields_of(entry: Entry, script: Script, shown: View) -> dict[str, str]:
-    """The fields of a packet by their paths, as text that is not escaped yet; absent ones are left out."""
+def fields_of(entry: ScriptEntry, script: Script, shown: View) -> dict[str, str]:
+    """The fields of a packet by path, as unescaped text; absent fields are left out."""
     packet = entry.packet
     version = packet.version if isinstance(packet, Connect) else script.version
     if isinstance(packet, Malformed):
         values = malformed_view(packet, limit=shown.payload_limit)
-        # Bytes may hold anything; that there are further faults is for JSON.
+        # Raw bytes may contain anything; further faults appear in JSON only.
         del values["raw"]
         values.pop("faults", None)
     else:
@@ -162,29 +162,29 @@ def fields_of(entry: Entry, script: Script, shown: View) -> dict[str, str]:
         values = {"topic": text(entry.topic)} | values
         if packet.topic_name == entry.topic:
             del values["topic_name"]
-    found: dict[str, str] = {}
-    _flatten("", concealed(values, shown), found)
-    return found
+    fields: dict[str, str] = {}
+    _flatten("", concealed(values, shown), fields)
+    return fields
 
 
-def _flatten(path: str, value: Any, found: dict[str, str]) -> None:
+def _flatten(path: str, value: Any, fields: dict[str, str]) -> None:
     if value is None:
         return
     if isinstance(value, dict):
         if "length" in value:
-            found[path] = _binary(value)
+            fields[path] = _binary(value)
         elif set(value) == {"name", "value"}:
-            found[path] = f"{_text(value['name'])}: {_text(value['value'])}"
+            fields[path] = f"{_text(value['name'])}: {_text(value['value'])}"
         else:
-            for key, one in value.items():
-                _flatten(f"{path}.{key}" if path else key, one, found)
+            for key, part in value.items():
+                _flatten(f"{path}.{key}" if path else key, part, fields)
     elif isinstance(value, list):
-        for index, one in enumerate(value):
-            _flatten(f"{path}[{index}]", one, found)
+        for index, part in enumerate(value):
+            _flatten(f"{path}[{index}]", part, fields)
     elif isinstance(value, bool):
-        found[path] = "true" if value else "false"
+        fields[path] = "true" if value else "false"
     else:
-        found[path] = str(value)
+        fields[path] = str(value)
 
 
 def _text(value: Any) -> str:
@@ -198,8 +198,8 @@ def _binary(value: dict[str, Any]) -> str:
     return f"{value['text']}{more}" if "text" in value else f"hex:{value.get('hex', '')}{more}"
 
 
-def type_of(entry: Entry) -> str:
-    """``PUBACK``; ``MALFORMED PUBACK`` for what cannot be read."""
+def type_of(entry: ScriptEntry) -> str:
+    """``PUBACK``; ``MALFORMED PUBACK`` if it cannot be decoded."""
     packet = entry.packet
     if not isinstance(packet, Malformed):
         return entry.type.upper()
@@ -208,20 +208,20 @@ def type_of(entry: Entry) -> str:
 
 
 SIDE_BY_SIDE = 80
-"""Columns from which on both packets stand beside each other."""
+"""Minimum columns for showing both packets side by side."""
 PIPED = 120
-"""Columns of output that has no limit."""
+"""Width of output without a limit."""
 MAX_BLOCKS = 200
-"""Pairs of packets that are shown where nothing else is asked for; further differences are counted."""
+"""Default maximum number of packet pairs shown; further differences are counted."""
 MAX_FIELDS = 40
-"""Fields of a packet that are shown; further ones are counted."""
+"""Maximum number of fields shown per packet; further ones are counted."""
 MAX_VALUE = 2_000
-"""Characters of a value that are shown, from a little before the first difference on; an ellipsis is for the others."""
+"""Maximum characters shown of a value, starting a little before the first difference."""
 MAX_NAMES = 5
-"""Connections that are named for one cause; further ones are counted."""
+"""Maximum number of connections named for one cause; further ones are counted."""
 _MARK = "! "
 _LEAD = 12
-"""Columns in front of the first character that differs, where a value is too long."""
+"""Columns shown before the first character that differs, in long values."""
 _PAYLOAD = ("payload",)
 
 Cell = tuple[str, str]
@@ -229,10 +229,10 @@ Cell = tuple[str, str]
 
 
 class ReplayText:
-    """Writes differences as blocks, and at the end a summary."""
+    """Writes differences as blocks, and a summary at the end."""
 
     def __init__(self, sink: Sink, view: View, *, recorded_ns: int | None = None, live_ns: int | None = None) -> None:
-        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet that is shown."""
+        """Relative times count from ``recorded_ns`` and ``live_ns``, else from the first packet shown."""
         self.sink = sink
         self.view = view
         self.painter = Painter(view)
@@ -245,7 +245,7 @@ class ReplayText:
         self._blocks = self._left = 0
 
     def feed(self, difference: Difference) -> None:
-        """Write one difference, together with those that follow about the same two packets."""
+        """Write a difference, together with the following ones about the same two packets."""
         if self._group and not _same_packets(self._group[0], difference):
             self._flush()
         if self._blocks >= MAX_BLOCKS:
@@ -253,44 +253,44 @@ class ReplayText:
             return
         self._group.append(difference)
 
-    def feed_all(self, found: Verification) -> None:
-        """Write all differences: their causes first, and those with one cause as one."""
-        groups = found.by_cause
+    def feed_all(self, verification: Verification) -> None:
+        """Write all differences: grouped by cause first, then the others."""
+        groups = verification.by_cause
         if any(groups):
             page = Page(self.view)
-            page.paragraph(headline(found, page), "bold", indent=2)
+            page.paragraph(headline(verification, page), "bold", indent=2)
             self.sink.write(page.encoded() + b"\n")
         for cause, differences in groups.items():
             if cause:
                 self._because(cause, differences)
             else:
-                for one in differences:
-                    self.feed(one)
+                for difference in differences:
+                    self.feed(difference)
 
-    def close(self, found: Verification, *, stopped: bool = False) -> None:
-        """Write the summary; ``stopped`` where the replay did not come to its end."""
+    def close(self, verification: Verification, *, stopped: bool = False) -> None:
+        """Write the summary; ``stopped``: the replay ended early."""
         self._flush()
         if self._left:
             self.sink.write(encoded([left_out(self._left, "difference"), ""]))
-        self.sink.write(summary(found, self.view, stopped=stopped).lstrip(b"\n"))
+        self.sink.write(summary(verification, self.view, stopped=stopped).lstrip(b"\n"))
 
     def _because(self, cause: str, differences: list[Difference]) -> None:
-        """Write the first of those that have one cause, and where the others are."""
+        """Write the first difference of a cause in full, and name the connections of the others."""
         page = Page(self.view)
         page.paragraph(f"Because {page.safe(cause)}:", indent=2)
         self.sink.write(page.encoded())
         first = differences[0]
-        alike = [one for one in differences if _same_packets(first, one)]
-        for one in alike:
-            self.feed(one)
+        alike = [difference for difference in differences if _same_packets(first, difference)]
+        for difference in alike:
+            self.feed(difference)
         self._flush()
         left = len(differences) - len(alike)
         if left:
-            names = list(dict.fromkeys(f"{concealed(one.name, self.view)} ({one.number})" for one in differences))
+            names = list(dict.fromkeys(f"{concealed(row.name, self.view)} ({row.number})" for row in differences))
             more = f" and {len(names) - MAX_NAMES:,} more" if len(names) > MAX_NAMES else ""
             page = Page(self.view)
-            told = f"and {plural(left, 'more difference')} for this reason, in {plural(len(names), 'connection')}"
-            page.paragraph(f"  {told}: {page.safe(', '.join(names[:MAX_NAMES]))}{more}", "yellow", indent=4)
+            rest = f"and {plural(left, 'more difference')} for this reason, in {plural(len(names), 'connection')}"
+            page.paragraph(f"  {rest}: {page.safe(', '.join(names[:MAX_NAMES]))}{more}", "yellow", indent=4)
             self.sink.write(page.encoded() + b"\n")
 
     def _flush(self) -> None:
@@ -300,13 +300,13 @@ class ReplayText:
         self._group = []
 
     def _block(self, group: list[Difference]) -> list[str]:
-        """The lines of differences about the same packets."""
+        """The lines of differences about the same two packets."""
         painter, difference = self.painter, group[0]
         out: list[str] = []
-        for one in group:
+        for member in group:
             text = Wrapped(painter.line(self.width), most=8)
-            text.add(str(one.kind), "error")
-            text.add(f": {painter.safe(concealed(one.message, self.view))}")
+            text.add(str(member.kind), "error")
+            text.add(f": {painter.safe(concealed(member.message, self.view))}")
             out += text.texts()
         line = painter.line(self.width)
         line.add("  ")
@@ -315,9 +315,9 @@ class ReplayText:
         if difference.field and len(group) == 1:
             line.add(f", {painter.safe(difference.field)}", "dim")
         if difference.option:
-            told = f"because of {difference.option}, which does not count"
-            line.add(f", {told if difference.certain else f'perhaps because of {difference.option}'}", "note")
-        follows = sum(one.follows for one in group)
+            reason = f"because of {difference.option}, which cannot fail the run"
+            line.add(f", {reason if difference.certain else f'perhaps because of {difference.option}'}", "note")
+        follows = sum(member.follows for member in group)
         if follows:
             line.add(f"; {plural(follows, 'packet')} missing or new because of it", "note")
         out.append(str(line))
@@ -325,29 +325,28 @@ class ReplayText:
             return out
         return out + (self._beside(group) if self.width >= SIDE_BY_SIDE else self._below(group))
 
-    def _heading(self, side: str, entry: Entry | None, room: int) -> str:
-        """What stands above a packet, with the time where there is room for it."""
+    def _heading(self, side: str, entry: ScriptEntry | None, room: int) -> str:
+        """Heading of a packet, with the time if there is room."""
         if entry is None:
             return f"{side}: nothing"
         frame = f", frame {entry.frame}" if entry.frame else ""
         when = "" if self.view.time == "none" else f", {self.times[side].text(entry.timestamp_ns).strip()}"
-        told = f"{side}: {type_of(entry)}{frame}"
-        return told + when if cells(told + when) <= room else told
+        heading = f"{side}: {type_of(entry)}{frame}"
+        return heading + when if cells(heading + when) <= room else heading
 
     def _fields(self, difference: Difference) -> list[tuple[str, str | None, str | None]]:
-        """Paths with both values."""
         sides = []
         script, live_script = difference.script, difference.live_script or difference.script
-        for entry, whose in ((difference.recorded, script), (difference.live, live_script)):
-            found = {} if entry is None else fields_of(entry, whose, self.view)
+        for entry, owner in ((difference.recorded, script), (difference.live, live_script)):
+            values = {} if entry is None else fields_of(entry, owner, self.view)
             for name in _PAYLOAD if self.view.payload == "none" else ():
-                found.pop(name, None)
-            sides.append(found)
+                values.pop(name, None)
+            sides.append(values)
         paths = sorted({**sides[0], **sides[1]}, key=_rank)
         return [(path, *self._shortened(sides[0].get(path), sides[1].get(path))) for path in paths]
 
     def _shortened(self, before: str | None, now: str | None) -> tuple[str | None, str | None]:
-        """Both values as safe text, from a little before the first character that differs where they are long."""
+        """Both values as safe text; long ones start a little before the first character that differs."""
         begin = 0
         if before and now and before != now and max(len(before), len(now)) > MAX_VALUE:
             begin = max(0, _common(before, now) - _LEAD)
@@ -361,8 +360,7 @@ class ReplayText:
         return f"{ellipsis if begin else ''}{shown}{ellipsis if len(value) > end else ''}"
 
     def _styles(self, group: list[Difference], path: str) -> Cell:
-        """Mark and style of a field."""
-        fields = [one.field for one in group if one.field]
+        fields = [difference.field for difference in group if difference.field]
         if any(path == field or path.startswith((f"{field}.", f"{field}[")) for field in fields):
             return _MARK, "error"
         if "type" in fields or group[0].kind in (DifferenceKind.ORDER, DeviceKind.ORDER):
@@ -386,7 +384,7 @@ class ReplayText:
             room = column - cells(painter.safe(path)) - 1
             if mark == _MARK and before is not None and now is not None:
                 before, now = _around(before, now, room, painter.ellipsis)
-            rows.append((mark, (_told(path, before, painter), style), (_told(path, now, painter), style)))
+            rows.append((mark, (_field_text(path, before, painter), style), (_field_text(path, now, painter), style)))
         out = []
         for mark, (left, left_style), (right, right_style) in rows:
             line = painter.line(column)
@@ -415,7 +413,7 @@ class ReplayText:
                 mark, style = self._styles(group, path)
                 line = painter.line(self.width)
                 line.add(f"  {mark}", "error")
-                line.add(_told(path, value, painter), style)
+                line.add(_field_text(path, value, painter), style)
                 out.append(str(line))
         return out + self._more(fields)
 
@@ -424,23 +422,23 @@ class ReplayText:
         return [f"  {self.painter.ellipsis} {plural(left, 'more field')}"] if left > 0 else []
 
 
-def _same_packets(one: Difference, other: Difference) -> bool:
-    if one.script is not other.script or (one.recorded is None and one.live is None):
+def _same_packets(first: Difference, other: Difference) -> bool:
+    if first.script is not other.script or (first.recorded is None and first.live is None):
         return False
-    return one.recorded is other.recorded and one.live is other.live
+    return first.recorded is other.recorded and first.live is other.live
 
 
 def _rank(path: str) -> int:
-    """Short fields first, in the order of the packet; what does not count and payloads last."""
+    """Sort rank: compared fields in packet order, then fields that are not compared, then payloads."""
     return 2 if path.startswith("payload") else 1 if path in IDLE else 0
 
 
-def _told(path: str, value: str | None, painter: Painter) -> str:
+def _field_text(path: str, value: str | None, painter: Painter) -> str:
     return "" if value is None else f"{painter.safe(path)} {value}"
 
 
 def _around(before: str, now: str, room: int, ellipsis: str) -> tuple[str, str]:
-    """Two values that are too long, from a little before the first character that differs."""
+    """Both values shortened to start a little before the first character that differs, if they are too long."""
     if max(cells(before), cells(now)) <= room:
         return before, now
     at = _common(before, now) - _LEAD
@@ -450,38 +448,37 @@ def _around(before: str, now: str, room: int, ellipsis: str) -> tuple[str, str]:
 
 
 def _common(before: str, now: str) -> int:
-    """Number of characters that two values have in common at their beginning."""
+    """Length of the common prefix of two values."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((at for at, (left, right) in pairs if left != right), min(len(before), len(now)))
 
 
-def headline(found: Verification, page: Page) -> str:
-    """How many differences there are, and their causes."""
-    parts = [
-        f"{len(differences):,} because {page.safe(cause)}" for cause, differences in found.by_cause.items() if cause
-    ]
-    return f"{plural(len(found.differences), 'difference')}, of which {'; '.join(parts)}"
+def headline(verification: Verification, page: Page) -> str:
+    """Number of differences, with their causes."""
+    causes = verification.by_cause.items()
+    parts = [f"{len(differences):,} of them because {page.safe(cause)}" for cause, differences in causes if cause]
+    return f"{plural(len(verification.differences), 'difference')}, {'; '.join(parts)}"
 
 
-def summary(found: Verification, view: View, *, stopped: bool = False) -> bytes:
-    """Counts of each connection, and of all."""
+def summary(verification: Verification, view: View, *, stopped: bool = False) -> bytes:
+    """Counts of each connection, and totals."""
     page = Page(view)
-    tallies = found.tallies
+    tallies = verification.tallies
     if tallies:
         page.title("Connections")
         page.table(
-            Column(
+            PageColumn(
                 "client",
-                [one.script.name if view.show_secrets else masked(one.script.name) for one in tallies],
+                [tally.script.name if view.show_secrets else masked(tally.script.name) for tally in tallies],
                 style="green",
             ),
             [
-                Column("no.", [str(one.script.connection.number) for one in tallies]),
-                Column("compared", [number(one.compared) for one in tallies]),
-                Column("equal", [number(one.equals) for one in tallies]),
-                Column("different", [number(one.differing) for one in tallies]),
-                Column("follow", [number(one.following) for one in tallies]),
-                Column("not judged", [number(one.unjudged) for one in tallies]),
+                PageColumn("no.", [str(tally.script.connection.number) for tally in tallies]),
+                PageColumn("compared", [number(tally.compared) for tally in tallies]),
+                PageColumn("equal", [number(tally.equals) for tally in tallies]),
+                PageColumn("different", [number(tally.differing) for tally in tallies]),
+                PageColumn("follow", [number(tally.following) for tally in tallies]),
+                PageColumn("not judged", [number(tally.unjudged) for tally in tallies]),
             ],
         )
         page.line([""])
@@ -492,21 +489,21 @@ def summary(found: Verification, view: View, *, stopped: bool = False) -> bytes:
     for reason, count in reasons.items():
         page.line([f"{plural(count, 'packet')} not judged: {reason}"], style="yellow")
     kinds: dict[DifferenceKind | DeviceKind, int] = {}
-    for difference in found.differences:
+    for difference in verification.differences:
         kinds[difference.kind] = kinds.get(difference.kind, 0) + 1
-    judged = f"in {found.judged:,} of {plural(len(tallies), 'connection')}"
-    told = plural(len(found.differences), "difference") if kinds else found.nothing or f"no differences {judged}"
+    judged = f"in {verification.judged:,} of {plural(len(tallies), 'connection')}"
+    number_of = plural(len(verification.differences), "difference")
+    conclusion = number_of if kinds else verification.nothing or f"no differences {judged}"
     page.line(
-        [told, *(f"{kind} {count:,}" for kind, count in kinds.items())],
-        style="yellow" if stopped or not (kinds or found.judged) else "bold",
+        [conclusion, *(f"{kind} {count:,}" for kind, count in kinds.items())],
+        style="yellow" if stopped or not (kinds or verification.judged) else "bold",
     )
-    for cause, differences in found.by_cause.items():
+    for cause, differences in verification.by_cause.items():
         if cause:
             page.paragraph(f"{plural(len(differences), 'difference')} because {page.safe(cause)}", indent=2)
-    for (option, certain), count in Counter((one.option, one.certain) for one in found.differences).items():
+    for (option, certain), count in Counter((row.option, row.certain) for row in verification.differences).items():
         if option and certain:
-            verb = "does" if count == 1 else "do"
-            page.line([f"{plural(count, 'difference')} because of {option}, which {verb} not count"])
+            page.line([f"{plural(count, 'difference')} because of {option}, which cannot fail the run"])
         elif option:
             page.line([f"{plural(count, 'difference')} perhaps because of {option}"])
     return page.encoded()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from mqttscope.broker_test.conversation import Conversation
 from mqttscope.broker_test.drivers.case_runner import BrokerAnswers, CaseAcknowledger, RecordingListener
 from mqttscope.mqtt import Connack, ControlPacket, Malformed, PacketType, Pingresp, Properties, Puback, Publish
-from mqttscope.mutate import Action, Step
-from mqttscope.replay.script import Entry
+from mqttscope.mutate import Action, FlowStep
+from mqttscope.replay.script import ScriptEntry
 from tests.broker_test.flows import V3_1_1, V5
 from tests.replay.talk import said_bytes, whole
 
@@ -18,13 +18,13 @@ def test_everything_is_noted_and_packets_are_handed_on() -> None:
     heard.received(b"\x00")
     heard.ended("failed", "")
 
-    assert [one.data for one in conversation.said] == [b"\xd0", b"\x00", b""]
-    assert [one.ends for one in conversation.said] == ["", "", "fin"]
-    assert [type(one) for one in took] == [Pingresp]
+    assert [chunk.data for chunk in conversation.chunks] == [b"\xd0", b"\x00", b""]
+    assert [chunk.ends for chunk in conversation.chunks] == ["", "", "fin"]
+    assert [type(packet) for packet in took] == [Pingresp]
 
 
 def test_an_answer_is_taken_once() -> None:
-    received: list[ControlPacket | Malformed] = [Puback(packet_identifier=one) for one in (1, 2, 1)]
+    received: list[ControlPacket | Malformed] = [Puback(packet_identifier=number) for number in (1, 2, 1)]
     answers = BrokerAnswers(received)
 
     assert answers.take(PacketType.PUBACK, 2) is received[1]
@@ -47,12 +47,12 @@ def test_what_came_before_is_nobodys() -> None:
 
 
 def test_deliveries_are_known_by_their_payload() -> None:
-    one, two = (Publish(topic_name="a", payload=payload, properties=Properties()) for payload in (b"1", b"2"))
-    answers = BrokerAnswers([one, two, one])
+    publish, two = (Publish(topic_name="a", payload=payload, properties=Properties()) for payload in (b"1", b"2"))
+    answers = BrokerAnswers([publish, two, publish])
 
     assert answers.take_delivery(b"2") is two
     assert not answers.has_delivery(b"2")
-    assert [answers.take_delivery(b"1") for _ in range(3)] == [one, one, None]
+    assert [answers.take_delivery(b"1") for _ in range(3)] == [publish, publish, None]
 
 
 def test_a_refusal_is_no_acceptance() -> None:
@@ -76,8 +76,8 @@ RECORDED = whole(
 DELIVERY, PUBREC, PUBCOMP, OWN, PUBREL = (RECORDED.entries[place] for place in (2, 3, 5, 6, 8))
 
 
-def said(acks: CaseAcknowledger, entry: Entry, *, mutated: bool = False) -> bytes:
-    return acks.data(Step(Action.SEND, entry.raw, RECORDED.entries.index(entry), mutated=mutated), entry)
+def said(acks: CaseAcknowledger, entry: ScriptEntry, *, mutated: bool = False) -> bytes:
+    return acks.data(FlowStep(Action.SEND, entry.raw, RECORDED.entries.index(entry), mutated=mutated), entry)
 
 
 def came(qos: int, identifier: int | None) -> CaseAcknowledger:

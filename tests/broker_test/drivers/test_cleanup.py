@@ -18,17 +18,17 @@ from tests.proxy.rig import PATIENCE_S, free_port
 
 
 def talk(*packets: ControlPacket | bytes, version: ProtocolVersion = V5) -> Conversation:
-    made = Conversation(version)
-    for number, one in enumerate(packets):
-        from_client = not isinstance(one, Connack | Puback)
-        made.add(from_client, one if isinstance(one, bytes) else encode(one, version), number)
-    return made
+    conversation = Conversation(version)
+    for number, packet in enumerate(packets):
+        from_client = not isinstance(packet, Connack | Puback)
+        conversation.add(from_client, packet if isinstance(packet, bytes) else encode(packet, version), number)
+    return conversation
 
 
-def closed(made: Conversation, how: str = "fin") -> Conversation:
+def closed(conversation: Conversation, how: str = "fin") -> Conversation:
     """A conversation that the broker ended."""
-    made.add(False, b"", 9, ends=how)
-    return made
+    conversation.add(False, b"", 9, ends=how)
+    return conversation
 
 
 def connect(name: str = "dev", **more: object) -> Connect:
@@ -47,10 +47,12 @@ CONNACK = Connack(properties=Properties())
 
 
 def test_sessions_and_retained_messages() -> None:
-    found = residue(talk(connect(), publish("kept"), publish("passing", retain=False), publish("deleted", payload=b"")))
+    actual_residue = residue(
+        talk(connect(), publish("kept"), publish("passing", retain=False), publish("deleted", payload=b""))
+    )
 
-    assert found.sessions == [(V5, "dev")]
-    assert found.topics == ["kept"]
+    assert actual_residue.sessions == [(V5, "dev")]
+    assert actual_residue.topics == ["kept"]
 
 
 def test_topics_behind_aliases_and_of_wills() -> None:
@@ -62,32 +64,32 @@ def test_topics_behind_aliases_and_of_wills() -> None:
 
 
 def test_what_is_malformed_may_have_been_tolerated() -> None:
-    said = talk(Connect(client_identifier="dev"), b"\x37\x06\x00\x01a\x00\x01x", version=V3_1_1)
+    conversation = talk(Connect(client_identifier="dev"), b"\x37\x06\x00\x01a\x00\x01x", version=V3_1_1)
 
-    assert residue(said).topics == ["a"]
+    assert residue(conversation).topics == ["a"]
 
 
 def test_identifiers_that_the_broker_assigned() -> None:
-    told = Connack(session_present=False, properties=Properties(assigned_client_identifier="auto-1"))
+    connack = Connack(session_present=False, properties=Properties(assigned_client_identifier="auto-1"))
 
-    assert residue(talk(connect(""), told)).sessions == [(V5, "auto-1")]
+    assert residue(talk(connect(""), connack)).sessions == [(V5, "auto-1")]
 
 
 def test_what_the_broker_never_took_is_not_there() -> None:
     """Nobody could delete it either: a client that keeps the protocol cannot name it."""
     ill_formed, wild = b"\x31\x06\x00\x02\xc0\x80\x00x", acknowledged("a/#")
-    said = connect(), CONNACK, wild, ill_formed
-    taken = closed(talk(connect(), CONNACK, wild, Puback(packet_identifier=1), ill_formed))
+    row = connect(), CONNACK, wild, ill_formed
+    conversation = closed(talk(connect(), CONNACK, wild, Puback(packet_identifier=1), ill_formed))
 
-    assert residue(closed(talk(*said))).topics == []
-    assert residue(talk(*said)).topics == ["a/#", "\udcc0\udc80"]
-    assert residue(taken).topics == ["a/#"]
-    assert residue(taken).doubtful == set()
+    assert residue(closed(talk(*row))).topics == []
+    assert residue(talk(*row)).topics == ["a/#", "\udcc0\udc80"]
+    assert residue(conversation).topics == ["a/#"]
+    assert residue(conversation).doubtful == set()
 
 
 def test_what_it_closed_for_and_did_not_acknowledge_may_not_be_there() -> None:
-    said = connect(), CONNACK, acknowledged("a\n")
-    left, open_ = residue(closed(talk(*said))), residue(talk(*said))
+    row = connect(), CONNACK, acknowledged("a\n")
+    left, open_ = residue(closed(talk(*row))), residue(talk(*row))
 
     assert (left.topics, left.doubtful) == (["a\n"], {"a\n"})
     assert (open_.topics, open_.doubtful) == (["a\n"], set())
@@ -104,11 +106,11 @@ def test_a_will_on_no_topic_name_needs_a_connection() -> None:
     let_in = residue(talk(connect(will=will), CONNACK))
 
     assert (refused.topics, let_in.topics) == ([], ["a/#"])
-    assert let_in.told() == ["session dev", "retained message a/#"]
+    assert let_in.names() == ["session dev", "retained message a/#"]
 
 
 @each(
-    "version, said, is_lasting",
+    "version, chunks, is_lasting",
     [
         (V5, [connect(), CONNACK], False),
         (V5, [connect(properties=Properties(session_expiry_interval=9))], True),
@@ -118,9 +120,9 @@ def test_a_will_on_no_topic_name_needs_a_connection() -> None:
     ],
 )
 def test_which_sessions_outlive_their_connections(
-    version: ProtocolVersion, said: list[ControlPacket], is_lasting: bool
+    version: ProtocolVersion, chunks: list[ControlPacket], is_lasting: bool
 ) -> None:
-    assert residue(talk(*said, version=version)).lasting == ({"dev"} if is_lasting else set())
+    assert residue(talk(*chunks, version=version)).lasting == ({"dev"} if is_lasting else set())
 
 
 def kept(*topics: str, **more: object) -> Conversation:
@@ -131,8 +133,8 @@ def kept(*topics: str, **more: object) -> Conversation:
 async def test_what_is_owed_is_settled_once() -> None:
     async with broken(Fault.NONE) as broker:
         cleaner = Cleaner(BrokerAccess(target(broker.port)))
-        cleaner.owe(kept("a"))
-        cleaner.owe(kept("b"))
+        cleaner.remember(kept("a"))
+        cleaner.remember(kept("b"))
         assert await cleaner.settle(V3_1_1, PATIENCE_S) == []
         assert await cleaner.finish(V3_1_1, PATIENCE_S) == ""
 
@@ -142,7 +144,7 @@ async def test_a_broker_that_closes_for_a_topic_keeps_nothing_there() -> None:
     async with broken(Fault.REFUSE) as broker:
         cleaner = Cleaner(BrokerAccess(target(broker.port)))
         for how, left in (("fin", []), ("", ["retained message a b"])):
-            cleaner.owe(closed(kept("a b", "c"), how))
+            cleaner.remember(closed(kept("a b", "c"), how))
             assert await cleaner.settle(V3_1_1, PATIENCE_S) == left
 
 
@@ -151,7 +153,7 @@ async def test_a_session_that_ended_with_its_connection_is_not_left(block: Prope
     """A broker that wants an authentication refuses the client that is to clean up."""
     async with broken(Fault.LOGIN) as broker:
         cleaner = Cleaner(BrokerAccess(target(broker.port)))
-        cleaner.owe(kept(properties=block))
+        cleaner.remember(kept(properties=block))
         assert await cleaner.settle(V3_1_1, PATIENCE_S) == (["session dev"] if block else [])
 
 
@@ -161,7 +163,7 @@ async def test_where_qos_1_leads_nowhere(fault: Fault) -> None:
     silent = fault is Fault.NO_ACKNOWLEDGEMENT
     async with broken(fault) as broker:
         cleaner = Cleaner(BrokerAccess(target(broker.port)))
-        cleaner.owe(kept("a"))
+        cleaner.remember(kept("a"))
         # Only silence takes the time that may be waited; an answer ends the wait.
         left = await cleaner.settle(V5, 0.2 if silent else PATIENCE_S)
 
@@ -171,8 +173,8 @@ async def test_where_qos_1_leads_nowhere(fault: Fault) -> None:
 async def test_where_nobody_serves_what_may_be_left_is_named() -> None:
     port = free_port()
     cleaner = Cleaner(BrokerAccess(target(port)))
-    cleaner.owe(kept("a"))
-    cleaner.owe(kept("b"))
+    cleaner.remember(kept("a"))
+    cleaner.remember(kept("b"))
 
     sentence = await cleaner.finish(V3_1_1, 0.1)
     names = "session dev, retained message a, retained message b"

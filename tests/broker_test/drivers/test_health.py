@@ -13,7 +13,7 @@ import pytest
 
 from mqttscope.broker_test.drivers import health
 from mqttscope.broker_test.drivers.probe_client import BrokerAccess
-from mqttscope.broker_test.verdict import Verdict
+from mqttscope.broker_test.verdict import BrokerVerdict
 from tests.broker_test.broken import Fault, broken, broken_command
 from tests.broker_test.flows import target
 from tests.proxy.rig import free_port, need_address, until
@@ -25,47 +25,47 @@ def watch(port: int, command: str = "") -> health.HealthMonitor:
 
 async def test_what_listens_already_is_not_judged_for_what_is_started() -> None:
     async with broken(Fault.NONE) as broker:
-        with pytest.raises(health.NoBrokerError, match=r"something listens at .* already"):
+        with pytest.raises(health.NoBrokerError, match=r"another program already listens at"):
             await watch(broker.port, "sleep 60").begin()
 
 
 async def test_what_ends_before_it_serves_is_told_at_once() -> None:
-    told = r"what was started as the broker has ended \(exit code 1\) before it served"
-    with pytest.raises(health.NoBrokerError, match=told):
+    text = r"the process started as the broker has ended \(exit code 1\) before it served"
+    with pytest.raises(health.NoBrokerError, match=text):
         await watch(free_port(), "false").begin()
 
 
 async def test_what_goes_into_the_background_is_no_broker_to_look_at() -> None:
     """Its process is gone, and the port serves on: nothing has crashed."""
     port = free_port()
-    one = watch(port, broken_command(port, "none"))
-    await one.begin()
-    assert one.process is not None
-    assert one.witness is not None
-    started, gone = one.process, health.Process(command="true")
+    monitor = watch(port, broken_command(port, "none"))
+    await monitor.begin()
+    assert monitor.process is not None
+    assert monitor.witness is not None
+    started, gone = monitor.process, health.Process(command="true")
     gone.start()
     until(lambda: not gone.alive(), "its end")
-    one.process = gone
+    monitor.process = gone
     try:
-        with pytest.raises(health.NoBrokerError, match=r"has ended \(exit code 0\), and something else serves at"):
-            await one.ill(0.2)
+        with pytest.raises(health.NoBrokerError, match=r"has ended \(exit code 0\), but another broker is at"):
+            await monitor.diagnose(0.2)
     finally:
-        await one.witness.leave()
+        await monitor.witness.leave()
         started.stop()
 
 
 async def test_a_broker_that_serves_is_well_and_one_that_is_gone_has_crashed() -> None:
     async with broken(Fault.NONE) as broker:
-        one = watch(broker.port)
-        await one.begin()
-        assert await one.ill(0.2) is None
+        monitor = watch(broker.port)
+        await monitor.begin()
+        assert await monitor.diagnose(0.2) is None
         broker.stop()
-        found = await one.ill(0.2)
-        assert not await one.alive()
-        await one.end()
+        ruling = await monitor.diagnose(0.2)
+        assert not await monitor.alive()
+        await monitor.end()
 
-    assert found is not None
-    assert found.verdict is Verdict.CRASHED
+    assert ruling is not None
+    assert ruling.verdict is BrokerVerdict.CRASHED
 
 
 @pytest.mark.parametrize(("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")])
@@ -82,10 +82,10 @@ def test_ports_of_a_process(family: socket.AddressFamily, address: str) -> None:
 
 
 def test_processes_that_listen_nowhere_and_are_not_there() -> None:
-    one = health.Process(command="sleep 60")
-    one.start()
-    assert health.listening_ports(one.pid) == frozenset()
-    one.stop()
+    process = health.Process(command="sleep 60")
+    process.start()
+    assert health.listening_ports(process.pid) == frozenset()
+    process.stop()
     assert health.listening_ports(2**22 + 1) is None
 
 
@@ -93,15 +93,15 @@ MIB = 1 << 20
 
 
 def told(*sizes: float) -> str:
-    made = health.MemoryTrend(None)
+    trend = health.MemoryTrend(None)
     for size in sizes:
-        made.add(int(size * MIB))
-    return made.told()
+        trend.add(int(size * MIB))
+    return trend.notice()
 
 
 def test_memory_that_grows_all_the_time_is_told_of() -> None:
     assert told(*(50 + place / 5 for place in range(200))).startswith(
-        "the broker's memory grew all the time, by 39 MiB while cases were played 200 times (203 KiB for each)"
+        "the broker's memory grew constantly, by 39 MiB while cases were played 200 times (203 KiB per play)"
     )
 
 
@@ -120,53 +120,53 @@ def test_what_comes_to_an_end_is_no_growth(sizes: list[float]) -> None:
 
 
 def test_a_long_run_is_sampled() -> None:
-    made = health.MemoryTrend(None)
+    trend = health.MemoryTrend(None)
     for place in range(health.MAX_SAMPLES):
-        made.add((50 << 20) + place * 10_000)
+        trend.add((50 << 20) + place * 10_000)
 
-    assert f"played {health.MAX_SAMPLES:,} times" in made.told()
+    assert f"played {health.MAX_SAMPLES:,} times" in trend.notice()
 
 
 def test_a_process_is_looked_at() -> None:
-    made = health.MemoryTrend(health.Process(os.getpid()))
+    trend = health.MemoryTrend(health.Process(os.getpid()))
     for _ in range(100):
-        made.looked()
+        trend.sample()
 
-    assert made.told() == ""
-    health.MemoryTrend(None).looked()
+    assert trend.notice() == ""
+    health.MemoryTrend(None).sample()
 
 
 def test_a_process_that_runs() -> None:
-    one = health.Process(os.getpid())
+    process = health.Process(os.getpid())
 
-    assert one.alive()
-    assert one.memory() > 1 << 20
-    one.stop()
-    assert one.alive(), "it is not ours to stop"
+    assert process.alive()
+    assert process.memory() > 1 << 20
+    process.stop()
+    assert process.alive(), "it is not ours to stop"
 
 
 def test_a_process_of_ours_is_started_again_when_it_has_ended() -> None:
-    one = health.Process(command=shlex.join([sys.executable, "-c", "import sys; sys.exit(3)"]))
-    one.start()
-    until(lambda: not one.alive(), "its end")
+    process = health.Process(command=shlex.join([sys.executable, "-c", "import sys; sys.exit(3)"]))
+    process.start()
+    until(lambda: not process.alive(), "its end")
 
-    assert one.ending == "exit code 3"
-    one.start()
-    assert one.starts == 2
-    one.stop()
-    assert one.memory() == 0 or not one.alive()
+    assert process.ending == "exit code 3"
+    process.start()
+    assert process.starts == 2
+    process.stop()
+    assert process.memory() == 0 or not process.alive()
 
 
 def test_a_process_that_is_stopped() -> None:
-    one = health.Process(command="sleep 60")
-    one.start()
-    one.start()
-    assert (one.alive(), one.starts, one.ending) == (True, 1, "")
+    process = health.Process(command="sleep 60")
+    process.start()
+    process.start()
+    assert (process.alive(), process.starts, process.ending) == (True, 1, "")
     # What is typed at the terminal does not reach it.
-    assert os.getsid(one.pid) == one.pid != os.getsid(0)
-    one.stop()
+    assert os.getsid(process.pid) == process.pid != os.getsid(0)
+    process.stop()
 
-    assert (one.alive(), one.ending) == (False, "signal 15")
+    assert (process.alive(), process.ending) == (False, "signal 15")
 
 
 def test_what_cannot_be_started_is_told() -> None:
@@ -176,12 +176,12 @@ def test_what_cannot_be_started_is_told() -> None:
 
 
 def test_what_a_shell_has_started_ends_with_it() -> None:
-    one = health.Process(command="sh -c 'sleep 60; true'")
-    one.start()
-    children = Path(f"/proc/{one.pid}/task/{one.pid}/children")
+    process = health.Process(command="sh -c 'sleep 60; true'")
+    process.start()
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     until(children.read_text, "the start")
     child = health.Process(int(children.read_text().split()[0]))
-    one.stop()
+    process.stop()
 
     until(lambda: not child.alive(), "its end")
 
@@ -194,12 +194,12 @@ def is_ignoring(process_id: int, number: int) -> bool:
 
 
 def test_a_process_that_does_not_end_is_killed() -> None:
-    one = health.Process(command=shlex.join(["sh", "-c", "trap '' TERM; echo; while :; do sleep 0.01; done"]))
-    one.start()
-    until(lambda: is_ignoring(one.pid, signal.SIGTERM), "the trap")
-    one.stop(0.05)
+    process = health.Process(command=shlex.join(["sh", "-c", "trap '' TERM; echo; while :; do sleep 0.01; done"]))
+    process.start()
+    until(lambda: is_ignoring(process.pid, signal.SIGTERM), "the trap")
+    process.stop(0.05)
 
-    assert one.ending == "signal 9"
+    assert process.ending == "signal 9"
 
 
 async def test_what_takes_no_connection_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,5 +209,5 @@ async def test_what_takes_no_connection_is_not_taken(monkeypatch: pytest.MonkeyP
         full.bind(("127.0.0.1", 0))
         full.listen(0)
         waiting.connect(full.getsockname())
-        with pytest.raises(health.NoBrokerError, match="what was started as the broker has ended"):
+        with pytest.raises(health.NoBrokerError, match="the process started as the broker has ended"):
             await watch(full.getsockname()[1], "false").begin()

@@ -10,7 +10,7 @@ import pytest
 from mqttscope.broker_test.drivers.crowd import Crowd
 from mqttscope.broker_test.drivers.health import Process
 from mqttscope.broker_test.drivers.run import CaseResult, longest_s
-from mqttscope.broker_test.verdict import Verdict
+from mqttscope.broker_test.verdict import BrokerVerdict
 from mqttscope.mqtt import ProtocolVersion
 from mqttscope.replay.script import Script
 from tests import tools
@@ -63,7 +63,7 @@ TOLERATED_IN_5_0 = {
     ),
 }
 DEVIATIONS = {
-    version: dict.fromkeys(REFUSED, Verdict.REFUSED_LEGAL) | dict.fromkeys(tolerated, Verdict.TOLERATED)
+    version: dict.fromkeys(REFUSED, BrokerVerdict.REFUSED_LEGAL) | dict.fromkeys(tolerated, BrokerVerdict.TOLERATED)
     for version, tolerated in (
         (V3_1, set[str]()),
         (V3_1_1, TOLERATED_SINCE_3_1_1 | TOLERATED_IN_3_1_1),
@@ -76,52 +76,52 @@ Each kind was held against the text of its statement; docs/brokers.md has them w
 """
 KNOWN = {
     # What mosquitto 2.0.11 does, each checked by hand against the text.
-    "pingreq:reserved-flag-0": Verdict.TOLERATED,
-    "publish.topic_name:many-levels": Verdict.REFUSED_LEGAL,
-    "publish:dup-with-qos-0": Verdict.TOLERATED,
-    "flow:wrong-direction-pingresp": Verdict.TOLERATED,
-    "publish:qos-3": Verdict.CONFORMING,
-    "flow:second-connect": Verdict.CONFORMING,
-    "publish.topic_name:wildcard-hash": Verdict.CONFORMING,
-    "publish.topic_name:utf8-surrogate": Verdict.CONFORMING,
-    "publish.payload:empty": Verdict.CONFORMING,
-    "flow:every-packet-type": Verdict.CONFORMING,
-    "flow:identifier-in-use-qos-2": Verdict.CONFORMING,
-    "subscribe.packet_identifier:maximum": Verdict.CONFORMING,
-    "flow:split-at-every-byte": Verdict.CONFORMING,
+    "pingreq:reserved-flag-0": BrokerVerdict.TOLERATED,
+    "publish.topic_name:many-levels": BrokerVerdict.REFUSED_LEGAL,
+    "publish:dup-with-qos-0": BrokerVerdict.TOLERATED,
+    "flow:wrong-direction-pingresp": BrokerVerdict.TOLERATED,
+    "publish:qos-3": BrokerVerdict.CONFORMING,
+    "flow:second-connect": BrokerVerdict.CONFORMING,
+    "publish.topic_name:wildcard-hash": BrokerVerdict.CONFORMING,
+    "publish.topic_name:utf8-surrogate": BrokerVerdict.CONFORMING,
+    "publish.payload:empty": BrokerVerdict.CONFORMING,
+    "flow:every-packet-type": BrokerVerdict.CONFORMING,
+    "flow:identifier-in-use-qos-2": BrokerVerdict.CONFORMING,
+    "subscribe.packet_identifier:maximum": BrokerVerdict.CONFORMING,
+    "flow:split-at-every-byte": BrokerVerdict.CONFORMING,
 }
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with mosquitto(tmp_path_factory.mktemp("mosquitto"), verbose=False) as made:
-        yield made
+    with mosquitto(tmp_path_factory.mktemp("mosquitto"), verbose=False) as new_broker:
+        yield new_broker
 
 
 async def _run(
     port: int, own: Script, names: list[str] | None, *, patience_s: float, process: Process | None = None
 ) -> list[CaseResult]:
     async with begun(trial_of(port, process, patience_s=patience_s)) as test:
-        made = await fit(test, own)
+        new_script = await fit(test, own)
         if names is not None:
-            return [await test.one(made, make_case(name, made)) for name in names]
-        cases = catalogued("*", made)
-        return [one async for one in test.run((made, case) for case in cases if longest_s(case.case) < 10)]
+            return [await test.play_case(new_script, make_case(name, new_script)) for name in names]
+        cases = catalogued("*", new_script)
+        return [result async for result in test.run((new_script, case) for case in cases if longest_s(case.case) < 10)]
 
 
-@pytest.mark.parametrize("version", some([V3_1_1, V5], 2), ids=lambda one: str(one.text))
+@pytest.mark.parametrize("version", some([V3_1_1, V5], 2), ids=lambda each: str(each.text))
 async def test_what_is_known_of_it(broker: Broker, version: ProtocolVersion) -> None:
-    found = await _run(broker.port, script(version), list(KNOWN), patience_s=0.3)
+    results = await _run(broker.port, script(version), list(KNOWN), patience_s=0.3)
 
-    assert {one.case.mutation.name: ruled(one).verdict for one in found} == KNOWN
-    assert [one.unclean for one in found if one.unclean] == []
+    assert {result.case.mutation.name: ruled(result).verdict for result in results} == KNOWN
+    assert [result.unclean for result in results if result.unclean] == []
 
 
 async def test_3_1_leaves_it_free(broker: Broker) -> None:
     names = [name for name in KNOWN if name != "publish.topic_name:many-levels"]
-    found = await _run(broker.port, script(V3_1), names, patience_s=0.3)
+    results = await _run(broker.port, script(V3_1), names, patience_s=0.3)
 
-    assert [one.case.mutation.name for one in found if one.deviates or one.ruling is None] == []
+    assert [result.case.mutation.name for result in results if result.deviates or result.ruling is None] == []
 
 
 async def test_nothing_of_ours_stays(broker: Broker) -> None:
@@ -139,9 +139,9 @@ async def test_nothing_of_ours_stays(broker: Broker) -> None:
         if entry.from_client and entry.type == "publish":
             entry.packet.retain = True  # type: ignore[union-attr]
             entry.raw = bytes((entry.raw[0] | 1,)) + entry.raw[1:]
-    found = await _run(broker.port, own, names, patience_s=0.3)
-    assert [one.not_played for one in found] == [""] * len(names)
-    assert [one.unclean for one in found if one.unclean] == []
+    results = await _run(broker.port, own, names, patience_s=0.3)
+    assert [result.not_played for result in results] == [""] * len(names)
+    assert [result.unclean for result in results if result.unclean] == []
 
     received: list[str] = []
     client = paho.Client(CallbackAPIVersion.VERSION2, "device1", clean_session=False)
@@ -168,31 +168,37 @@ async def test_nothing_of_ours_stays(broker: Broker) -> None:
 async def _crowded(port: int, seed: int, most: int | None = None) -> list[CaseResult]:
     """The cases of a seed, sixteen at once; ``most``: of so many cases, at even distances."""
     async with begun(trial_of(port, patience_s=0.5)) as test:
-        made = await fit(test, script())
-        await test.run_baseline(made)
-        cases = [one for one in catalogued("*", made, seed) if longest_s(one.case) < 3]
+        new_script = await fit(test, script())
+        await test.run_baseline(new_script)
+        cases = [
+            numbered_case for numbered_case in catalogued("*", new_script, seed) if longest_s(numbered_case.case) < 3
+        ]
         chosen = cases if most is None else cases[seed :: len(cases) // most]
-        async with aclosing(Crowd(test, 16).run((made, case) for case in chosen)) as results:
-            found = [one async for one in results]
-    assert [one.number for one in found] == [one.number for one in chosen]
-    assert test.told == []
-    return found
+        async with aclosing(Crowd(test, 16).run((new_script, case) for case in chosen)) as results:
+            case_results = [result async for result in results]
+    assert [result.number for result in case_results] == [numbered_case.number for numbered_case in chosen]
+    assert test.notices == []
+    return case_results
 
 
-def _deviating(found: list[CaseResult]) -> dict[str, Verdict]:
-    assert [one.not_played for one in found if one.ruling is None] == []
-    assert [one.unclean for one in found if one.unclean] == []
-    return {one.case.mutation.name: one.ruling.verdict for one in found if one.ruling and one.ruling.deviates}
+def _deviating(results: list[CaseResult]) -> dict[str, BrokerVerdict]:
+    assert [result.not_played for result in results if result.ruling is None] == []
+    assert [result.unclean for result in results if result.unclean] == []
+    return {
+        result.case.mutation.name: result.ruling.verdict
+        for result in results
+        if result.ruling and result.ruling.deviates
+    }
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_sixteen_at_once_come_to_what_one_comes_to(broker: Broker, seed: int) -> None:
-    found = await _crowded(broker.port, seed, 100)
-    names = {one.case.mutation.name for one in found}
+    results = await _crowded(broker.port, seed, 100)
+    names = {result.case.mutation.name for result in results}
 
-    assert len(found) >= 100
-    assert _deviating(found) == {name: verdict for name, verdict in DEVIATIONS[V5].items() if name in names}
+    assert len(results) >= 100
+    assert _deviating(results) == {name: verdict for name, verdict in DEVIATIONS[V5].items() if name in names}
 
 
 @pytest.mark.exhaustive
@@ -202,11 +208,11 @@ async def test_the_whole_catalogue_at_once(broker: Broker, seed: int) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("version", list(ProtocolVersion), ids=lambda one: str(one.text))
+@pytest.mark.parametrize("version", list(ProtocolVersion), ids=lambda each: str(each.text))
 async def test_the_whole_catalogue(broker: Broker, version: ProtocolVersion) -> None:
     process = Process(broker.process.pid)
-    found = await _run(broker.port, script(version), None, patience_s=0.5, process=process)
+    results = await _run(broker.port, script(version), None, patience_s=0.5, process=process)
 
-    assert len(found) > 300
+    assert len(results) > 300
     # Neither a crash nor a leak nor any other harm is among them.
-    assert _deviating(found) == DEVIATIONS[version]
+    assert _deviating(results) == DEVIATIONS[version]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 
 import pytest
@@ -14,6 +15,7 @@ from mqttscope.broker_test.drivers.probe_client import (
     RefusedError,
     broker_health,
     forget_retained,
+    forget_session,
     speaks,
     witness,
 )
@@ -58,18 +60,18 @@ async def test_it_publishes_no_higher_than_the_broker_takes(fault: Fault, highes
         await client.connect(LONG_S)
         assert client.live.connection.maximum_qos == highest
         assert await client.publish("a", b"x", 2, LONG_S, retain=True)
-        assert not client.how
+        assert not client.ended_by
         await client.leave()
 
 
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.NO_SUBSCRIBE])
 async def test_a_witness_hears_itself_or_pings_where_it_may_not_subscribe(fault: Fault) -> None:
     async with accessible(fault) as (access, _):
-        found = await witness(access, SHORT_S)
-        assert found is not None
-        assert await found.round_trip(LONG_S) is not None
-        await found.leave()
-        assert found.hears is (fault is Fault.NONE)
+        client = await witness(access, SHORT_S)
+        assert client is not None
+        assert await client.round_trip(LONG_S) is not None
+        await client.leave()
+        assert client.hears is (fault is Fault.NONE)
 
 
 async def test_refusals_and_versions_are_told_apart() -> None:
@@ -97,3 +99,29 @@ async def test_the_health_of_a_broker() -> None:
 async def test_retained_messages_that_could_not_be_deleted_are_named(fault: Fault, left: list[str]) -> None:
     async with accessible(fault) as (access, _):
         assert await forget_retained(access, V5, ["a", "b c"], LONG_S) == left
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda access: witness(access, LONG_S),
+        lambda access: broker_health(access, V5, LONG_S),
+        lambda access: speaks(access, V5, LONG_S),
+        lambda access: forget_session(access, V5, "a", LONG_S),
+        lambda access: forget_retained(access, V5, ["a"], LONG_S),
+    ],
+)
+async def test_who_is_cancelled_leaves_no_connection_behind(
+    ask: Callable[[BrokerAccess], Coroutine[None, None, object]],
+) -> None:
+    async with accessible(Fault.NONE) as (access, broker):
+        broker.hanging = True
+        asking = asyncio.create_task(ask(access))
+        while not broker.clients:
+            await asyncio.sleep(0.001)
+        asking.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        async with asyncio.timeout(LONG_S / 2):
+            while broker.clients:
+                await asyncio.sleep(0.001)

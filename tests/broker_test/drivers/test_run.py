@@ -10,9 +10,9 @@ from collections.abc import Generator
 import pytest
 
 from mqttscope.broker_test.drivers.health import NoBrokerError, Process
-from mqttscope.broker_test.drivers.run import CaseResult, longest_s, unhurried
-from mqttscope.broker_test.fit import Numbered, fitted
-from mqttscope.broker_test.verdict import AS_RECORDED, Verdict
+from mqttscope.broker_test.drivers.run import CaseResult, longest_s, run_in_steps
+from mqttscope.broker_test.fit import NumberedCase, fit_script
+from mqttscope.broker_test.verdict import AS_RECORDED, BrokerVerdict
 from mqttscope.mqtt import Auth, Connect, Malformed, Properties, ProtocolVersion, Publish, Pubrel, encode
 from tests.broker_test.broken import Fault, broken
 from tests.broker_test.flows import (
@@ -38,125 +38,131 @@ QOS_3 = "publish:qos-3"
 SPACES = "publish.topic_name:spaces"
 
 VERDICTS = (
-    (Fault.NONE, QOS_3, Verdict.CONFORMING),
-    (Fault.NONE, SPACES, Verdict.CONFORMING),
-    (Fault.TOLERATE, QOS_3, Verdict.TOLERATED),
-    (Fault.NO_ANSWER, QOS_3, Verdict.NO_ANSWER),
-    (Fault.REFUSE, SPACES, Verdict.REFUSED_LEGAL),
-    (Fault.CRASH, QOS_3, Verdict.CRASHED),
-    (Fault.HANG, QOS_3, Verdict.HUNG),
-    (Fault.COLLATERAL, QOS_3, Verdict.COLLATERAL),
-    (Fault.SHUT, QOS_3, Verdict.HUNG),
-    (Fault.DEAF, QOS_3, Verdict.COLLATERAL),
-    (Fault.NO_SUBSCRIBE, QOS_3, Verdict.CONFORMING),
-    (Fault.MAXIMUM_QOS, QOS_3, Verdict.CONFORMING),
-    (Fault.MAXIMUM_QOS, SPACES, Verdict.CONFORMING),
-    (Fault.MAXIMUM_QOS_0, QOS_3, Verdict.CONFORMING),
+    (Fault.NONE, QOS_3, BrokerVerdict.CONFORMING),
+    (Fault.NONE, SPACES, BrokerVerdict.CONFORMING),
+    (Fault.TOLERATE, QOS_3, BrokerVerdict.TOLERATED),
+    (Fault.NO_ANSWER, QOS_3, BrokerVerdict.NO_ANSWER),
+    (Fault.REFUSE, SPACES, BrokerVerdict.REFUSED_LEGAL),
+    (Fault.CRASH, QOS_3, BrokerVerdict.CRASHED),
+    (Fault.HANG, QOS_3, BrokerVerdict.HUNG),
+    (Fault.COLLATERAL, QOS_3, BrokerVerdict.COLLATERAL),
+    (Fault.SHUT, QOS_3, BrokerVerdict.HUNG),
+    (Fault.DEAF, QOS_3, BrokerVerdict.COLLATERAL),
+    (Fault.NO_SUBSCRIBE, QOS_3, BrokerVerdict.CONFORMING),
+    (Fault.MAXIMUM_QOS, QOS_3, BrokerVerdict.CONFORMING),
+    (Fault.MAXIMUM_QOS, SPACES, BrokerVerdict.CONFORMING),
+    (Fault.MAXIMUM_QOS_0, QOS_3, BrokerVerdict.CONFORMING),
 )
 
 
-both_versions = pytest.mark.parametrize("version", [V3_1_1, V5], ids=lambda one: str(one.text))
+both_versions = pytest.mark.parametrize("version", [V3_1_1, V5], ids=lambda each: str(each.text))
 
 
 @both_versions
 @pytest.mark.parametrize(("fault", "name", "verdict"), VERDICTS, ids=[f"{row[0]}-{row[1]}" for row in VERDICTS])
-async def test_each_fault_has_its_verdict(fault: Fault, name: str, verdict: Verdict, version: ProtocolVersion) -> None:
-    found = await tried(name, fault, version)
-    if found.ruling is None:
+async def test_each_fault_has_its_verdict(
+    fault: Fault, name: str, verdict: BrokerVerdict, version: ProtocolVersion
+) -> None:
+    result = await tried(name, fault, version)
+    if result.ruling is None:
         # On a busy machine this broker is late with its CONNACK, and no case is played then.
-        found = await tried(name, fault, version)
+        result = await tried(name, fault, version)
 
-    assert (ruled(found).verdict, found.not_played, found.unclean) == (verdict, "", ())
-    if verdict is Verdict.TOLERATED:
-        assert ruled(found).statements == (f"{version.text} MQTT-4.{'8.0-1' if version == V3_1_1 else '13.1-1'}",)
+    assert (ruled(result).verdict, result.not_played, result.unclean) == (verdict, "", ())
+    if verdict is BrokerVerdict.TOLERATED:
+        assert ruled(result).statements == (f"{version.text} MQTT-4.{'8.0-1' if version == V3_1_1 else '13.1-1'}",)
 
 
 async def test_a_wrong_reason_exists_in_5_0_alone() -> None:
-    found = ruled(await tried(QOS_3, Fault.WRONG_REASON))
+    ruling = ruled(await tried(QOS_3, Fault.WRONG_REASON))
 
-    assert found.verdict is Verdict.WRONG_REASON
-    assert "0x9b" in found.why
+    assert ruling.verdict is BrokerVerdict.WRONG_REASON
+    assert "0x9b" in ruling.why
     assert not ruled(await tried(QOS_3, Fault.WRONG_REASON, V3_1_1)).deviates
 
 
 @pytest.mark.parametrize(
-    ("fault", "statement", "told"),
+    ("fault", "statement", "expected"),
     [
         (Fault.GOOD_BYE, "5.0 V5-DISCONNECT-sender", "DISCONNECT 0x00"),
         (Fault.OF_NO_TABLE, "5.0 MQTT-3.14.2-1", "DISCONNECT 0x84"),
     ],
 )
-async def test_reason_codes_that_are_wrong_whatever_they_are_for(fault: Fault, statement: str, told: str) -> None:
+async def test_reason_codes_that_are_wrong_whatever_they_are_for(fault: Fault, statement: str, expected: str) -> None:
     """A good-bye, and a code that DISCONNECT does not have."""
-    found = ruled(await tried(QOS_3, fault))
+    ruling = ruled(await tried(QOS_3, fault))
 
-    assert (found.verdict, found.statements) == (Verdict.WRONG_REASON, (statement,))
-    assert told in found.why
+    assert (ruling.verdict, ruling.statements) == (BrokerVerdict.WRONG_REASON, (statement,))
+    assert expected in ruling.why
 
 
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.NO_SUBSCRIBE, Fault.MAXIMUM_QOS, Fault.MAXIMUM_QOS_0])
 @both_versions
 async def test_a_broker_with_limits_conforms_without_any_mutation(fault: Fault, version: ProtocolVersion) -> None:
     async with trial(fault) as test:
-        found = ruled(await test.run_baseline(await fit(test, script(version))))
+        ruling = ruled(await test.run_baseline(await fit(test, script(version))))
 
-    assert not found.deviates, found.why
-    assert [one for one in test.told if "subscribe or publish" in one] == test.told[: fault is Fault.NO_SUBSCRIBE]
+    assert not ruling.deviates, ruling.why
+    assert [notice for notice in test.notices if "subscribe or publish" in notice] == test.notices[
+        : fault is Fault.NO_SUBSCRIBE
+    ]
 
 
 @pytest.mark.parametrize(
     ("fault", "name", "verdict"),
     [
-        (Fault.NONE, "auth:reserved-flag-1", Verdict.CONFORMING),
-        (Fault.NONE, "auth.authentication_method:other", Verdict.CONFORMING),
-        (Fault.NONE, "auth.properties.authentication_data:empty", Verdict.CONFORMING),
-        (Fault.TOLERATE, "auth:reserved-flag-1", Verdict.TOLERATED),
-        (Fault.CRASH, "auth.authentication_method:missing", Verdict.CRASHED),
+        (Fault.NONE, "auth:reserved-flag-1", BrokerVerdict.CONFORMING),
+        (Fault.NONE, "auth.authentication_method:other", BrokerVerdict.CONFORMING),
+        (Fault.NONE, "auth.properties.authentication_data:empty", BrokerVerdict.CONFORMING),
+        (Fault.TOLERATE, "auth:reserved-flag-1", BrokerVerdict.TOLERATED),
+        (Fault.CRASH, "auth.authentication_method:missing", BrokerVerdict.CRASHED),
     ],
 )
-async def test_authentications_are_played_and_mutated_on_their_way(fault: Fault, name: str, verdict: Verdict) -> None:
+async def test_authentications_are_played_and_mutated_on_their_way(
+    fault: Fault, name: str, verdict: BrokerVerdict
+) -> None:
     """AUTH before CONNACK is mutated, and AUTH of an authentication later on."""
-    found: dict[int, CaseResult] = {}
+    results: dict[int, CaseResult] = {}
     for seed in "abcdef":
         async with trial(fault) as test:
             connack = await test.connack(authenticated())
             assert connack is not None
-            own = fitted(authenticated(), connack)
+            own = fit_script(authenticated(), connack)
             assert not (await test.run_baseline(own)).deviates
             case = make_case(name, own, seed)
-            if case.flow.at not in found:
-                found[case.flow.at] = await test.one(own, case)
+            if case.flow.at not in results:
+                results[case.flow.at] = await test.play_case(own, case)
 
-    assert set(found) >= {2, 4}
-    for at, one in found.items():
-        assert (at, one.not_played) == (at, "")
+    assert set(results) >= {2, 4}
+    for at, result in results.items():
+        assert (at, result.not_played) == (at, "")
         if at > 2 or fault is not Fault.TOLERATE:
-            assert ruled(one).verdict is verdict, (at, ruled(one).why)
+            assert ruled(result).verdict is verdict, (at, ruled(result).why)
 
 
 async def test_an_authentication_that_the_broker_does_not_know_is_not_played() -> None:
     async with trial(Fault.NONE) as test:
         other = authenticated("EXAMPLE-2")
         assert await test.connack(other) is None
-        found = await test.one(other, make_case("auth:reserved-flag-1", other))
+        result = await test.play_case(other, make_case("auth:reserved-flag-1", other))
 
-    assert found.ruling is None
-    assert found.not_played.startswith("the broker ended the connection before the mutation")
+    assert result.ruling is None
+    assert result.not_played.startswith("the broker ended the connection before the mutation")
 
 
-@pytest.mark.parametrize("patience_s", [0.15, 0.5])
+@pytest.mark.parametrize("patience_s", [0.3, 0.5])
 async def test_nobody_answers_a_challenge_that_has_not_come(patience_s: float) -> None:
     """A broker closes for who continues with an authentication before he was asked."""
     async with trial(Fault.SLOW_CHALLENGE, patience_s=patience_s) as test:
         own = await fit(test, authenticated())
         baseline = await test.run_baseline(own)
-        assert test.baselines[own.connection.number].told() == ""
-        found = await test.one(own, make_case("connect.keep_alive:sign-bit", own))
+        assert test.baselines[own.connection.number].summary() == ""
+        result = await test.play_case(own, make_case("connect.keep_alive:sign-bit", own))
 
-    for one in (baseline, found):
-        assert (ruled(one).verdict, ruled(one).why) == (Verdict.CONFORMING, "accepted")
-        assert [type(packet) for packet in played(one).packets(from_client=True)].count(Auth) == 3
-        assert not broken_by_client(played(one))
+    for case_result in (baseline, result):
+        assert (ruled(case_result).verdict, ruled(case_result).why) == (BrokerVerdict.CONFORMING, "accepted")
+        assert [type(packet) for packet in played(case_result).packets(from_client=True)].count(Auth) == 3
+        assert not broken_by_client(played(case_result))
 
 
 async def test_a_broker_that_never_asks_is_accused_once() -> None:
@@ -165,13 +171,13 @@ async def test_a_broker_that_never_asks_is_accused_once() -> None:
         assert await test.connack(own) is None
         baseline = await test.run_baseline(own)
         names = ("connect.keep_alive:sign-bit", "connect.keep_alive:zero", "connect:reserved-flag-0")
-        found = [await test.one(own, make_case(name, own)) for name in names]
+        results = [await test.play_case(own, make_case(name, own)) for name in names]
 
-    assert (ruled(baseline).verdict, ruled(baseline).statements) == (Verdict.NO_ANSWER, ("5.0 MQTT-3.1.4-5",))
-    so_it_is = (Verdict.CONFORMING, "so it is without the mutation (no CONNACK within 0.15 s)")
-    assert [(ruled(one).verdict, ruled(one).why) for one in found[:2]] == [so_it_is, so_it_is]
-    for one in (baseline, *found):
-        assert [type(packet) for packet in played(one).packets(from_client=True)] in ([Connect], [Malformed])
+    assert (ruled(baseline).verdict, ruled(baseline).statements) == (BrokerVerdict.NO_ANSWER, ("5.0 MQTT-3.1.4-5",))
+    so_it_is = (BrokerVerdict.CONFORMING, "likewise without the mutation (no CONNACK within 0.15 s)")
+    assert [(ruled(case_result).verdict, ruled(case_result).why) for case_result in results[:2]] == [so_it_is, so_it_is]
+    for result in (baseline, *results):
+        assert [type(packet) for packet in played(result).packets(from_client=True)] in ([Connect], [Malformed])
 
 
 async def test_a_broker_that_asks_for_more_than_was_recorded_is_not_accused() -> None:
@@ -179,10 +185,10 @@ async def test_a_broker_that_asks_for_more_than_was_recorded_is_not_accused() ->
         own = authenticated()
         assert await test.connack(own) is None
         names = ("connect.keep_alive:sign-bit", "connect.keep_alive:zero")
-        found = [await test.run_baseline(own), *[await test.one(own, make_case(name, own)) for name in names]]
+        results = [await test.run_baseline(own), *[await test.play_case(own, make_case(name, own)) for name in names]]
 
-    told = "it asks for more authentication than was recorded (no CONNACK within 0.15 s)"
-    assert [(ruled(one).verdict, ruled(one).why) for one in found] == [(Verdict.CONFORMING, told)] * 3
+    text = "it demands more authentication than was recorded (no CONNACK within 0.15 s)"
+    assert [(ruled(result).verdict, ruled(result).why) for result in results] == [(BrokerVerdict.CONFORMING, text)] * 3
 
 
 async def test_whom_a_broker_lets_in_is_its_own_affair() -> None:
@@ -190,24 +196,28 @@ async def test_whom_a_broker_lets_in_is_its_own_affair() -> None:
         own = script()
         assert await test.connack(own) is None
         baseline = ruled(await test.run_baseline(own))
-        found = ruled(await test.one(own, make_case("connect.keep_alive:sign-bit", own)))
+        ruling = ruled(await test.play_case(own, make_case("connect.keep_alive:sign-bit", own)))
 
-    assert baseline.why == "whom it lets do what may be its own affair (closed (fin) without a reason)"
-    assert found.verdict is Verdict.CONFORMING
-    assert found.why == "so it is without the mutation (closed (fin) without a reason)"
+    assert baseline.why == "the broker may have its own rules of access (closed (fin) without a reason)"
+    assert ruling.verdict is BrokerVerdict.CONFORMING
+    assert ruling.why == "likewise without the mutation (closed (fin) without a reason)"
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "verdict"),
-    [(Fault.SECOND_CRASH, Verdict.CRASHED), (Fault.LATE_CRASH, Verdict.CRASHED), (Fault.LATE_HANG, Verdict.HUNG)],
+    [
+        (Fault.SECOND_CRASH, BrokerVerdict.CRASHED),
+        (Fault.LATE_CRASH, BrokerVerdict.CRASHED),
+        (Fault.LATE_HANG, BrokerVerdict.HUNG),
+    ],
 )
-async def test_harm_that_shows_when_a_case_is_played_again_is_not_lost(fault: Fault, verdict: Verdict) -> None:
+async def test_harm_that_shows_when_a_case_is_played_again_is_not_lost(fault: Fault, verdict: BrokerVerdict) -> None:
     async with begun(spawned(fault, patience_s=0.2)) as test:
-        found = await test.one(script(), make_case(QOS_3, script()))
+        result = await test.play_case(script(), make_case(QOS_3, script()))
 
-    assert ruled(found).verdict is verdict, ruled(found).why
-    assert found.played is not None
+    assert ruled(result).verdict is verdict, ruled(result).why
+    assert result.played is not None
 
 
 @pytest.mark.parametrize("ours", [False, True])
@@ -215,19 +225,21 @@ async def test_lasting_damage_is_the_doing_of_one_case(ours: bool) -> None:
     """A broker that is started here gets a new start; with another one nobody can say any more who suffers."""
     async with begun(spawned("deaf")) if ours else trial(Fault.DEAF) as test:
         own = await fit(test, script())
-        first, second, third = [ruled(await test.one(own, make_case(name, own))) for name in (QOS_3, SPACES, QOS_3)]
+        first, second, third = [
+            ruled(await test.play_case(own, make_case(name, own))) for name in (QOS_3, SPACES, QOS_3)
+        ]
 
-    assert (first.verdict, second.verdict) == (Verdict.COLLATERAL, Verdict.CONFORMING)
-    assert first.why.endswith("and so it stays")
-    assert third.verdict is (Verdict.COLLATERAL if ours else Verdict.CONFORMING)
+    assert (first.verdict, second.verdict) == (BrokerVerdict.COLLATERAL, BrokerVerdict.CONFORMING)
+    assert first.why.endswith("and this lasts")
+    assert third.verdict is (BrokerVerdict.COLLATERAL if ours else BrokerVerdict.CONFORMING)
 
 
 async def test_who_closes_late_has_four_times_the_patience() -> None:
     """After PINGRESP as well: `LATE_S` is twice the patience."""
-    found = ruled(await tried(QOS_3, Fault.LATE))
+    ruling = ruled(await tried(QOS_3, Fault.LATE))
 
-    assert not found.deviates
-    assert found.why.startswith("not the same twice: tolerated first (closed")
+    assert not ruling.deviates
+    assert ruling.why.startswith("not repeated: tolerated at first (closed")
 
 
 @both_versions
@@ -235,16 +247,16 @@ async def test_who_acknowledges_nothing_is_told_so_once(version: ProtocolVersion
     async with trial(Fault.NO_ACKNOWLEDGEMENT) as test:
         own = script(version)
         recorded = await test.run_baseline(own)
-        found = await test.one(own, make_case(SPACES, own))
+        result = await test.play_case(own, make_case(SPACES, own))
 
     acknowledged = "4.3.2-2" if version == V3_1_1 else "4.3.2-4"
-    assert ruled(recorded).verdict is Verdict.NO_ANSWER
+    assert ruled(recorded).verdict is BrokerVerdict.NO_ANSWER
     assert ruled(recorded).why.startswith("no PUBACK, PUBREC within")
     assert f"{version.text} MQTT-{acknowledged}" in ruled(recorded).statements
     assert (recorded.number, recorded.case.mutation.name) == (AS_RECORDED, "flow:as-recorded")
-    assert ruled(found).why.startswith("so it is without the mutation")
+    assert ruled(result).why.startswith("likewise without the mutation")
     # What got no PUBREC gets no PUBREL: that would be our own fault.
-    assert not any(isinstance(one, Pubrel) for one in played(found).packets(from_client=True))
+    assert not any(isinstance(packet, Pubrel) for packet in played(result).packets(from_client=True))
 
 
 async def test_an_interrupted_case_has_no_verdict() -> None:
@@ -252,36 +264,41 @@ async def test_an_interrupted_case_has_no_verdict() -> None:
         own = script()
         case = make_case(QOS_3, own)
         asyncio.get_running_loop().call_later(0.05, setattr, test, "stopped", True)
-        found = await test.one(own, case)
-        more = [one async for one in test.run([(own, Numbered(1, 0, case))])]
+        result = await test.play_case(own, case)
+        more = [case_result async for case_result in test.run([(own, NumberedCase(1, 0, case))])]
 
-    assert (found.ruling, found.not_played, more) == (None, "interrupted", [])
+    assert (result.ruling, result.not_played, more) == (None, "interrupted", [])
 
 
 @pytest.mark.parametrize("hanging", [True, False])
 async def test_what_a_broker_that_hangs_may_keep_is_told_by_name(hanging: bool) -> None:
     async with broken(Fault.HANG) as broker, begun(trial_of(broker.port, patience_s=0.05)) as test:
-        assert (await test.one(script(), make_case(QOS_3, script()))).deviates
+        assert (await test.play_case(script(), make_case(QOS_3, script()))).deviates
         broker.hanging = hanging
 
-    assert [one.partition(": ")[2] for one in test.told] == ["session device1"] * hanging
+    assert [notice.partition(": ")[2] for notice in test.notices] == ["session device1"] * hanging
 
 
-@pytest.mark.parametrize(("fault", "verdict"), [(Fault.LEAK, Verdict.LEAKED), (Fault.NONE, Verdict.CONFORMING)])
-async def test_memory_that_grows_each_time_has_leaked(fault: Fault, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("fault", "verdict"), [(Fault.LEAK, BrokerVerdict.LEAKED), (Fault.NONE, BrokerVerdict.CONFORMING)]
+)
+async def test_memory_that_grows_each_time_has_leaked(fault: Fault, verdict: BrokerVerdict) -> None:
     async with begun(spawned(fault, patience_s=0.4)) as test:
-        assert ruled(await test.one(script(), make_case(QOS_3, script()))).verdict is verdict
+        assert ruled(await test.play_case(script(), make_case(QOS_3, script()))).verdict is verdict
 
 
 async def test_a_broker_of_ours_is_started_again_when_it_has_crashed() -> None:
     own = script()
     async with begun(spawned("crash", patience_s=0.4)) as test:
         process = test.process
-        cases = [(own, Numbered(number, 0, make_case(QOS_3, own))) for number in (7, 8)]
-        found = [result async for result in test.run(cases)]
+        cases = [(own, NumberedCase(number, 0, make_case(QOS_3, own))) for number in (7, 8)]
+        results = [result async for result in test.run(cases)]
 
-    assert [(one.number, ruled(one).verdict) for one in found] == [(7, Verdict.CRASHED), (8, Verdict.CRASHED)]
-    assert "its process is gone (exit code 11)" in ruled(found[0]).why
+    assert [(case_result.number, ruled(case_result).verdict) for case_result in results] == [
+        (7, BrokerVerdict.CRASHED),
+        (8, BrokerVerdict.CRASHED),
+    ]
+    assert "its process has ended (exit code 11)" in ruled(results[0]).why
     assert process is not None
     assert process.starts == 2
     assert not process.alive()
@@ -290,9 +307,9 @@ async def test_a_broker_of_ours_is_started_again_when_it_has_crashed() -> None:
 async def test_a_broker_that_is_gone_for_good_ends_the_run() -> None:
     own = script()
     async with trial(Fault.CRASH) as test:
-        assert (await test.one(own, make_case(QOS_3, own))).deviates
+        assert (await test.play_case(own, make_case(QOS_3, own))).deviates
         with pytest.raises(NoBrokerError):
-            await test.one(own, make_case(QOS_3, own))
+            await test.play_case(own, make_case(QOS_3, own))
 
 
 async def test_where_nobody_listens_there_is_no_broker() -> None:
@@ -306,11 +323,11 @@ async def test_a_process_that_is_gone_is_accused_once() -> None:
     dead.wait()
     own = script()
     async with trial(Fault.NONE, Process(dead.pid)) as test:
-        found = [await test.one(own, make_case(QOS_3, own)) for _ in range(2)]
+        results = [await test.play_case(own, make_case(QOS_3, own)) for _ in range(2)]
 
-    assert [ruled(one).verdict for one in found] == [Verdict.CRASHED, Verdict.CONFORMING]
+    assert [ruled(result).verdict for result in results] == [BrokerVerdict.CRASHED, BrokerVerdict.CONFORMING]
     # On a busy machine cases are played again, and that is said as well.
-    assert sum(one.split(";")[0].endswith("has ended") for one in test.told) == 1, test.told
+    assert sum(notice.split(";")[0].endswith("has ended") for notice in test.notices) == 1, test.notices
 
 
 async def test_a_version_that_is_not_spoken_is_known() -> None:
@@ -323,7 +340,9 @@ async def test_a_version_that_is_not_spoken_is_known() -> None:
 async def test_who_wants_a_login_is_told_of_it() -> None:
     async with broken(Fault.LOGIN) as broker:
         test = trial_of(broker.port)
-        with pytest.raises(NoBrokerError, match=r"0x05 \(.*not authorized\); --user and --password-file say"):
+        with pytest.raises(
+            NoBrokerError, match=r"0x05 \(.*not authorized\); set the login with --user and --password-file"
+        ):
             await test.begin()
         assert await test.speaks(V5)
         test.access.user_name = "tester"
@@ -334,20 +353,24 @@ async def test_who_wants_a_login_is_told_of_it() -> None:
 @pytest.mark.parametrize("is_known", [False, True])
 async def test_what_a_broker_lacks_without_a_mutation_is_not_held_against_it(is_known: bool) -> None:
     own = script(more=1)
-    spaced = next(one for one in own.entries if isinstance(one.packet, Publish) and one.from_client)
+    spaced = next(
+        script_entry
+        for script_entry in own.entries
+        if isinstance(script_entry.packet, Publish) and script_entry.from_client
+    )
     spaced.packet = Publish(topic_name="out more", payload=b"more", properties=Properties())
     spaced.raw = encode(spaced.packet, V5)
     async with trial(Fault.REFUSE) as test:
         if is_known:
             assert not (await test.run_baseline(own)).deviates
-            told = test.baselines[own.connection.number].told()
-            assert told == "refuses with 0x82 and ends the connection"
-        assert (await test.one(own, make_case("connect.keep_alive:maximum", own))).deviates is not is_known
+            text = test.baselines[own.connection.number].summary()
+            assert text == "refuses with 0x82 and ends the connection"
+        assert (await test.play_case(own, make_case("connect.keep_alive:maximum", own))).deviates is not is_known
 
 
 async def test_the_rate_is_kept() -> None:
     own = script()
-    cases = [(own, Numbered(number, 0, make_case(SPACES, own))) for number in range(5)]
+    cases = [(own, NumberedCase(number, 0, make_case(SPACES, own))) for number in range(5)]
     async with trial(Fault.NONE) as test:
         test.rate = 20
         started = time.monotonic()
@@ -359,7 +382,7 @@ async def test_the_rate_is_kept() -> None:
 @pytest.mark.parametrize("stops", [False, True])
 async def test_waiting_for_the_rate_ends_with_the_run(stops: bool) -> None:
     own, played = script(), 0
-    cases = [(own, Numbered(number, 0, make_case(SPACES, own))) for number in range(3)]
+    cases = [(own, NumberedCase(number, 0, make_case(SPACES, own))) for number in range(3)]
     async with trial(Fault.NONE) as test:
         test.rate = 1e-300
         started = time.monotonic()
@@ -367,10 +390,10 @@ async def test_waiting_for_the_rate_ends_with_the_run(stops: bool) -> None:
             played += 1
             if stops:
                 asyncio.get_running_loop().call_later(0.1, setattr, test, "stopped", True)
-        taken = time.monotonic() - started
+        seconds = time.monotonic() - started
 
     assert played == 1
-    assert taken < 5
+    assert seconds < 5
 
 
 def test_pauses_tell_how_long_a_case_takes() -> None:
@@ -393,6 +416,6 @@ async def test_others_get_their_turns() -> None:
             await asyncio.sleep(0)
 
     task = asyncio.create_task(other())
-    assert await unhurried(counting(20)) == 20
+    assert await run_in_steps(counting(20)) == 20
     await task
     assert turns == [0, 1, 2, 3, 4]

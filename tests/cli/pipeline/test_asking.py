@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -20,8 +22,8 @@ def given(*words: str) -> asking.AskOptions:
     seen: list[asking.AskOptions] = []
 
     @make_command(asking.AskOptions)
-    def command(found: asking.AskOptions) -> int:
-        seen.append(found)
+    def command(ask_options: asking.AskOptions) -> int:
+        seen.append(ask_options)
         return 0
 
     command.main(["--lake", "x", *words], standalone_mode=False)
@@ -45,19 +47,17 @@ def test_which_engine_asks(
     options = given(*words)
     assert (options.on_spark(asking.LARGEST), capsys.readouterr().err) == (small, "")
     assert options.on_spark(asking.LARGEST + (1 << 30)) is large
-    said = (
-        "mqttscope: the tables have 5.0 GiB, and more than 4 GiB are for Spark; --engine local asks in this process\n"
-    )
-    assert capsys.readouterr().err == ("" if words else said)
+    text = "mqttscope: using Spark for 5.0 GiB of tables, more than 4 GiB; --engine local uses this process\n"
+    assert capsys.readouterr().err == ("" if words else text)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--engine", "local", "--master", "local[2]"), "--engine local takes no --master"),
-        (("--engine", "local", "--conf", "spark.a=b"), "--engine local takes no --master"),
-        (("--engine", "spark", "--memory", "1g"), "--memory is of --engine local"),
-        (("--master", "local[2]", "--memory", "1g"), "--memory is of --engine local"),
+        (("--engine", "local", "--master", "local[2]"), "--engine local cannot be combined with --master"),
+        (("--engine", "local", "--conf", "spark.a=b"), "--engine local cannot be combined with --master"),
+        (("--engine", "spark", "--memory", "1g"), "--memory is for --engine local"),
+        (("--master", "local[2]", "--memory", "1g"), "--memory is for --engine local"),
         (("--memory", "0"), "not a number of bytes"),
     ],
 )
@@ -95,13 +95,13 @@ def test_what_is_missing_is_said(lake: Path, monkeypatch: pytest.MonkeyPatch) ->
     done = invoke("pipeline", "sql", "select 1", "--lake", lake)
 
     assert (done.code, done.err.count("\n")) == (3, 1)
-    assert "needs what is not installed" in done.err
+    assert "needs a package that is not installed" in done.err
     assert extra_command("lake") in done.err
 
 
 def test_a_folder_that_is_no_lake(tmp_path: Path) -> None:
-    with pytest.raises(PipelineFailedError, match="no lake"):
-        asking.lake_of(tmp_path)
+    with pytest.raises(PipelineFailedError, match="is not a lake"):
+        asking.manifests_of(asking.AskOptions(lakes=(str(tmp_path),)))
     assert (PipelineFailedError.exit_code, asking.BadQuestionError.exit_code) == (3, 2)
 
 
@@ -111,3 +111,27 @@ def test_steps_are_for_terminals(capsys: pytest.CaptureFixture[str]) -> None:
     steps.clear()
 
     assert capsys.readouterr().err == ""
+
+
+def test_several_lakes(lake: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.cli.running import invoke
+
+    other = tmp_path / "site b"
+    shutil.copytree(lake, other)
+    query = "select lake, count(*) as number from connections group by lake order by lake"
+    done = invoke("pipeline", "sql", query, "--lake", lake, "--lake", other, "--format", "csv")
+    names, counts = zip(*(line.split(",") for line in done.text.splitlines()[1:]), strict=True)
+    assert set(names) == {lake.name, "site b"}
+    assert len(set(counts)) == 1
+
+    report = invoke("pipeline", "report", "--lake", lake, "--lake", other, "--server", "*:1883", "--format", "json")
+    single = invoke("pipeline", "report", "--lake", lake, "--server", "*:1883", "--format", "json")
+    both, single_overview = (json.loads(document.out)["overview"] for document in (report, single))
+    assert both["connections"] == 2 * single_overview["connections"] > 0
+    assert both["servers"] == 2 * single_overview["servers"]
+
+    twice = invoke("pipeline", "sql", query, "--lake", lake, "--lake", lake)
+    assert (twice.code, "a lake is given twice" in twice.err) == (2, True)
+    # A blank separates no lakes.
+    monkeypatch.setenv("MQTTSCOPE_LAKE", str(other))
+    assert invoke("pipeline", "sql", "select count(*) from packets").code == 0

@@ -26,9 +26,9 @@ def test_a_lake_of_an_earlier_release(tmp_path: Path) -> None:
     assert invoke("pipeline", "sql", "select count(*) from packets", "--lake", lake).code == 0
 
     done = invoke("pipeline", "convert", "--lake", lake)
-    assert (done.code, done.text, done.err) == (0, f"{lake} has Delta tables now\n", "")
+    assert (done.code, done.text, done.err) == (0, f"{lake} now has Delta tables\n", "")
     assert tables_of(lake) == rows
-    assert invoke("pipeline", "convert", "--lake", lake).text == f"{lake} has Delta tables already\n"
+    assert invoke("pipeline", "convert", "--lake", lake).text == f"{lake} already has Delta tables\n"
 
 
 def test_what_is_no_lake(tmp_path: Path) -> None:

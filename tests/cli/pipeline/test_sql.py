@@ -37,21 +37,23 @@ def test_only_questions(lake: Path, query: str) -> None:
     done = ask(lake, query)
 
     assert (done.code, done.out) == (2, b"")
-    assert "a question begins with select, with, from" in done.err
+    assert "a query starts with select, with, from" in done.err
 
 
 def test_answers(lake: Path) -> None:
     text = ask(lake, "select rule, count(*) as found from findings group by rule order by 2 desc, 1", "--limit", "2")
     assert (text.code, text.text.splitlines()[0]) == (0, "rule    found")
     counts = Counter(row["rule"] for row in read_table(lake, "findings").to_pylist())
-    most = sorted(counts.items(), key=lambda one: (-one[1], one[0]))[:2]
+    most = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:2]
     assert [tuple(line.split()) for line in text.text.splitlines()[2:]] == [(rule, str(n)) for rule, n in most]
-    assert text.err == "mqttscope: there are more than 2 rows: --limit N shows N\n"
+    assert text.err == "mqttscope: the result has more than 2 rows: --limit N shows N\n"
 
-    made = json.loads(ask(lake, "select topic, payload from packets where type = 'publish'", "--format", "json").out)
-    assert made["columns"] == [{"name": "topic", "type": "string"}, {"name": "payload", "type": "binary"}]
+    document = json.loads(
+        ask(lake, "select topic, payload from packets where type = 'publish'", "--format", "json").out
+    )
+    assert document["columns"] == [{"name": "topic", "type": "string"}, {"name": "payload", "type": "binary"}]
     expected = [row for row in read_table(lake, "packets").to_pylist() if row["type"] == "publish"]
-    assert sorted(row["payload"]["hex"] for row in made["rows"] if row["payload"]) == sorted(
+    assert sorted(row["payload"]["hex"] for row in document["rows"] if row["payload"]) == sorted(
         row["payload"].hex() for row in expected if row["payload"] is not None
     )
     table = ask(lake, "/* all */ describe messages", "--format", "csv")
@@ -64,11 +66,11 @@ def test_answers(lake: Path) -> None:
     ("query", "message"),
     [
         ("select nix from packets", 'Referenced column "nix" not found in FROM clause (line 1; candidate bindings: '),
-        ("select 1 as a, 2 as a", "2 columns of the answer are called 'a': give them names with AS"),
+        ("select 1 as a, 2 as a", "2 columns of the result are named 'a': rename them with AS"),
         ("select error('\x1b[31m' || chr(10) || 'b')", "\\x1b[31m"),
         ("select 1 as \udcff", "the question is not UTF-8"),
         ("with a as (select 1) insert into topics select * from a", "only queries are answered"),
-        ("select * from '/etc/x.csv'", "a question reads the tables of the lake alone"),
+        ("select * from '/etc/x.csv'", "a query can read only the tables of the lake"),
     ],
 )
 def test_errors_in_one_sentence(lake: Path, query: str, message: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -83,7 +85,7 @@ def test_too_little_memory(lake: Path) -> None:
     done = ask(lake, "select list(a) from range(30000000) t(a)", "--memory", "16m", "--format", "csv")
 
     assert (done.code, done.out, done.err.count("\n")) == (3, b"", 1)
-    assert done.err.endswith("; --memory gives it more\n")
+    assert done.err.endswith("; raise it with --memory\n")
 
 
 LONG = "select sum(a.range * b.range % 7) from range(1000000) a, range(1000000) b"

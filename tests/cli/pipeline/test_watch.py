@@ -21,9 +21,9 @@ from mqttscope.lake.commit import lake_lock
 from mqttscope.lake.options import LakeOptions
 from mqttscope.lake.writer import write_lake
 from mqttscope.lint.engine import InternalError
-from mqttscope.lint.failures import Failures
+from mqttscope.lint.failures import RuleFailures
 from mqttscope.net.frame import CaptureError
-from mqttscope.spark.watch import Taken
+from mqttscope.spark.watch import BatchReport
 from tests.conftest import ROOT
 
 
@@ -37,8 +37,11 @@ def run(*arguments: Any) -> tuple[int, str]:
     ("arguments", "message"),
     [
         (("missing",), "missing does not exist"),
-        (("s3://bucket/a",), "s3://bucket/a is no path: only captures on file systems can be followed while they grow"),
-        ((".", "--master", "sc://host"), "watch does not run over Spark Connect; take local[*] or spark://HOST:PORT"),
+        (
+            ("s3://bucket/a",),
+            "s3://bucket/a is not a path: only captures on file systems can be followed while they grow",
+        ),
+        ((".", "--master", "sc://host"), "watch does not support Spark Connect; use local[*] or spark://HOST:PORT"),
     ],
 )
 def test_what_cannot_be_watched(
@@ -72,7 +75,7 @@ def test_without_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     code, message = run(tmp_path, "--lake", tmp_path / "lake")
     assert code == 3
-    assert message.startswith(f"Spark needs Java, and JAVA_HOME ({tmp_path}) holds none: install Java 17 or later")
+    assert message.startswith(f"Spark needs Java, and JAVA_HOME ({tmp_path}) has no bin/java: install")
 
 
 @pytest.mark.parametrize("option", ["--max-bytes", "--interval", "--quiet-time", "--conf"])
@@ -83,15 +86,15 @@ def test_usage(option: str, tmp_path: Path) -> None:
 def test_what_is_said_of_a_batch() -> None:
     rows = {"packets": 1234, "messages": 50, "findings": 2, "ingest_errors": 2}
     wrong = [CaptureError("a.pcap", "is empty")]
-    taken = Taken(7, rows, 1000, 1_700_000_000_000_000_000, 2_500_000, errors=wrong)
+    report = BatchReport(7, rows, 1000, 1_700_000_000_000_000_000, 2_500_000, errors=wrong)
 
-    assert line(taken, 1_700_000_004.2) == (
+    assert line(report, 1_700_000_004.2) == (
         "batch 7: 1234 packets, 2 new findings, 1 error of captures, 1000 flows open, 2.5 MB waiting,"
         " newest frame 4 s old"
     )
-    assert line(Taken(0, {"packets": 1}), 5) == "batch 0: 1 packet, 0 new findings, 0 flows open"
+    assert line(BatchReport(0, {"packets": 1}), 5) == "batch 0: 1 packet, 0 new findings, 0 flows open"
     # Of captures that are not of today it means nothing.
-    assert " old" not in line(taken, 1_800_000_000)
+    assert " old" not in line(report, 1_800_000_000)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -108,12 +111,14 @@ def test_signals_end_the_watch(number: signal.Signals) -> None:
 
 def test_errors_of_captures_are_told_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     run = WatchRun(WatchOptions(sources=("captures",), lake="lake", quiet=True))
-    run._tell(Taken(0, errors=[CaptureError(f"b\udcff-{number}.pcap", "is cut", 90, 2) for number in range(12)]))
-    run._tell(Taken(1, {"ingest_errors": 4}))
+    run._print_batch(
+        BatchReport(0, errors=[CaptureError(f"b\udcff-{number}.pcap", "is cut", 90, 2) for number in range(12)])
+    )
+    run._print_batch(BatchReport(1, {"ingest_errors": 4}))
 
-    told = capsys.readouterr().err.splitlines()
-    assert told[0] == "mqttscope: b\\xff-0.pcap: is cut at offset 90 (2 frames before it were read)"
-    assert told[10:] == ["mqttscope: 2 more errors are in the table ingest_errors"]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "mqttscope: b\\xff-0.pcap: is cut at offset 90 (2 frames before it were read)"
+    assert lines[10:] == ["mqttscope: 2 more errors are in the table ingest_errors"]
     assert run.errors == 12
 
 
@@ -123,10 +128,10 @@ def test_rules_that_fail_are_told_once_for_each_rule(capsys: pytest.CaptureFixtu
         errors = [
             InternalError(rule, "a.pcap", number, "ValueError: odd", "") for rule in ("PUB101", "PUB101", "QOS201")
         ]
-        run._tell(Taken(number, failures=Failures(errors[: number + 1], {"PUB101": 2})))
+        run._print_batch(BatchReport(number, failures=RuleFailures(errors[: number + 1], {"PUB101": 2})))
 
-    told = capsys.readouterr().err.splitlines()
-    assert told == [
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
         "mqttscope: internal error in PUB101: a.pcap, frame 0: ValueError: odd",
         "mqttscope: internal error in QOS201: a.pcap, frame 2: ValueError: odd",
     ]
@@ -137,7 +142,9 @@ def test_rules_that_fail_are_told_once_for_each_rule(capsys: pytest.CaptureFixtu
 
 
 def test_what_is_said_before_the_first_batch() -> None:
-    given = WatchOptions(sources=("captures", "b*"), lake="lake", interval=2.5)
+    watch_options = WatchOptions(sources=("captures", "b*"), lake="lake", interval=2.5)
 
-    assert WatchRun(given)._begun() == "watching captures, b* for lake: every 2.5 s, until Ctrl-C"
-    assert WatchRun(replace(given, once=True))._begun() == "watching captures, b* for lake: what is there now"
+    assert WatchRun(watch_options)._begun() == "watching captures, b* for lake: every 2.5 s, until Ctrl-C"
+    assert (
+        WatchRun(replace(watch_options, once=True))._begun() == "watching captures, b* for lake: current contents only"
+    )

@@ -14,13 +14,13 @@ from tests import tools
 def closed(schema: Any) -> Any:
     """The same schema without the freedom that later releases need: a key that it does not name is an error."""
     if isinstance(schema, list):
-        return [closed(one) for one in schema]
+        return [closed(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {key: closed(value) for key, value in schema.items()}
-    if made.get("type") == "object" and "properties" in made:
-        made.setdefault("additionalProperties", False)
-    return made
+    document = {key: closed(value) for key, value in schema.items()}
+    if document.get("type") == "object" and "properties" in document:
+        document.setdefault("additionalProperties", False)
+    return document
 
 
 def shipped(name: str) -> dict[str, Any]:
@@ -64,29 +64,29 @@ def unnoticed(name: str, document: Any) -> set[str]:
     judge = validator(shipped(name))
     short = _short(document)
     judge.validate(short)
-    found = set()
+    texts = set()
     for path, holder, key in list(_keys(short, "")):
         value = holder.pop(key)
         holder[f"{key} "] = value
         if judge.is_valid(short):
-            found.add(path)
+            texts.add(path)
         del holder[f"{key} "]
         holder[key] = value
-    return found
+    return texts
 
 
 def _short(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _short(one) for key, one in value.items()}
-    return [_short(one) for one in value[:1]] if isinstance(value, list) else value
+        return {key: _short(each) for key, each in value.items()}
+    return [_short(each) for each in value[:1]] if isinstance(value, list) else value
 
 
 def _keys(value: Any, path: str) -> Iterator[tuple[str, dict[str, Any], str]]:
     if isinstance(value, dict):
-        for key, one in value.items():
+        for key, each in value.items():
             inner = f"{path}.{key}" if path else key
             yield inner, value, key
-            yield from _keys(one, inner)
+            yield from _keys(each, inner)
     elif isinstance(value, list):
-        for one in value:
-            yield from _keys(one, f"{path}[]")
+        for each in value:
+            yield from _keys(each, f"{path}[]")

@@ -26,8 +26,8 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_decoded_bytes_fit() -> None:
-    given = b"c000\n3005000361ff62\nno bytes\n" + b"30"
-    lines = invoke("decode", "-", "--mqtt-version", "5.0", "--format", "jsonl", given=given).lines
+    raw = b"c000\n3005000361ff62\nno bytes\n" + b"30"
+    lines = invoke("decode", "-", "--mqtt-version", "5.0", "--format", "jsonl", stdin=raw).lines
 
     assert fits("event-line", lines) == 4
     assert {line["event"] for line in lines} > {"packet", "malformed"}

@@ -28,26 +28,28 @@ FEW = ("planted-violations", "v5-qos", "v5-topic-alias-client", "failing-device"
 
 def ingested(lake: Path, *words: str | Path) -> dict[str, Any]:
     """The summary of an ingest."""
-    told: dict[str, Any] = json.loads(invoke("pipeline", "ingest", *words, "--lake", lake, "--format", "json").out)
-    assert fits("ingest", [told]) == 1
-    return told
+    reported_document: dict[str, Any] = json.loads(
+        invoke("pipeline", "ingest", *words, "--lake", lake, "--format", "json").out
+    )
+    assert fits("ingest", [reported_document]) == 1
+    return reported_document
 
 
 def asked(lake: Path, *words: str) -> dict[str, Any]:
     """A report, or the answer to a question."""
     done = invoke("pipeline", *words, "--lake", lake, "--format", "json")
     assert (done.code, done.err) == (0, "")
-    told: dict[str, Any] = json.loads(done.out)
-    assert fits("fleet-report" if words[0] == "report" else "answer", [told]) == 1
-    return told
+    reported_document: dict[str, Any] = json.loads(done.out)
+    assert fits("fleet-report" if words[0] == "report" else "answer", [reported_document]) == 1
+    return reported_document
 
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of a few captures."""
     folder = tmp_path_factory.mktemp("few") / "lake"
-    told = ingested(folder, *map(capture, FEW), "--payload-limit", "64")
-    assert told["findings"]
+    reported_document = ingested(folder, *map(capture, FEW), "--payload-limit", "64")
+    assert reported_document["findings"]
     return folder
 
 
@@ -91,8 +93,8 @@ VALUES = """select null as nothing, true as flag, 1.5::decimal(9, 2) as exact, '
 
 def test_answers_fit(lake: Path) -> None:
     for table in TABLES:
-        told = asked(lake, "sql", f"select * from {table}")
-        assert len(told["columns"]) == len(TABLES[table].names)
+        reported_document = asked(lake, "sql", f"select * from {table}")
+        assert len(reported_document["columns"]) == len(TABLES[table].names)
     (row,) = asked(lake, "sql", VALUES)["rows"]
     assert row["nothing"] is None
     assert row["bytes"] == {"length": 2, "hex": "ff00"}
@@ -105,9 +107,9 @@ OF_TABLES = ("rows.", "open_rows.", "findings.", "not_read.")
 """Objects of a summary that name what there is."""
 
 
-def unexpected(told: dict[str, Any]) -> set[str]:
+def unexpected(reported_document: dict[str, Any]) -> set[str]:
     """Keys of a summary that nobody would miss, but should."""
-    return {one for one in unnoticed("ingest", told) if not one.startswith(OF_TABLES)}
+    return {text for text in unnoticed("ingest", reported_document) if not text.startswith(OF_TABLES)}
 
 
 def test_ingests_fit(tmp_path: Path) -> None:

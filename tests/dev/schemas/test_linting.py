@@ -30,7 +30,7 @@ def test_rules_fit() -> None:
     assert fits("rules", [every, few]) == 2
     assert len(every["rules"]) == len(all_rules())
     assert unnoticed("rules", every) == set()
-    (settable,) = (one for one in few["rules"] if one["settings"])
+    (settable,) = (row for row in few["rules"] if row["settings"])
     # What a rule may be set to is its own matter, and only rules that are named have their examples.
     settings = {f"rules[].settings.{name}" for name in settable["settings"]}
     assert unnoticed("rules", {**few, "rules": [settable]}) == {"rules[].examples", *settings}
@@ -40,7 +40,7 @@ def test_statements_with_their_rules_fit() -> None:
     every, few = document("rules", "--coverage"), document("rules", "--coverage", "CON212")
 
     assert fits("coverage", [every, few]) == 2
-    assert unnoticed("coverage", every) == {"totals.5.0", "totals.3.1.1"}
+    assert unnoticed("coverage", every) == {"totals.5.0", "totals.3.1.1", "totals.sparkplug 3.0"}
 
 
 def test_settings_fit(tmp_path: Path) -> None:
@@ -57,16 +57,16 @@ expires = 2999-12-31
 levels = 9
 """
     )
-    given = ("lint", "--show-settings", capture("v5-qos"))
-    found = document(
-        *given, "--config", configuration, "--complete", "10.0.0.2:1883", "--profile", "aws-iot-core",
+    row = ("lint", "--show-settings", capture("v5-qos"))
+    result = document(
+        *row, "--config", configuration, "--complete", "10.0.0.2:1883", "--profile", "aws-iot-core",
         "--baseline", tmp_path / "known.json", "--port", "8080:ws", "--output", f"sarif={tmp_path / 'a.sarif'}",
     )  # fmt: skip
-    assert fits("lint-settings", [found, document(*given, "--no-config")]) == 2
-    assert found["suppressed"]
-    assert found["more"]
-    found["rules"] = [one for one in found["rules"] if one["rule"] == "TOP104"]
-    assert unnoticed("lint-settings", found) == {
+    assert fits("lint-settings", [result, document(*row, "--no-config")]) == 2
+    assert result["suppressed"]
+    assert result["more"]
+    result["rules"] = [row for row in result["rules"] if row["rule"] == "TOP104"]
+    assert unnoticed("lint-settings", result) == {
         "ports.8080", "rules[].settings.levels", "rules[].settings.bytes",
     }  # fmt: skip
 

@@ -34,15 +34,15 @@ def scripts(captures: Iterable[Path], folder: Path) -> Iterator[Any]:
 
 
 def test_scripts_fit(tmp_path: Path) -> None:
-    found = list(scripts([*FEW, capture("v5-enhanced-auth")], tmp_path))
+    actual_scripts = list(scripts([*FEW, capture("v5-enhanced-auth")], tmp_path))
 
-    assert fits("script", found) > 3
-    assert any("how to give them" in one for one in found)
-    fitting = unnoticed("script", max(found, key=lambda one: len(one["hidden"])))
+    assert fits("script", actual_scripts) > 3
+    assert any("how to give them" in each for each in actual_scripts)
+    fitting = unnoticed("script", max(actual_scripts, key=lambda row: len(row["hidden"])))
     assert fitting == {"how to give them"}
     for change in ({"after": "2"}, {"bytes": "1"}, {"bytes": "1g"}, {"from": "broker"}, {"ends": "fin"}):
         with pytest.raises(jsonschema.ValidationError):
-            fits("script", [{**found[0], "steps": [{**found[0]["steps"][0], **change}]}])
+            fits("script", [{**actual_scripts[0], "steps": [{**actual_scripts[0]["steps"][0], **change}]}])
 
 
 @pytest.mark.long
@@ -84,4 +84,4 @@ def test_reports_about_live_peers_fit(tmp_path: Path) -> None:
         invoke("replay", capture("v5-topic-alias-client"), "--broker", url, *SOON)
         running.finish(signal.SIGINT)
         assert fits("replay-line", running.lines)
-        assert {one["event"] for one in running.lines} >= {"difference", "verified_connection", "serve"}
+        assert {line["event"] for line in running.lines} >= {"difference", "verified_connection", "serve"}

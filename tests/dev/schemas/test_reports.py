@@ -19,10 +19,10 @@ def of_captures(captures: Iterable[Path]) -> None:
     """What is written about captures fits."""
     for path in captures:
         assert fits("event-line", invoke("inspect", path, "--format", "jsonl").lines)
-        found = fits("finding-line", invoke("lint", path, "--format", "jsonl").lines)
+        number = fits("finding-line", invoke("lint", path, "--format", "jsonl").lines)
         document = json.loads(invoke("lint", path, "--format", "json").out)
         assert fits("findings", [document]) == 1
-        assert len(document["findings"]) == found
+        assert len(document["findings"]) == number
         fits("statistics", [json.loads(invoke("stats", path, "--format", "json").out)])
         fits("explanations", [json.loads(invoke("explain", path, "--format", "json").out)])
 
@@ -37,13 +37,13 @@ def test_reports_about_all_captures_fit() -> None:
 
 
 def test_a_key_with_another_name_is_noticed() -> None:
-    found, told = (
+    result, reported_result = (
         json.loads(invoke(*words, "--format", "json").out)
         for words in (("lint", capture("planted-violations")), ("explain", capture("failing-device")))
     )
-    codes = {f"summary.pending.{code}" for code in found["summary"]["pending"]}
-    assert unnoticed("findings", found) == {"findings[].topic"} | codes
-    assert unnoticed("explanations", told) == set()
+    codes = {f"summary.pending.{code}" for code in result["summary"]["pending"]}
+    assert unnoticed("findings", result) == {"findings[].topic"} | codes
+    assert unnoticed("explanations", reported_result) == set()
 
 
 def test_findings_without_a_number_of_packets_fit() -> None:

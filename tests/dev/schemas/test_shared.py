@@ -29,10 +29,10 @@ def test_it_is_a_schema(name: str) -> None:
 def test_parts_that_recur_are_written_once() -> None:
     part = {"type": "object", "properties": {f"key{number}": {"type": "integer"} for number in range(9)}}
     whole = {"type": "object", "properties": {"first": part, "second": {"anyOf": [part, {"type": "null"}]}}}
-    made = shared(whole)
+    document = shared(whole)
 
-    assert made["$defs"] == {"first": part}
-    assert made["properties"] == {
+    assert document["$defs"] == {"first": part}
+    assert document["properties"] == {
         "first": {"$ref": "#/$defs/first"},
         "second": {"anyOf": [{"$ref": "#/$defs/first"}, {"type": "null"}]},
     }

@@ -12,10 +12,10 @@ from tests.explain.running import only
 
 
 def test_special_advice_comes_before_the_advice_for_the_cause() -> None:
-    made = candidate(Cause.TAKEN_OVER, Certainty.LIKELY, "It was.", [None, Evidence("so")], advice=("first",))
+    new_candidate = candidate(Cause.TAKEN_OVER, Certainty.LIKELY, "It was.", [None, Evidence("so")], advice=("first",))
 
-    assert made.reasons == (Evidence("so"),)
-    assert made.advice == ("first", *ADVICE[Cause.TAKEN_OVER])
+    assert new_candidate.reasons == (Evidence("so"),)
+    assert new_candidate.advice == ("first", *ADVICE[Cause.TAKEN_OVER])
 
 
 def test_the_other_side() -> None:
@@ -23,10 +23,10 @@ def test_the_other_side() -> None:
 
 
 def test_the_last_packet_is_told_with_the_time_to_the_end() -> None:
-    one = only(*opened(), client(Publish(topic_name="a")), closes("client", after=2))
+    explanation = only(*opened(), client(Publish(topic_name="a")), closes("client", after=2))
 
-    assert one.first.reasons[1].text.startswith("the last packet of the client, 2.0")
-    assert one.first.reasons[1].text.endswith("PUBLISH q0 a (6 bytes)")
+    assert explanation.first.reasons[1].text.startswith("the last packet of the client, 2.0")
+    assert explanation.first.reasons[1].text.endswith("PUBLISH q0 a (6 bytes)")
 
 
 def test_evidence_is_in_the_order_of_time() -> None:

@@ -12,7 +12,7 @@ from tests.lint.lint_help import steps_of
 
 
 def shown(text: str, connection: int = 0) -> list[Cause]:
-    return [one.cause for one in explained(*steps_of(text))[connection].candidates]
+    return [candidate.cause for candidate in explained(*steps_of(text))[connection].candidates]
 
 
 def test_every_cause_is_declared_and_has_advice() -> None:
@@ -87,11 +87,11 @@ def test_a_connection_that_is_silent_for_its_keep_alive_may_show_that_the_server
     keep_alive: int, cause: Cause
 ) -> None:
     opens = f"for 0..3: @{{n}} opened 3.1.1 client=c{{n}} keep_alive={keep_alive}"
-    found = explained(
+    explanations = explained(
         *steps_of(opens, "for 0..2: @{n} < fin", "+250 @4 opened 3.1.1 client=x", "+900 @3 > pingreq; @3 < pingresp")
     )
 
-    assert {end.cause for end in found[:3]} == {cause}
+    assert {end.cause for end in explanations[:3]} == {cause}
 
 
 @each(
@@ -106,7 +106,7 @@ def test_a_connection_that_is_silent_for_its_keep_alive_may_show_that_the_server
 def test_a_device_whose_tcp_clock_runs_on_has_not_restarted(clock: int | None, cause: Cause) -> None:
     first = Conversation(clocks=(100_000 if clock else None, None)).quiet(3).wait(30)
     second = Conversation(first.tape, numbers=(500_001, 700_001), clocks=(clock, None)).open().whole()
-    found = of_segments(numbered(second.tape.segments))
+    explanations = of_segments(numbered(second.tape.segments))
 
-    assert [one.cause for one in found][:1] == [cause]
-    assert len(found) == 2
+    assert [explanation.cause for explanation in explanations][:1] == [cause]
+    assert len(explanations) == 2

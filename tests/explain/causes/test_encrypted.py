@@ -7,7 +7,7 @@ from mqttscope.net.frame import Plaintext
 from tests.dissect.talk import CONNACK, Talk, Tape, connect, wire
 from tests.each import each
 from tests.explain.running import of_segments
-from tests.net.hellos import client_hello, message, record, server_hello
+from tests.net.hellos import client_hello, extension, message, record, server_hello
 
 PING = record(23, bytes(21))
 LARGE = record(23, bytes(200))
@@ -53,19 +53,19 @@ def pinging(*waits: float, answered: bool = True, ping: bytes = PING) -> Talk:
     ],
 )
 def test_a_rhythm_that_stops(waits: tuple[float, ...], silent: float, cause: Cause) -> None:
-    one = ended(pinging(*waits), silent, "server")
+    explanation = ended(pinging(*waits), silent, "server")
 
-    assert one.cause is cause
+    assert explanation.cause is cause
     if cause is Cause.KEEP_ALIVE:
-        assert one.first.certainty is Certainty.HYPOTHESIS
-        assert "inferred from encrypted traffic" in one.first.headline
+        assert explanation.first.certainty is Certainty.HYPOTHESIS
+        assert "inferred from encrypted traffic" in explanation.first.headline
 
 
 @each("answered, waits, cause", [(False, 3, Cause.NO_PING_RESPONSE), (False, 1, None), (True, 3, None)])
 def test_a_record_without_an_answer(answered: bool, waits: float, cause: Cause | None) -> None:
-    one = ended(pinging(30, 30, 30, answered=answered), waits, "client")
+    explanation = ended(pinging(30, 30, 30, answered=answered), waits, "client")
 
-    assert one.cause is (cause or Cause.UNREADABLE)
+    assert explanation.cause is (cause or Cause.UNREADABLE)
 
 
 @each(
@@ -154,10 +154,10 @@ def test_ends_that_each_follow_a_new_connection(client: str, waits: float, cause
             talks[-1].ack("client")
         talks.append(talk)
         tape.wait(5 + number)
-    found = of_segments(tape.segments)
+    explanations = of_segments(tape.segments)
 
-    assert {end.cause for end in found[:3]} == {cause}
-    assert {end.first.certainty for end in found[:3]} == {Certainty.HYPOTHESIS}
+    assert {end.cause for end in explanations[:3]} == {cause}
+    assert {end.first.certainty for end in explanations[:3]} == {Certainty.HYPOTHESIS}
 
 
 def test_a_reset_in_tls_shows_no_missing_disconnect() -> None:
@@ -237,3 +237,155 @@ def decrypted(ends: str) -> Cause:
 )
 def test_who_ended_tls(ends: str, cause: Cause) -> None:
     assert decrypted(ends) is cause
+
+
+@each(
+    "waits, after, cause",
+    [
+        (5, b"", Cause.TLS_FAILURE),
+        (2, b"", Cause.TLS_FAILURE),
+        (1.9, b"", Cause.UNREADABLE),
+        # The client finished its part.
+        (5, record(20, b"\1"), Cause.UNREADABLE),
+    ],
+)
+@each("alert", [False, True])
+def test_a_client_that_gives_up_the_handshake(waits: float, after: bytes, cause: Cause, alert: bool) -> None:
+    talk = shaken()
+    if after:
+        talk.client(after)
+    talk.tape.wait(waits)
+    talk.fin("client")
+    talk.ack("server")
+    if alert:  # of a server that takes the end for a fault
+        talk.server(record(21, bytes((2, 50))))
+    (end,) = of_segments(talk.tape.segments)
+
+    assert end.cause is cause
+    assert cause is not Cause.TLS_FAILURE or end.first.certainty is Certainty.LIKELY
+
+
+def test_an_alert_before_the_end_is_the_cause() -> None:
+    talk = shaken()
+    talk.tape.wait(5)
+    talk.server(record(21, bytes((2, 50))))
+    talk.fin("client")
+
+    assert of_segments(talk.tape.segments)[0].first.headline.endswith("the broker sent the fatal alert “decode error”.")
+
+
+ALERT = record(21, bytes(26))
+
+
+def alerted(tape: Tape, port: int, records: int, last: int, waits: float = 0.1, alert: bytes = ALERT) -> None:
+    """A client that sends records and gets an encrypted alert after the last one, whose length is given."""
+    talk = shaken(tape=tape, client_port=port)
+    talk.client(record(20, b"\1") + record(22, bytes(40)))
+    for _ in range(records - 1):
+        talk.client(record(23, bytes(60)))
+        talk.server(record(23, bytes(28)))
+    talk.client(record(23, bytes(last)))
+    tape.wait(waits)
+    talk.server(alert)
+    talk.client(alert)
+    talk.fin("client")
+    talk.ack("server")
+    tape.wait(1)
+
+
+@each(
+    "times, records, last, waits, is_named",
+    [
+        (3, 2, 30, 0.1, True),
+        (2, 2, 30, 0.1, False),
+        # The first record may be a CONNECT that is refused; a short one may be a DISCONNECT; a late end is no answer.
+        (3, 1, 30, 0.1, False),
+        (3, 2, 29, 0.1, False),
+        (3, 2, 30, 1.1, False),
+    ],
+)
+def test_the_record_that_is_refused_on_each_connection(
+    times: int, records: int, last: int, waits: float, is_named: bool
+) -> None:
+    tape = Tape()
+    for number in range(times):
+        alerted(tape, 50_000 + number, records, last, waits)
+    ends = of_segments(tape.segments)
+
+    assert {end.cause is Cause.NOT_AUTHORIZED for end in ends} == {is_named}
+    assert {end.first.certainty for end in ends if is_named} <= {Certainty.HYPOTHESIS}
+
+
+@each("number, length, waits, is_named", [(3, 19, 0, True), (3, 20, 0, False), (5, 19, 0, False), (3, 19, 1, False)])
+def test_a_handshake_that_is_refused_in_tls_1_3(number: int, length: int, waits: float, is_named: bool) -> None:
+    talk = Talk(None, 8883).handshake()
+    talk.client(record(22, message(1, client_hello())))
+    talk.server(record(22, server_hello(extension(43, b"\x03\x04"))))
+    talk.client(b"".join(record(23, bytes(100)) for _ in range(number)))
+    if waits:
+        talk.server(record(23, bytes(200)))
+        talk.client(record(23, bytes(60)))
+    talk.server(record(23, bytes(length)))
+    talk.reset("server")
+    end = of_segments(talk.tape.segments)[0]
+
+    assert (end.cause is Cause.TLS_FAILURE and end.first.certainty is Certainty.HYPOTHESIS) is is_named
+
+
+@each("by, waits, certainty", [("client", 0.01, Certainty.LIKELY), ("client", 3, Certainty.HYPOTHESIS)])
+def test_a_record_that_is_longer_than_both_sides_agreed_on(by: str, waits: float, certainty: Certainty) -> None:
+    explanation = ended(agreed(2, 2, 1_024 + 2_049), waits, by)
+
+    assert (explanation.cause, explanation.first.certainty) == (Cause.TLS_FAILURE, certainty)
+    assert "sent a TLS record of 3,073 bytes, and both sides had agreed on 1,024" in explanation.first.headline
+
+
+@each(
+    "offered, confirmed, length",
+    [(2, 2, 1_024 + 2_048), (2, 0, 16_000), (0, 2, 16_000), (2, 1, 16_000), (9, 9, 16_000), (4, 4, 4_096)],
+)
+def test_a_record_within_what_was_agreed_on_explains_nothing(offered: int, confirmed: int, length: int) -> None:
+    assert ended(agreed(offered, confirmed, length), 0.01, "client").cause is Cause.UNREADABLE
+
+
+def agreed(offered: int, confirmed: int, length: int) -> Talk:
+    """Hellos with codes of max_fragment_length (0: without), and a record of the server of that length."""
+    asks, answers = ([extension(1, bytes((code,)))] if code else [] for code in (offered, confirmed))
+    talk = Talk(None, 8883, 50_000).handshake()
+    talk.client(record(22, client_hello(*asks)))
+    talk.server(record(22, server_hello(*answers)))
+    talk.client(LARGE)
+    talk.server(record(23, bytes(length)))
+    talk.ack("client")
+    return talk
+
+
+@each("hellos, is_named", [(2, True), (1, False)])
+def test_a_refused_handshake_after_another_hello(hellos: int, is_named: bool) -> None:
+    """A HelloRetryRequest makes the client send another hello; data of the client is none."""
+    talk = Talk(None, 8883).handshake()
+    for number in range(2):
+        data = record(22, message(1, client_hello())) if number < hellos else record(23, bytes(90))
+        talk.client(data)
+        talk.server(record(22, server_hello(extension(43, b"\x03\x04"))))
+    talk.client(record(23, bytes(100)))
+    talk.server(record(23, bytes(19)))
+    talk.reset("server")
+    end = of_segments(talk.tape.segments)[0]
+
+    assert (end.cause is Cause.TLS_FAILURE) is is_named
+
+
+@each("length, is_named", [(19, True), (26, False)])
+def test_a_connect_that_crosses_the_alert_of_a_refused_handshake(length: int, is_named: bool) -> None:
+    """A client of TLS 1.3 sends its CONNECT before the refusal arrives; a CONNACK is longer than an alert."""
+    talk = Talk(None, 8883).handshake()
+    talk.client(record(22, message(1, client_hello())))
+    talk.server(record(22, server_hello(extension(43, b"\x03\x04"))))
+    talk.client(record(23, bytes(25)) + record(23, bytes(69)))
+    talk.server(record(23, bytes(length)))
+    talk.client(record(23, bytes(37)))
+    talk.reset("server")
+    end = of_segments(talk.tape.segments)[0]
+
+    assert (end.cause is Cause.TLS_FAILURE) is is_named

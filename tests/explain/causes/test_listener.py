@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.explain import Cause, Certainty
-from tests.dissect.talk import Talk, Tape
+from tests.dissect.talk import CONNACK, Talk, Tape, connect
 from tests.each import each
 from tests.explain.running import ending, explained, of_segments
 from tests.lint.lint_help import steps_of
@@ -22,19 +22,19 @@ HELLO = "raw 16 03 01002f0100002b0303" + " 11" * 32 + " 000004130113020100"
     ],
 )
 def test_a_server_that_answers_in_another_protocol(answer: str, protocol: str) -> None:
-    one = ending(f"> connect 3.1.1; < {answer}; < fin")
+    explanation = ending(f"> connect 3.1.1; < {answer}; < fin")
 
-    assert (one.cause, one.first.certainty) == (Cause.WRONG_LISTENER, Certainty.CERTAIN)
-    assert one.first.headline.startswith(f"The server answers in {protocol}")
+    assert (explanation.cause, explanation.first.certainty) == (Cause.WRONG_LISTENER, Certainty.CERTAIN)
+    assert explanation.first.headline.startswith(f"The server answers in {protocol}")
 
 
 def test_tls_to_a_port_that_does_not_answer_in_it() -> None:
     talk = Talk(port=1883).handshake()
     talk.client(bytes.fromhex(HELLO.removeprefix("raw")))
     talk.fin("server")
-    (one,) = of_segments(talk.tape.segments)
+    (explanation,) = of_segments(talk.tape.segments)
 
-    assert (one.cause, one.first.certainty) == (Cause.WRONG_LISTENER, Certainty.LIKELY)
+    assert (explanation.cause, explanation.first.certainty) == (Cause.WRONG_LISTENER, Certainty.LIKELY)
 
 
 def test_a_client_that_gives_tls_up_itself_proves_nothing() -> None:
@@ -42,10 +42,10 @@ def test_a_client_that_gives_tls_up_itself_proves_nothing() -> None:
 
 
 def test_a_port_that_speaks_mqtt_with_others_is_not_the_wrong_one() -> None:
-    found = explained(*steps_of(f"opened; {BAD_GATEWAY}; < pingresp"))
+    explanations = explained(*steps_of(f"opened; {BAD_GATEWAY}; < pingresp"))
 
-    assert (found[1].cause, found[1].first.certainty) == (Cause.WRONG_LISTENER, Certainty.LIKELY)
-    assert "on a port on which it speaks MQTT with others" in found[1].first.headline
+    assert (explanations[1].cause, explanations[1].first.certainty) == (Cause.WRONG_LISTENER, Certainty.LIKELY)
+    assert "on a port on which it speaks MQTT with others" in explanations[1].first.headline
 
 
 def test_a_port_that_answers_others_in_tls_is_not_a_plain_one() -> None:
@@ -56,9 +56,9 @@ def test_a_port_that_answers_others_in_tls_is_not_a_plain_one() -> None:
     secure.server(record(22, message(2, server_hello())))
     secure.fin("server")
     silent.fin("server")
-    found = of_segments(tape.segments)
+    explanations = of_segments(tape.segments)
 
-    assert Cause.WRONG_LISTENER not in [one.cause for end in found for one in end.candidates]
+    assert Cause.WRONG_LISTENER not in [candidate.cause for end in explanations for candidate in end.candidates]
 
 
 UPGRADE = (
@@ -79,17 +79,26 @@ UPGRADE = (
     ],
 )
 def test_a_websocket_that_is_refused_with_a_status(status: int, cause: Cause) -> None:
-    one = ending(f'{UPGRADE}; silent < raw "HTTP/1.1 {status} No\\r\\nContent-Length: 0\\r\\n\\r\\n"; < fin')
+    explanation = ending(f'{UPGRADE}; silent < raw "HTTP/1.1 {status} No\\r\\nContent-Length: 0\\r\\n\\r\\n"; < fin')
 
-    assert (one.cause, one.first.certainty) == (cause, Certainty.CERTAIN)
-    assert f"HTTP status {status}" in one.first.headline
+    assert (explanation.cause, explanation.first.certainty) == (cause, Certainty.CERTAIN)
+    assert f"HTTP status {status}" in explanation.first.headline
 
 
 def test_a_wrong_path_where_others_are_served_at_the_right_one() -> None:
     refused = f'@1 {UPGRADE}; @1 silent < raw "HTTP/1.1 404 No\\r\\nContent-Length: 0\\r\\n\\r\\n"; @1 < fin'
-    found = explained(*steps_of(f"upgraded; > frame connect; < frame connack; {refused}"))
+    explanations = explained(*steps_of(f"upgraded; > frame connect; < frame connack; {refused}"))
 
-    assert (found[1].cause, found[1].first.certainty) == (Cause.WRONG_PATH, Certainty.CERTAIN)
+    assert (explanations[1].cause, explanations[1].first.certainty) == (Cause.WRONG_PATH, Certainty.CERTAIN)
+    assert "was accepted with this path: it is not wrong for every client" in repr(explanations[1].first.reasons)
+
+    explanations = explained(
+        *steps_of(f"upgraded; > frame connect; < frame connack; {refused.replace('/mqtt', '/wrong?token=secret')}")
+    )
+    assert "there is nothing at the path /wrong;" in explanations[1].first.headline
+    assert explanations[1].first.headline.endswith("got in with /mqtt).")
+    assert explanations[1].first.advice == ("Set the path of the URL to /mqtt.",)
+    assert "secret" not in repr(explanations[1].first)
 
 
 UNNAMED = "upgraded offered=none selected=none"
@@ -103,24 +112,118 @@ ANSWERED = "> frame connect; < frame connack"
         ("upgraded offered=mqttv3.1 selected=none; > frame connect; < fin", "the request offers mqttv3.1"),
         ("upgraded selected=none; > fin", "the response selects no subprotocol"),
         ("upgraded; > frame text connect; < fin", "a text message carries MQTT"),
-        (f"upgraded; {ANSWERED}; > frame text pingreq; silent < frame close raw 03eb; > fin", "a text message carries"),
         (f"upgraded; {ANSWERED}; silent > raw 82 02 c000; < fin", "a client's frame is not masked"),
     ],
 )
 def test_a_websocket_that_is_used_in_a_wrong_way(text: str, fault: str) -> None:
-    one = ending(text)
+    explanation = ending(text)
 
-    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
-    assert f"had used WebSocket in a wrong way: {fault}" in one.first.headline
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
+    assert f"had used WebSocket in a wrong way: {fault}" in explanation.first.headline
+
+
+@each(
+    "text, cause, certainty, headline",
+    [
+        (
+            f"upgraded; {ANSWERED}; > frame text pingreq; silent < frame close raw 03eb; > fin",
+            Cause.PROTOCOL_VIOLATION,
+            Certainty.CERTAIN,
+            "The broker closed the WebSocket with status 1003 (unsupported data): a text message carries MQTT.",
+        ),
+        (
+            f"upgraded; {ANSWERED}; +5 silent < frame close raw 03f1; < fin",
+            Cause.PACKET_TOO_LARGE,
+            Certainty.CERTAIN,
+            "The broker closed the WebSocket with status 1009 (message too big).",
+        ),
+        (
+            f"upgraded; {ANSWERED}; +5 silent < frame close raw 03f4; < fin",
+            Cause.SERVER_RESTART,
+            Certainty.CERTAIN,
+            "The broker closed the WebSocket with status 1012 (service restart).",
+        ),
+        # The broker answers with the same status, and closes the transport first.
+        (
+            f"upgraded; {ANSWERED}; +5 silent > frame close raw 0fa1; silent < frame close raw 0fa1; < fin",
+            Cause.CLIENT_DISCONNECT,
+            Certainty.CERTAIN,
+            "The client closed the WebSocket with status 4001.",
+        ),
+        (
+            f"upgraded; {ANSWERED}; +5 silent > frame close raw 03e8; silent < frame close raw 03e8; < fin",
+            Cause.CLIENT_CLOSED,
+            Certainty.LIKELY,
+            "The client closed the connection without a DISCONNECT.",
+        ),
+        # What answers a Close frame in a wrong way is not the cause of it.
+        (
+            f"upgraded; {ANSWERED}; +5 silent < frame close raw 03e8; silent > raw 88 02 03e8; < fin",
+            Cause.SERVER_CLOSED,
+            Certainty.HYPOTHESIS,
+            "The broker closed the connection, and nothing in the capture says why.",
+        ),
+    ],
+)
+def test_the_close_frame_of_a_websocket(text: str, cause: Cause, certainty: Certainty, headline: str) -> None:
+    explanation = ending(text)
+
+    assert (explanation.cause, explanation.first.certainty, explanation.first.headline) == (cause, certainty, headline)
+    assert any("sent a Close frame with status" in reason.text for reason in explanation.first.reasons)
+
+
+PINGED = f"upgraded; {ANSWERED}; +5 silent < frame ping raw 61"
+
+
+@each(
+    "text, certainty",
+    [
+        (f"{PINGED}; +1 silent < fin", Certainty.LIKELY),
+        (f"{PINGED}; +9 > frame pingreq; < frame pingresp; +1 silent < frame close raw 03f3; < fin", Certainty.LIKELY),
+        (f"{PINGED}; +5 silent < frame ping raw 62; silent < frame ping raw 63; +5 < fin", Certainty.LIKELY),
+        (f"{PINGED}{3 * '; silent < frame ping raw 62'}; +5 < fin", Certainty.HYPOTHESIS),
+        # Too early, answered, answered late, or closed by the other side.
+        (f"{PINGED}; +0.9 silent < fin", None),
+        (f"{PINGED}; silent > frame pong raw 61; +9 < fin", None),
+        (f"{PINGED}; silent < frame ping raw 62; +2 silent > frame pong raw 62; +9 < fin", None),
+        (f"{PINGED}; +9 > fin", None),
+    ],
+)
+def test_a_ping_of_a_websocket_without_a_pong(text: str, certainty: Certainty | None) -> None:
+    first = ending(text).first
+
+    assert ("did not answer a WebSocket Ping" in first.headline) is (certainty is not None)
+    assert certainty is None or (first.cause, first.certainty) == (Cause.PROTOCOL_VIOLATION, certainty)
+
+
+@each("accept", ["", "Sec-WebSocket-Accept: AAAA\\r\\n"])
+def test_a_client_that_minds_the_response_to_its_request_for_a_websocket(accept: str) -> None:
+    answer = f"HTTP/1.1 101 Switching Protocols\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\n{accept}"
+    first = ending(f'{UPGRADE}; silent < raw "{answer}Sec-WebSocket-Protocol: mqtt\\r\\n\\r\\n"; > fin').first
+
+    assert (first.cause, first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
+    assert first.headline.count("Sec-WebSocket-Accept")
+    assert first.advice[0].startswith("Look what answers the request: a server has to send Sec-WebSocket-Accept")
+
+
+def test_the_reason_of_a_close_frame_without_its_secrets() -> None:
+    reason = b"token=eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJwdW1wIn0.abcdef0123456789"
+    for text, shown in ((b"bye", "bye"), (reason, "token=")):
+        explanation = ending(f"upgraded; {ANSWERED}; +5 silent < frame close raw 03f3{text.hex()}; < fin")
+        (reported_text,) = [each.text for each in explanation.first.reasons if "Close frame" in each.text]
+        assert reported_text.startswith(
+            f"the broker sent a Close frame with status 1011 (internal error), and the reason “{shown}"
+        )
+        assert "abcdef" not in reported_text
 
 
 @each("selected", ["none", "mqtt"])
 def test_a_subprotocol_that_the_sides_did_not_agree_on(selected: str) -> None:
-    one = ending(f"upgraded offered=mqttv3.1 selected={selected}; > fin")
+    explanation = ending(f"upgraded offered=mqttv3.1 selected={selected}; > fin")
 
-    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
-    assert "agreed on no subprotocol of WebSocket: the request offers mqttv3.1" in one.first.headline
-    assert one.first.advice[0].startswith("Let the client offer mqtt ")
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
+    assert "agreed on no subprotocol of WebSocket: the request offers mqttv3.1" in explanation.first.headline
+    assert explanation.first.advice[0].startswith("Let the client offer mqtt ")
 
 
 @each(
@@ -143,7 +246,7 @@ def test_a_subprotocol_that_the_sides_did_not_agree_on(selected: str) -> None:
     ],
 )
 def test_a_fault_of_a_websocket_that_is_not_the_cause(text: str) -> None:
-    assert Cause.PROTOCOL_VIOLATION not in [one.cause for one in ending(text).candidates]
+    assert Cause.PROTOCOL_VIOLATION not in [candidate.cause for candidate in ending(text).candidates]
 
 
 @each(
@@ -159,10 +262,10 @@ def test_a_fault_of_a_websocket_that_is_not_the_cause(text: str) -> None:
 def test_a_request_for_a_websocket_to_a_port_for_plain_mqtt(
     before: str, end: str, cause: Cause, certainty: Certainty
 ) -> None:
-    found = explained(*steps_of(f"{before}@1 {UPGRADE}; @1 {end}"))
-    one = next(each for each in found if each.transport == "websocket")
+    explanations = explained(*steps_of(f"{before}@1 {UPGRADE}; @1 {end}"))
+    explanation = next(each for each in explanations if each.transport == "websocket")
 
-    assert (one.cause, one.first.certainty) == (cause, certainty)
+    assert (explanation.cause, explanation.first.certainty) == (cause, certainty)
 
 
 HEADER = 'silent > raw "PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\\r\\n"'
@@ -185,9 +288,45 @@ HEADER = 'silent > raw "PROXY TCP4 10.0.0.4 10.0.0.2 51234 1883\\r\\n"'
     ],
 )
 def test_a_proxy_protocol_header_that_the_broker_does_not_expect(text: str, certainty: Certainty | None) -> None:
-    found = explained(*steps_of(text))
-    ended = next(end for end in found if end.ended_how == "fin")
-    headers = [one for one in ended.candidates if one.cause is Cause.WRONG_LISTENER]
+    explanations = explained(*steps_of(text))
+    ended = next(end for end in explanations if end.ended_how == "fin")
+    headers = [candidate for candidate in ended.candidates if candidate.cause is Cause.WRONG_LISTENER]
 
-    assert [one.certainty for one in headers] == ([] if certainty is None else [certainty])
+    assert [header.certainty for header in headers] == ([] if certainty is None else [certainty])
     assert certainty is not Certainty.LIKELY or ended.cause is Cause.WRONG_LISTENER
+
+
+@each("command, then, is_check", [("20", "", True), ("21", "", False), ("20", "@1 > connect client=c2; ", False)])
+def test_a_health_check_of_a_load_balancer(command: str, then: str, is_check: bool) -> None:
+    end = ending(f"@1 silent > raw 0d0a0d0a000d0a515549540a{command}000000; {then}@1 < fin")
+    headers = [cause for cause in end.candidates if cause.cause is Cause.WRONG_LISTENER]
+
+    assert len(headers) == 1
+    assert (
+        "after a health check of a load balancer (PROXY protocol, command LOCAL)" in headers[0].headline
+    ) is is_check
+
+
+@each("is_served, certainty", [(True, Certainty.CERTAIN), (False, Certainty.LIKELY)])
+def test_a_request_of_http_on_a_port_for_mqtt(is_served: bool, certainty: Certainty) -> None:
+    tape = Tape()
+    if is_served:
+        served = Talk(tape, client_port=40_000).handshake()
+        served.client(connect())
+        served.server(CONNACK)
+    talk = Talk(tape).handshake()
+    talk.client(b"GET /health HTTP/1.1\r\nHost: broker\r\n\r\n")
+    talk.close("server")
+    end = of_segments(tape.segments)[-1]
+
+    assert (end.cause, end.first.certainty) == (Cause.WRONG_LISTENER, certainty)
+    assert "The client sent an HTTP request (GET) to port 1883" in end.first.headline
+
+
+@each("data", [b"GET me a coffee", b"\x47\x05hello"])
+def test_bytes_that_are_no_request_of_http(data: bytes) -> None:
+    talk = Talk().handshake()
+    talk.client(data)
+    talk.close("server")
+
+    assert of_segments(talk.tape.segments)[0].cause is not Cause.WRONG_LISTENER

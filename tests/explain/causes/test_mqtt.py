@@ -16,17 +16,17 @@ ASKS = "> subscribe 1 secret/#:1"
 
 
 def test_a_takeover_without_a_word() -> None:
-    one = ending("opened 3.1.1; @1 opened 3.1.1; < fin")
+    explanation = ending("opened 3.1.1; @1 opened 3.1.1; < fin")
 
-    assert (one.cause, one.first.certainty) == (Cause.TAKEN_OVER, Certainty.LIKELY)
-    assert "connection #1" in one.first.reasons[0].text
+    assert (explanation.cause, explanation.first.certainty) == (Cause.TAKEN_OVER, Certainty.LIKELY)
+    assert "connection #1" in explanation.first.reasons[0].text
 
 
 def test_a_connect_after_the_end_is_a_return_and_no_takeover() -> None:
-    one = ending("opened 3.1.1; < fin; @1 opened 3.1.1")
+    explanation = ending("opened 3.1.1; < fin; @1 opened 3.1.1")
 
-    assert one.cause is Cause.SERVER_CLOSED
-    assert one.afterwards[0].text.startswith("the client came back")
+    assert explanation.cause is Cause.SERVER_CLOSED
+    assert explanation.afterwards[0].text.startswith("the client came back")
 
 
 def test_another_client_takes_nothing_over() -> None:
@@ -43,29 +43,32 @@ def test_another_client_takes_nothing_over() -> None:
     ],
 )
 def test_a_violation_that_the_other_side_closes_on(text: str, cause: Cause) -> None:
-    one = ending(text, "< fin")
+    explanation = ending(text, "< fin")
 
-    assert (one.cause, one.first.certainty) == (cause, Certainty.LIKELY)
-    assert one.first.broken[0].by == "client"
-    assert one.first.advice[0].startswith("Instead, ")
+    assert (explanation.cause, explanation.first.certainty) == (cause, Certainty.LIKELY)
+    assert explanation.first.broken[0].by == "client"
+    assert explanation.first.advice[0].startswith("Instead, ")
 
 
 PINGED = "opened 3.1.1; > pingreq; silent < raw d0 00"
 
 
 @each(
-    "text, certainty, said",
+    "text, certainty, expected",
     [
         (f"{PINGED} 00; > fin", Certainty.LIKELY, "1 byte (00)"),
         (f"{PINGED} 0d 0a; > reset", Certainty.LIKELY, "2 bytes (0d 0a)"),
         (f"{PINGED} 00 00; +5 > fin", Certainty.HYPOTHESIS, "2 bytes (00 00)"),
     ],
 )
-def test_bytes_after_a_packet_that_are_none(text: str, certainty: Certainty, said: str) -> None:
-    one = ending(text)
+def test_bytes_after_a_packet_that_are_none(text: str, certainty: Certainty, expected: str) -> None:
+    explanation = ending(text)
 
-    assert (one.cause, one.first.certainty) == (Cause.PROTOCOL_VIOLATION, certainty)
-    assert f"after the broker had sent {said} outside of any whole packet after its PINGRESP" in one.first.headline
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PROTOCOL_VIOLATION, certainty)
+    assert (
+        f"after the broker had sent {expected} outside of any whole packet after its PINGRESP"
+        in explanation.first.headline
+    )
 
 
 def test_bytes_after_a_packet_that_are_not_the_cause() -> None:
@@ -76,10 +79,10 @@ def test_bytes_after_a_packet_that_are_not_the_cause() -> None:
 
 @each("raw, is_whole", [("31 07 0003 61ec8c 70 6c", True), ("31 07 0003 61ec8c 70", False), ("0a 00", False)])
 def test_a_malformed_packet_of_whole_length_is_no_stray_byte(raw: str, is_whole: bool) -> None:
-    one = ending(f"{PINGED} {raw}; > fin")
+    explanation = ending(f"{PINGED} {raw}; > fin")
 
-    assert ("the broker had broken the protocol: PUBLISH topic_name: not" in one.first.headline) is is_whole
-    assert is_whole or any("outside of any" in found.headline for found in one.candidates)
+    assert ("the broker had broken the protocol: PUBLISH topic_name: not" in explanation.first.headline) is is_whole
+    assert is_whole or any("outside of any" in candidate.headline for candidate in explanation.candidates)
 
 
 UNREAD = "opened 3.1.1 keep_alive=30; +20 silent > raw 0a c0; < ack"
@@ -96,12 +99,14 @@ UNREAD = "opened 3.1.1 keep_alive=30; +20 silent > raw 0a c0; < ack"
 ])  # fmt: skip
 def test_last_bytes_of_the_client_that_begin_no_packet(text: str, is_named: bool) -> None:
     """Not where the broker answered or closed, the client closed at once, or the bytes did not arrive."""
-    one = ending(text)
-    said = "sent 2 bytes (0a c0) that begin no packet, most probably meant as PINGREQ (c0 00): the broker cannot read"
+    explanation = ending(text)
+    shown_text = (
+        "sent 2 bytes (0a c0) that begin no packet, most probably meant as PINGREQ (c0 00): the broker cannot read"
+    )
 
-    assert (said in one.first.headline) is is_named
+    assert (shown_text in explanation.first.headline) is is_named
     if is_named:
-        assert "and the client gave up 10.010 s later" in one.first.headline
+        assert "and the client gave up 10.010 s later" in explanation.first.headline
 
 
 BIG = '< publish big "x"*2000'
@@ -118,10 +123,10 @@ TWICE = "for 0..1: +1 @{{n}} opened 3.1.1 client=dev; @{{n}} {}; @{{n}} {}"
     ],
 )
 def test_a_client_that_has_no_room_for_a_message(text: str, certainty: Certainty, often: str) -> None:
-    one = ending(text)
+    explanation = ending(text)
 
-    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, certainty)
-    assert f"bytes, by far the largest that it was sent{often}" in one.first.headline
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PACKET_TOO_LARGE, certainty)
+    assert f"bytes, by far the largest that it was sent{often}" in explanation.first.headline
 
 
 @each(
@@ -140,12 +145,13 @@ def test_a_client_that_has_no_room_for_a_message(text: str, certainty: Certainty
 )
 def test_a_client_that_had_room_for_a_message(text: str) -> None:
     assert all(
-        Cause.PACKET_TOO_LARGE not in [one.cause for one in end.candidates] for end in explained(*steps_of(text))
+        Cause.PACKET_TOO_LARGE not in [candidate.cause for candidate in end.candidates]
+        for end in explained(*steps_of(text))
     )
 
 
 @each(
-    "text, said",
+    "text, expected",
     [
         (
             TWICE.format("< publish q hello", "> fin"),
@@ -160,15 +166,17 @@ def test_a_client_that_had_room_for_a_message(text: str) -> None:
         (TWICE.format("< publish q hello", "> nothing; +1.1 @{n} > fin"), ""),
     ],
 )
-def test_the_same_message_before_each_end(text: str, said: str) -> None:
-    assert all(((said or "the same on") in end.first.headline) is bool(said) for end in explained(*steps_of(text)))
+def test_the_same_message_before_each_end(text: str, expected: str) -> None:
+    assert all(
+        ((expected or "the same on") in end.first.headline) is bool(expected) for end in explained(*steps_of(text))
+    )
 
 
 def test_a_violation_that_was_answered_is_not_the_cause() -> None:
-    one = ending("opened; > publish a/+; > pingreq; +1 < pingresp; +1 < fin")
+    explanation = ending("opened; > publish a/+; > pingreq; +1 < pingresp; +1 < fin")
 
-    assert one.cause is Cause.SERVER_CLOSED
-    assert [each.certainty for each in one.candidates[1:]] == [Certainty.HYPOTHESIS]
+    assert explanation.cause is Cause.SERVER_CLOSED
+    assert [each.certainty for each in explanation.candidates[1:]] == [Certainty.HYPOTHESIS]
 
 
 @each(
@@ -180,10 +188,10 @@ def test_a_violation_that_was_answered_is_not_the_cause() -> None:
     ],
 )
 def test_an_end_after_a_refusal(text: str, named: str) -> None:
-    one = ending(text)
+    explanation = ending(text)
 
-    assert (one.cause, one.first.certainty) == (Cause.NOT_AUTHORIZED, Certainty.LIKELY)
-    assert named in one.first.headline
+    assert (explanation.cause, explanation.first.certainty) == (Cause.NOT_AUTHORIZED, Certainty.LIKELY)
+    assert named in explanation.first.headline
 
 
 def test_a_server_that_closes_on_the_largest_packet() -> None:
@@ -198,16 +206,18 @@ def test_a_server_that_closes_on_the_largest_packet() -> None:
 
 
 def test_a_server_that_ends_everything_at_once() -> None:
-    found = explained(*steps_of("for 0..2: @{n} opened client=c{n}", "for 0..2: @{n} < fin"))
+    explanations = explained(*steps_of("for 0..2: @{n} opened client=c{n}", "for 0..2: @{n} < fin"))
 
-    assert {(one.cause, one.first.certainty) for one in found} == {(Cause.SERVER_RESTART, Certainty.LIKELY)}
+    assert {(explanation.cause, explanation.first.certainty) for explanation in explanations} == {
+        (Cause.SERVER_RESTART, Certainty.LIKELY)
+    }
 
 
 def test_ends_with_reasons_of_their_own_are_no_restart() -> None:
     ends = "for 0..2: @{n} < disconnect code=0x98; @{n} < fin"
-    found = explained(*steps_of("for 0..3: @{n} opened client=c{n}", ends, "@3 < fin"))
+    explanations = explained(*steps_of("for 0..3: @{n} opened client=c{n}", ends, "@3 < fin"))
 
-    assert found[3].cause is Cause.SERVER_CLOSED
+    assert explanations[3].cause is Cause.SERVER_CLOSED
 
 
 def ended_together(between: str = "", after: str = "", asks: str = "") -> list[Explanation]:
@@ -218,8 +228,8 @@ def ended_together(between: str = "", after: str = "", asks: str = "") -> list[E
     )
 
 
-def causes(one: Explanation) -> list[Cause]:
-    return [each.cause for each in one.candidates]
+def causes(explanation: Explanation) -> list[Cause]:
+    return [each.cause for each in explanation.candidates]
 
 
 PINGS = "@3 > pingreq; @3 < pingresp"
@@ -227,27 +237,29 @@ PINGS = "@3 > pingreq; @3 < pingresp"
 
 @each("between, after", [(PINGS, ""), ("", PINGS), ("", f"{PINGS}; @3 > disconnect; @3 > fin")])
 def test_a_server_that_sends_to_others_has_not_restarted(between: str, after: str) -> None:
-    found = ended_together(between, after)[:3]
+    explanations = ended_together(between, after)[:3]
 
-    assert [one.cause for one in found] == [Cause.SERVER_CLOSED] * 3
-    assert all(Cause.SERVER_RESTART not in causes(one) for one in found)
-    told = [each.text for each in found[1].first.reasons]
-    assert any(text.endswith("this one and #0, #2") for text in told)
-    assert "the broker kept sending on connection #3, which was open before: it did not restart" in told
+    assert [explanation.cause for explanation in explanations] == [Cause.SERVER_CLOSED] * 3
+    assert all(Cause.SERVER_RESTART not in causes(explanation) for explanation in explanations)
+    texts = [each.text for each in explanations[1].first.reasons]
+    assert any(text.endswith("this one and #0, #2") for text in texts)
+    assert "the broker kept sending on connection #3, which was open before: it did not restart" in texts
 
 
 def test_a_server_that_accepts_a_client_meanwhile_has_not_restarted() -> None:
-    found = ended_together("@4 opened 3.1.1 client=new")
+    explanations = ended_together("@4 opened 3.1.1 client=new")
 
-    assert [one.cause for one in found[:3]] == [Cause.SERVER_CLOSED] * 3
-    assert any("accepted connection #4 in that time" in each.text for each in found[0].first.reasons)
+    assert [explanation.cause for explanation in explanations[:3]] == [Cause.SERVER_CLOSED] * 3
+    assert any("accepted connection #4 in that time" in each.text for each in explanations[0].first.reasons)
 
 
 def test_a_connection_that_began_after_the_first_end_was_not_ended_by_a_stop() -> None:
-    one, two = explained(*steps_of("opened 3.1.1 client=one; < fin", "+0.5 @1 opened 3.1.1 client=two; @1 < fin"))
+    explanation, two = explained(
+        *steps_of("opened 3.1.1 client=one; < fin", "+0.5 @1 opened 3.1.1 client=two; @1 < fin")
+    )
 
-    assert [one.cause, two.cause] == [Cause.SERVER_CLOSED] * 2
-    assert Cause.SERVER_RESTART not in causes(one) + causes(two)
+    assert [explanation.cause, two.cause] == [Cause.SERVER_CLOSED] * 2
+    assert Cause.SERVER_RESTART not in causes(explanation) + causes(two)
 
 
 @each(
@@ -262,36 +274,36 @@ def test_a_connection_that_began_after_the_first_end_was_not_ended_by_a_stop() -
     ],
 )
 def test_a_server_that_closes_on_a_message_before_5_0(message: str, cause: Cause, certainty: Certainty) -> None:
-    one = ending("opened 3.1.1", f"> {message}", "< fin")
+    explanation = ending("opened 3.1.1", f"> {message}", "< fin")
 
-    assert (one.cause, one.first.certainty) == (cause, certainty)
+    assert (explanation.cause, explanation.first.certainty) == (cause, certainty)
 
 
 def test_what_the_server_has_acknowledged_is_supported() -> None:
-    taken = "> publish a qos=2 id=1; < pubrec 1; > pubrel 1; < pubcomp 1"
+    text = "> publish a qos=2 id=1; < pubrec 1; > pubrel 1; < pubcomp 1"
 
-    assert ending("opened 3.1.1", taken, "> publish b qos=2 id=2; < fin").cause is Cause.NOT_AUTHORIZED
+    assert ending("opened 3.1.1", text, "> publish b qos=2 id=2; < fin").cause is Cause.NOT_AUTHORIZED
 
 
 def test_the_same_message_on_each_connection_is_told() -> None:
     again = "@{n} opened 3.1.1; @{n} > publish a/b qos=1 id=1; @{n} < fin"
-    found = explained(*steps_of(f"for 0..2: {again}"))
+    explanations = explained(*steps_of(f"for 0..2: {again}"))
 
-    assert any("on 3 connections (#0, #1, #2)" in told.text for told in found[0].first.reasons)
+    assert any("on 3 connections (#0, #1, #2)" in reason.text for reason in explanations[0].first.reasons)
 
 
 def test_a_length_that_another_one_repairs_comes_before_what_was_read_out_of_its_bytes() -> None:
     topic = "0001 61"
-    one = ending("opened 3.1.1", f"> raw 30 c8 {topic}" + " 44" * 197, "< fin")
+    explanation = ending("opened 3.1.1", f"> raw 30 c8 {topic}" + " 44" * 197, "< fin")
 
-    assert one.cause is Cause.PROTOCOL_VIOLATION
-    assert "it is written as a plain number: C8 in the place of C8 01 (200)" in one.first.headline
+    assert explanation.cause is Cause.PROTOCOL_VIOLATION
+    assert "it is written as a plain number: C8 in the place of C8 01 (200)" in explanation.first.headline
 
 
 def test_a_server_may_send_to_some_while_it_stops() -> None:
-    found = ended_together(PINGS.replace("3", "2"), "+0.5 @3 < fin")
+    explanations = ended_together(PINGS.replace("3", "2"), "+0.5 @3 < fin")
 
-    assert {one.cause for one in found} == {Cause.SERVER_RESTART}
+    assert {explanation.cause for explanation in explanations} == {Cause.SERVER_RESTART}
 
 
 @each(
@@ -303,7 +315,7 @@ def test_a_server_may_send_to_some_while_it_stops() -> None:
     ],
 )
 def test_the_cause_of_ends_together(between: str, after: str, asks: str, cause: Cause) -> None:
-    assert [one.cause for one in ended_together(between, after, asks)[:3]] == [cause] * 3
+    assert [explanation.cause for explanation in ended_together(between, after, asks)[:3]] == [cause] * 3
 
 
 @each(
@@ -315,23 +327,23 @@ def test_the_cause_of_ends_together(between: str, after: str, asks: str, cause: 
     ],
 )
 def test_the_largest_message_may_be_too_large_and_its_topic_was_borne(before: str, size: int, first: Cause) -> None:
-    one = ending(f'opened 3.1.1; > {before}; +2 > publish a 1; +2 > publish a "x"*{size}; < fin')
+    explanation = ending(f'opened 3.1.1; > {before}; +2 > publish a 1; +2 > publish a "x"*{size}; < fin')
 
-    assert one.cause is first
-    assert Cause.NOT_AUTHORIZED not in causes(one)
+    assert explanation.cause is first
+    assert Cause.NOT_AUTHORIZED not in causes(explanation)
 
 
 @each("waits, is_candidate", [(0.9, True), (1.1, False)])
 def test_a_topic_after_which_the_client_sent_more_was_not_refused(waits: float, is_candidate: bool) -> None:
-    one = ending(f"opened 3.1.1; > publish a 1; +{waits} > publish a 2; < fin")
+    explanation = ending(f"opened 3.1.1; > publish a 1; +{waits} > publish a 2; < fin")
 
-    assert (Cause.NOT_AUTHORIZED in causes(one)) is is_candidate
+    assert (Cause.NOT_AUTHORIZED in causes(explanation)) is is_candidate
 
 
 def test_a_fault_of_the_connect_says_more_than_that_it_had_no_answer() -> None:
-    one = explained(*steps_of('> connect 3.1.1 password="x"; < fin'))[0]
+    explanation = explained(*steps_of('> connect 3.1.1 password="x"; < fin'))[0]
 
-    assert (one.cause, one.first.broken[0].rule) == (Cause.PROTOCOL_VIOLATION, "CON105")
+    assert (explanation.cause, explanation.first.broken[0].rule) == (Cause.PROTOCOL_VIOLATION, "CON105")
 
 
 def test_a_proven_violation_leaves_no_room_for_a_guess_about_rights() -> None:
@@ -341,17 +353,17 @@ def test_a_proven_violation_leaves_no_room_for_a_guess_about_rights() -> None:
 @each("arrow", "<>")
 def test_a_packet_that_the_end_cut_is_no_reason_for_the_end(arrow: str) -> None:
     """The client sent the rest no more because the broker had closed; who closes inside a packet has cut it."""
-    one = ending(f"opened 3.1.1; > raw 30 11 00 01 61; +1 {arrow} fin")
+    explanation = ending(f"opened 3.1.1; > raw 30 11 00 01 61; +1 {arrow} fin")
 
-    assert not {Cause.PROTOCOL_VIOLATION, Cause.NOT_AUTHORIZED} & set(causes(one))
-    assert [broken for candidate in one.candidates for broken in candidate.broken] == []
+    assert not {Cause.PROTOCOL_VIOLATION, Cause.NOT_AUTHORIZED} & set(causes(explanation))
+    assert [broken for candidate in explanation.candidates for broken in candidate.broken] == []
 
 
 def test_a_violation_before_the_end_is_named_where_the_end_cut_a_packet() -> None:
-    one = ending("opened 3.1.1; > raw c4 00; > raw 30 11 00 01 61; +0.5 < fin")
+    explanation = ending("opened 3.1.1; > raw c4 00; > raw 30 11 00 01 61; +0.5 < fin")
 
-    assert (one.cause, one.first.broken[0].slug) == (Cause.PROTOCOL_VIOLATION, "fixed-header-flags")
-    assert "ms after the client had broken the protocol" in one.first.headline
+    assert (explanation.cause, explanation.first.broken[0].slug) == (Cause.PROTOCOL_VIOLATION, "fixed-header-flags")
+    assert "ms after the client had broken the protocol" in explanation.first.headline
 
 
 @each(
@@ -361,14 +373,16 @@ def test_a_violation_before_the_end_is_named_where_the_end_cut_a_packet() -> Non
         ("maximum_payload_bytes = 3", "publish a/b 1234", Cause.PACKET_TOO_LARGE),
         ("maximum_payload_bytes = 4", "publish a/b 1234", Cause.SERVER_CLOSED),
         ("maximum_topic_levels = 1", "publish a/b", Cause.NOT_SUPPORTED),
+        # The broker has borne the same before.
+        ("maximum_topic_levels = 1", "publish a/b qos=1 id=1; +1 < puback 1; +1 > publish a/b", Cause.SERVER_CLOSED),
     ],
 )
 def test_a_limit_of_the_profile_is_likely_and_no_more(limits: str, text: str, cause: Cause) -> None:
     profile = parse(f"dated = 2026-11-29\n[limits]\n{limits}", "ours", "")
-    one = explained(*steps_of(f"opened 3.1.1; > {text}; < fin"), rules=rules_of(profile))[0]
+    explanation = explained(*steps_of(f"opened 3.1.1; > {text}; < fin"), rules=rules_of(profile))[0]
 
-    assert one.cause is cause
-    assert one.first.certainty is (Certainty.HYPOTHESIS if cause is Cause.SERVER_CLOSED else Certainty.LIKELY)
+    assert explanation.cause is cause
+    assert explanation.first.certainty is (Certainty.HYPOTHESIS if cause is Cause.SERVER_CLOSED else Certainty.LIKELY)
 
 
 def test_an_older_connection_that_is_served_beside_the_newer_was_not_taken_over() -> None:
@@ -390,17 +404,17 @@ def test_what_a_broker_has_acknowledged_to_others_is_not_beyond_its_limits(
 ) -> None:
     sent = text.format("a")
     other = f"; @1 > {sent}; @1 < puback 1" if borne else ""
-    one = explained(*steps_of(f"opened 3.1.1; @1 opened 3.1.1 client=c2{other}; > {sent}; < fin"))[0]
+    explanation = explained(*steps_of(f"opened 3.1.1; @1 opened 3.1.1 client=c2{other}; > {sent}; < fin"))[0]
 
-    likely = [each.cause for each in one.candidates if each.certainty is Certainty.LIKELY]
+    likely = [each.cause for each in explanation.candidates if each.certainty is Certainty.LIKELY]
     assert (cause in likely) is not borne
 
 
 def test_what_a_broker_has_borne_before_is_no_reason_to_close() -> None:
     wrong = "> publish a/+ x qos=1 id={n}; +0.2 < puback {n}"
-    one = ending("opened", f"for 1..3: {wrong}", "+1 > publish a/+ x qos=1 id=9; < fin")
+    explanation = ending("opened", f"for 1..3: {wrong}", "+1 > publish a/+ x qos=1 id=9; < fin")
 
-    assert [each.certainty for each in one.candidates if each.cause is Cause.PROTOCOL_VIOLATION] == [
+    assert [each.certainty for each in explanation.candidates if each.cause is Cause.PROTOCOL_VIOLATION] == [
         Certainty.HYPOTHESIS
     ]
 
@@ -410,17 +424,17 @@ def test_a_host_that_acknowledges_has_not_stopped(acknowledges: bool) -> None:
     """Another client publishes at QoS 0: of MQTT the capture has nothing from the server."""
     tape = Tape()
     stays, *others = (Conversation(tape, client=f"192.0.2.{number}").open() for number in range(9, 13))
-    for number, one in enumerate((stays, *others)):
-        one.say(CLIENT, Connect(client_identifier=f"c{number}"))
-        one.say(SERVER, Connack(reason_code=0))
+    for number, conversation in enumerate((stays, *others)):
+        conversation.say(CLIENT, Connect(client_identifier=f"c{number}"))
+        conversation.say(SERVER, Connack(reason_code=0))
     for other in others:
         other.fin(SERVER)
     stays.wait(1).say(CLIENT, Publish(topic_name="a"))
     if acknowledges:
         stays.ack(SERVER)
-    found = [end.cause for end in of_segments(numbered(tape.segments))]
+    actual_causes = [end.cause for end in of_segments(numbered(tape.segments))]
 
-    assert (Cause.SERVER_RESTART in found) is not acknowledges
+    assert (Cause.SERVER_RESTART in actual_causes) is not acknowledges
 
 
 HALF = '> raw 32 e0 5d 00 01 61 00 05 "{x}"'
@@ -443,13 +457,13 @@ def test_a_server_that_closes_inside_the_largest_packet(
     end: str, count: int, before: str, waits: str, certainty: Certainty | None
 ) -> None:
     ends = f"@{{n}} opened 3.1.1; @{{n}} {HALF.replace('{x}', 'x' * 60)}; {waits} @{{n}} {end}"
-    found = explained(*steps_of(before, f"for 0..{count - 1}: {ends}"))
-    one = next(each for each in found if each.client_identifier == "c1")
+    explanations = explained(*steps_of(before, f"for 0..{count - 1}: {ends}"))
+    explanation = next(each for each in explanations if each.client_identifier == "c1")
 
-    first = one.first if one.cause is Cause.PACKET_TOO_LARGE else None
+    first = explanation.first if explanation.cause is Cause.PACKET_TOO_LARGE else None
     assert (None if first is None else first.certainty) is certainty
     assert first is None or "inside a PUBLISH of 12,003 bytes" in first.headline
-    assert Cause.NOT_AUTHORIZED not in causes(one)
+    assert Cause.NOT_AUTHORIZED not in causes(explanation)
 
 
 RAW = bytes.fromhex("32e05d000161 0005") + b"x" * 11_995
@@ -464,10 +478,10 @@ def test_a_client_closes_inside_a_message_of_which_more_is_on_its_way() -> None:
         talk.server(RAW[:8_000])
         talk.fin("client")
         talk.server(RAW[8_000:9_000])
-    one = of_segments(tape.segments)[0]
+    explanation = of_segments(tape.segments)[0]
 
-    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
-    assert one.first.headline.startswith("The client closed inside a PUBLISH of 12,003 bytes")
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
+    assert explanation.first.headline.startswith("The client closed inside a PUBLISH of 12,003 bytes")
 
 
 def test_what_was_on_its_way_at_the_end_is_told_from_what_had_arrived() -> None:
@@ -480,10 +494,12 @@ def test_what_was_on_its_way_at_the_end_is_told_from_what_had_arrived() -> None:
         talk.fin("server")
         talk.client(RAW[8_000:])
         talk.fin("client")
-    one = of_segments(tape.segments)[0]
+    explanation = of_segments(tape.segments)[0]
 
-    assert (one.cause, one.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
-    assert any("the broker closed when 8,000 bytes of it had come" in reason.text for reason in one.first.reasons)
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PACKET_TOO_LARGE, Certainty.LIKELY)
+    assert any(
+        "the broker closed when 8,000 bytes of it had come" in reason.text for reason in explanation.first.reasons
+    )
 
 
 HEAD = '30 13 0003 612f62 "12345678901234"'
@@ -500,10 +516,11 @@ HEAD = '30 13 0003 612f62 "12345678901234"'
 )
 def test_a_packet_inside_another_comes_before_what_was_read_out_of_its_bytes(sent: str, headline: str) -> None:
     before = "opened 3.1.1; > subscribe 1 x:1; < suback 1 1; < publish x q qos=1 id=7"
-    one, other = (ending(before, f"{sent}{rest}", "< fin") for rest in ("", " ff ff"))
+    explanation, other = (ending(before, f"{sent}{rest}", "< fin") for rest in ("", " ff ff"))
 
-    assert (one.cause, one.first.certainty, one.first.broken) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY, ())
-    assert headline in one.first.headline
+    assert (explanation.cause, explanation.first.certainty) == (Cause.PROTOCOL_VIOLATION, Certainty.LIKELY)
+    assert [broken.rule for broken in explanation.first.broken] == ["ENC107"]
+    assert headline in explanation.first.headline
     # Of these bytes nothing is proven.
     assert not any(headline in candidate.headline for candidate in other.candidates)
 
@@ -513,7 +530,7 @@ def test_a_packet_inside_another_comes_before_what_was_read_out_of_its_bytes(sen
     [("3.1", "in 3.1 a broker cannot"), ("3.1.1", "a SUBACK could have"), ("5.0", "a SUBACK could have")],
 )
 def test_a_subscription_can_be_refused_where_a_message_cannot(version: str, doubt: str) -> None:
-    one = ending(f"opened {version}; > subscribe 1 a:0; < fin")
+    explanation = ending(f"opened {version}; > subscribe 1 a:0; < fin")
 
-    (authorized,) = (each for each in one.candidates if each.cause is Cause.NOT_AUTHORIZED)
+    (authorized,) = (each for each in explanation.candidates if each.cause is Cause.NOT_AUTHORIZED)
     assert doubt in authorized.doubts[0].text

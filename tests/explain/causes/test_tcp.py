@@ -17,6 +17,7 @@ from mqttscope.net.frame import Frame
 from mqttscope.net.segment import ACK, FIN, RST, SYN, Segment
 from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, Talk, Tape, connect
+from tests.each import each
 from tests.explain.running import capture, ending, explain, explained, of_segments, only
 from tests.lint.lint_help import steps_of
 
@@ -24,20 +25,20 @@ LATE = Publish(topic_name="late", payload=b"1")
 
 
 def test_the_lost_link_stands_after_the_keep_alive_that_ran_out() -> None:
-    one = explain(capture("link-lost-keep-alive"))[0]
+    explanation = explain(capture("link-lost-keep-alive"))[0]
 
-    assert [each.cause for each in one.candidates] == [Cause.KEEP_ALIVE, Cause.HALF_OPEN]
-    assert one.first.headline.endswith("the client was out of reach.")
-    assert any("were sent again" in told.text for told in one.first.reasons)
+    assert [each.cause for each in explanation.candidates] == [Cause.KEEP_ALIVE, Cause.HALF_OPEN]
+    assert explanation.first.headline.endswith("the client was out of reach.")
+    assert any("were sent again" in reason.text for reason in explanation.first.reasons)
 
 
 def test_a_half_open_connection_names_the_return_and_the_late_reset() -> None:
-    one = explain(capture("half-open"))[0]
-    told = [each.text for each in one.first.reasons]
+    explanation = explain(capture("half-open"))[0]
+    texts = [each.text for each in explanation.first.reasons]
 
-    assert any("7 times again" in text for text in told)
-    assert "the broker answered at last with RST: it did not know the connection any more" in told
-    assert any("came back from another port as #1" in text for text in told)
+    assert any("7 times again" in text for text in texts)
+    assert "the broker answered at last with RST: it did not know the connection any more" in texts
+    assert any("came back from another port as #1" in text for text in texts)
 
 
 @pytest.mark.parametrize("damaged", [[], [15], [15, 17]])
@@ -75,12 +76,12 @@ def test_what_had_not_arrived_when_the_other_side_closed_was_lost_on_the_way(
     heard = talk.stacks[SERVER].next if acknowledges else before
     talk.wait(1).put(CLIENT, (FIN if ends == "fin" else RST) | ACK, acknowledges=heard)
     talk.ack(SERVER)
-    one = of_segments(numbered(talk.tape.segments))[0]
+    explanation = of_segments(numbered(talk.tape.segments))[0]
 
     plain = Cause.CLIENT_CLOSED if ends == "fin" else Cause.CLIENT_RESET
-    assert one.cause is (Cause.HALF_OPEN if cause == "lost" else plain)
+    assert explanation.cause is (Cause.HALF_OPEN if cause == "lost" else plain)
     if cause == "lost":
-        assert "sent its PINGRESP again" in one.first.headline
+        assert "sent its PINGRESP again" in explanation.first.headline
 
 
 @pytest.mark.parametrize("data", [b"", b"\0"], ids=["empty", "one byte"])
@@ -95,12 +96,12 @@ def test_probes_without_an_answer_show_a_lost_path(count: int, answered: bool, c
         if answered:
             talk.ack(CLIENT)
     talk.wait(75).reset(SERVER)
-    one = of_segments(numbered(talk.tape.segments))[0]
+    explanation = of_segments(numbered(talk.tape.segments))[0]
 
-    assert one.cause is cause
-    told = [each.text for each in one.first.reasons if "probes" in each.text]
+    assert explanation.cause is cause
+    texts = [each.text for each in explanation.first.reasons if "probes" in each.text]
     expected = f"the broker sent {count} probes within 150.002 s, and nothing answered"
-    assert told == ([expected] if cause is Cause.HALF_OPEN else [])
+    assert texts == ([expected] if cause is Cause.HALF_OPEN else [])
 
 
 def test_a_device_that_starts_again_is_told_in_both_its_forms() -> None:
@@ -127,18 +128,18 @@ def test_a_device_that_connects_again_from_its_port_has_restarted(numbers: tuple
     first, _ = of_segments(numbered(talk.tape.segments))
 
     assert [each.cause for each in first.candidates] == [Cause.DEVICE_RESTART, Cause.HALF_OPEN]
-    told = [each.text for candidate in first.candidates for each in candidate.reasons]
-    assert any("from the same port as #1" in text for text in told)
-    assert not any("another port" in text for text in told)
+    texts = [each.text for candidate in first.candidates for each in candidate.reasons]
+    assert any("from the same port as #1" in text for text in texts)
+    assert not any("another port" in text for text in texts)
 
 
 def test_a_reset_from_between_is_told_by_its_ttl_and_never_certain() -> None:
-    one = explain(capture("reset-by-middlebox"))[0]
+    explanation = explain(capture("reset-by-middlebox"))[0]
 
-    assert one.first.certainty is Certainty.LIKELY
-    assert one.first.reasons[0].text == "the RST has TTL 63; all other segments of the broker have 52"
-    assert any("IP identification" in each.text for each in one.first.reasons)
-    assert [each.cause for each in one.candidates] == [Cause.MIDDLEBOX_RESET]
+    assert explanation.first.certainty is Certainty.LIKELY
+    assert explanation.first.reasons[0].text == "the RST has TTL 63; all other segments of the broker have 52"
+    assert any("IP identification" in each.text for each in explanation.first.reasons)
+    assert [each.cause for each in explanation.candidates] == [Cause.MIDDLEBOX_RESET]
 
 
 def test_a_reset_answers_no_bare_acknowledgment() -> None:
@@ -149,20 +150,20 @@ def test_a_reset_answers_no_bare_acknowledgment() -> None:
 
 
 def test_a_reset_like_the_other_segments_is_the_clients_own() -> None:
-    found = {one.connection: one for one in explain(capture("v311-will"))}
+    explanations = {explanation.connection: explanation for explanation in explain(capture("v311-will"))}
 
-    assert found[2].cause is Cause.CLIENT_RESET
-    assert Cause.MIDDLEBOX_RESET not in [each.cause for each in found[2].candidates]
+    assert explanations[2].cause is Cause.CLIENT_RESET
+    assert Cause.MIDDLEBOX_RESET not in [each.cause for each in explanations[2].candidates]
 
 
 def test_plain_ends() -> None:
-    found = {
+    causes = {
         (by, how): only(*opened(), client(Publish(topic_name="a")), closes(by, how, after=3)).cause
         for by in ("client", "server")
         for how in ("fin", "reset")
     }
 
-    assert found == {
+    assert causes == {
         ("client", "fin"): Cause.CLIENT_CLOSED,
         ("client", "reset"): Cause.CLIENT_RESET,
         ("server", "fin"): Cause.SERVER_CLOSED,
@@ -181,17 +182,17 @@ def test_only_a_connection_that_was_captured_from_its_beginning_had_no_packets(o
 
 
 def test_tls_that_is_not_decrypted_cannot_be_explained() -> None:
-    assert {one.cause for one in explain(capture("tls-13"))} == {Cause.UNREADABLE}
+    assert {explanation.cause for explanation in explain(capture("tls-13"))} == {Cause.UNREADABLE}
 
 
 def test_an_open_connection_with_a_client_that_is_silent_for_too_long_is_told() -> None:
-    found = explained(
+    explanations = explained(
         *opened(client_identifier="quiet", keep_alive=10),
         *on(1, *opened(client_identifier="busy"), client(Pingreq(), after=40), server(Pingresp())),
     )
 
-    assert (found[0].cause, found[0].first.certainty) == (Cause.HALF_OPEN, Certainty.HYPOTHESIS)
-    assert found[1].cause is Cause.STILL_OPEN
+    assert (explanations[0].cause, explanations[0].first.certainty) == (Cause.HALF_OPEN, Certainty.HYPOTHESIS)
+    assert explanations[1].cause is Cause.STILL_OPEN
 
 
 def ended_together(*, reads_on: bool) -> list[Explanation]:
@@ -219,10 +220,10 @@ def ended_together(*, reads_on: bool) -> list[Explanation]:
 def test_a_server_that_reads_on_after_its_fin_did_not_stop() -> None:
     stopped, half_closed = ended_together(reads_on=False), ended_together(reads_on=True)
 
-    assert [one.cause for one in stopped] == [Cause.SERVER_RESTART] * 3
-    assert [one.cause for one in half_closed] == [Cause.SERVER_CLOSED] * 3
-    told = [each.text for each in half_closed[0].first.reasons]
-    assert "the broker acknowledged 9 bytes that came after its FIN: it did not stop" in told
+    assert [explanation.cause for explanation in stopped] == [Cause.SERVER_RESTART] * 3
+    assert [explanation.cause for explanation in half_closed] == [Cause.SERVER_CLOSED] * 3
+    texts = [each.text for each in half_closed[0].first.reasons]
+    assert "the broker acknowledged 9 bytes that came after its FIN: it did not stop" in texts
 
 
 def closed_and_repeated(*, before: bool) -> Explanation:
@@ -241,6 +242,42 @@ def test_a_server_that_had_closed_is_no_lost_path() -> None:
     causes = [each.cause for each in closed_and_repeated(before=True).candidates]
     assert causes == [Cause.SERVER_CLOSED]
     assert Cause.HALF_OPEN in [each.cause for each in closed_and_repeated(before=False).candidates]
+
+
+def waiting_for_ping(idle: float, last: str, by: str, waits: float = 1) -> Explanation:
+    """The last packet is repeated until a side closes: the client's PINGREQ, its message, or the broker's PINGRESP."""
+    talk = Conversation().open().whole().wait(idle)
+    (sent,) = talk.say(CLIENT, LATE if last == "message" else Pingreq())
+    if last == "PINGRESP":
+        (sent,) = talk.ack(SERVER).say(SERVER, Pingresp())
+    for pause in (0.2, 0.4, 0.8, 1.6):
+        talk.wait(pause).repeat(sent)
+    talk.wait(waits).fin(by, acknowledges=talk.stacks[SERVER].next - 2 if last == "PINGRESP" and by == CLIENT else None)
+    return of_segments(numbered(talk.tape.segments))[0]
+
+
+@each("last, what", [("PINGREQ", "it"), ("PINGRESP", "the answer"), ("message", "")])
+@each("idle, first", [(40, "Choose a Keep Alive"), (2, "Look at the path")])
+def test_advice_about_a_lost_path_contradicts_nothing(last: str, what: str, idle: int, first: str) -> None:
+    hasty, patient = (waiting_for_ping(idle, last, by) for by in (CLIENT, SERVER))
+    (lost,) = (cause for cause in hasty.candidates if cause.cause is Cause.HALF_OPEN)
+    waits = [reason.text for reason in lost.reasons if "after its PINGREQ" in reason.text]
+
+    assert [text.partition("TCP was sending ")[2] for text in waits] == [f"{what} again"] * bool(what)
+    assert lost.advice[0].startswith("Let the client wait longer" if what else first)
+    # The PINGREQ before a PINGRESP had arrived.
+    assert lost.advice[-1].startswith("Look at the path" if last == "PINGRESP" else first)
+    for cause in patient.candidates:
+        assert not any("after its PINGREQ" in reason.text for reason in cause.reasons)
+
+
+@each("idle, waits, first", [(40, 27, "Choose a Keep Alive"), (40, 26, "Let the client"), (20, 27, "Let the client")])
+def test_patience_helps_little_once_a_path_was_idle_and_lost_for_long(idle: int, waits: int, first: str) -> None:
+    """30 s after a PINGREQ that was repeated for 3 s, after a silence of 30 s."""
+    lost = waiting_for_ping(idle, "PINGREQ", CLIENT, waits).first
+
+    assert (lost.cause, len(lost.advice)) == (Cause.HALF_OPEN, 2)
+    assert lost.advice[0].startswith(first)
 
 
 @pytest.mark.parametrize("heard", [True, False])
@@ -330,7 +367,9 @@ def test_ends_with_missing_bytes_are_no_restart() -> None:
         talk.ack(SERVER)
     explanations = of_segments(numbered(tape.segments))
 
-    assert [[each.cause for each in one.candidates] for one in explanations] == [[Cause.SERVER_CLOSED]] * 3
+    assert [[each.cause for each in explanation.candidates] for explanation in explanations] == [
+        [Cause.SERVER_CLOSED]
+    ] * 3
     assert explanations[0].first.doubts[-1].text.endswith("its DISCONNECT may be among them")
 
 
@@ -343,8 +382,8 @@ def test_a_fin_that_the_capture_lacks_came_first() -> None:
     (explanation,) = of_segments(numbered(talk.tape.segments))
 
     assert explanation.cause is Cause.SERVER_CLOSED
-    told = [each.text for each in explanation.first.reasons]
-    assert "it acknowledges a FIN of the broker that the capture lacks" in told
+    texts = [each.text for each in explanation.first.reasons]
+    assert "it acknowledges a FIN of the broker that the capture lacks" in texts
 
 
 def test_data_from_before_a_reset_is_no_trace_of_a_device_between() -> None:
@@ -385,7 +424,7 @@ def test_two_resets_are_of_a_device_between_unless_one_answers_what_came_late(fl
         ("< raw 20 8200 0000", "CONNACK with a Remaining Length in 2 bytes, which needs fewer"),
         ("< puback 5 code=0x10", "PUBACK of 5 bytes, with a Reason Code"),
         (r'< publish "a\u000eb"', "PUBLISH with a control character in its topic_name"),
-        (r'< publish "a\uffff"', "PUBLISH with a code point that is no character in its topic_name"),
+        (r'< publish "a\uffff"', "PUBLISH with a code point that is not a character in its topic_name"),
     ],
 )
 @pytest.mark.parametrize(("waits", "is_named"), [("+0.2", True), ("+0.3", False)])
@@ -393,25 +432,25 @@ def test_a_client_that_closes_right_after_an_unusual_packet(packet: str, what: s
     version = "5.0" if "code" in packet else "3.1.1"
     opens = f"opened {version}" if "raw" not in packet else "> connect 3.1.1"
     asks = "; > publish a qos=1 id=5" if "puback" in packet else ""
-    one = ending(f"{opens}{asks}; {packet}; {waits} > fin")
+    explanation = ending(f"{opens}{asks}; {packet}; {waits} > fin")
 
-    assert (f"after a {what}" in one.first.headline) is is_named
+    assert (f"after a {what}" in explanation.first.headline) is is_named
 
 
 def test_the_same_unusual_packet_on_each_connection_is_told() -> None:
     again = "for 0..2: @{n} opened 3.1.1; @{n} < pubrec 5; @{n} > fin"
-    found = explained(*steps_of(again))
+    explanations = explained(*steps_of(again))
 
     assert any("3 connections of the client ended after the same (#0, #1, #2)" in each.text
-               for each in found[0].first.reasons)  # fmt: skip
+               for each in explanations[0].first.reasons)  # fmt: skip
 
 
 @pytest.mark.parametrize("pause", [0.5, 1.5])
 def test_an_unusual_packet_that_the_client_took_before_is_no_reason(pause: float) -> None:
     odd = r'< publish "a\u000eb"'
-    one = ending(f"opened 3.1.1; > subscribe 1 #:0; < suback 1 0; {odd}; +{pause} {odd}; > fin")
+    explanation = ending(f"opened 3.1.1; > subscribe 1 #:0; < suback 1 0; {odd}; +{pause} {odd}; > fin")
 
-    assert ("after a PUBLISH with a control character" in one.first.headline) is (pause < 1)
+    assert ("after a PUBLISH with a control character" in explanation.first.headline) is (pause < 1)
 
 
 @pytest.mark.parametrize(
@@ -423,9 +462,9 @@ def test_a_forgotten_connection_is_as_likely_as_a_restart_after_a_long_silence(
     talk = Conversation().open().whole()
     talk.wait(silence).say(CLIENT, Pingreq())
     talk.wait(0.01).put(SERVER, RST, acknowledges=0)
-    one = of_segments(numbered(talk.tape.segments))[0]
+    explanation = of_segments(numbered(talk.tape.segments))[0]
 
-    assert [each.cause for each in one.candidates] == causes
+    assert [each.cause for each in explanation.candidates] == causes
 
 
 @pytest.mark.parametrize("serves", [False, True])
@@ -437,9 +476,9 @@ def test_a_server_that_serves_others_has_not_restarted(serves: bool) -> None:
     if serves:
         other.wait(1).say(CLIENT, Pingreq())
         other.say(SERVER, Pingresp())
-    found = of_segments(numbered(tape.segments))[1]
+    explanation = of_segments(numbered(tape.segments))[1]
 
-    assert (Cause.SERVER_RESTART in [each.cause for each in found.candidates]) is not serves
+    assert (Cause.SERVER_RESTART in [each.cause for each in explanation.candidates]) is not serves
 
 
 @pytest.mark.parametrize("serves", [False, True])
@@ -450,9 +489,9 @@ def test_a_refused_connection_beside_one_that_is_served(serves: bool) -> None:
     if serves:
         other.wait(1).say(CLIENT, Pingreq())
         other.say(SERVER, Pingresp())
-    found = of_segments(numbered(tape.segments))[1]
+    explanation = of_segments(numbered(tape.segments))[1]
 
-    assert found.cause is (Cause.UNREACHABLE if serves else Cause.NOT_LISTENING)
+    assert explanation.cause is (Cause.UNREACHABLE if serves else Cause.NOT_LISTENING)
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
@@ -465,10 +504,10 @@ def test_an_attempt_where_the_capture_may_lack_the_answer(has_server: bool, is_c
         other.put(SERVER, FIN | ACK)
     Conversation(tape, client="192.0.2.9").put(CLIENT, SYN)
     shown = [segment for segment in tape.segments if has_server or segment.key != other.keys[SERVER]]
-    found = of_segments(numbered(shown))[1]
+    explanation = of_segments(numbered(shown))[1]
 
-    assert found.cause is (Cause.UNREACHABLE if has_server else Cause.STILL_OPEN)
-    assert ("what came of it is unknown" in found.first.headline) is not has_server
+    assert explanation.cause is (Cause.UNREACHABLE if has_server else Cause.STILL_OPEN)
+    assert ("what came of it is unknown" in explanation.first.headline) is not has_server
 
 
 @pytest.mark.parametrize("lost", [0, 30])
@@ -480,15 +519,15 @@ def test_bytes_that_the_capture_lacks_are_no_silence(lost: int) -> None:
     talk.fin("server")
     talk.fin("client")
     talk.ack("server")
-    (one,) = of_segments(talk.tape.segments)
+    (explanation,) = of_segments(talk.tape.segments)
 
-    assert (one.cause is Cause.NO_MQTT) is (lost == 0)
+    assert (explanation.cause is Cause.NO_MQTT) is (lost == 0)
 
 
 @pytest.mark.parametrize(
-    ("acknowledges", "said"), [(True, "its TCP was alive"), (False, "the device had lost the connection")]
+    ("acknowledges", "expected"), [(True, "its TCP was alive"), (False, "the device had lost the connection")]
 )
-def test_a_reset_after_the_end_was_acknowledged_is_one_of_the_program(acknowledges: bool, said: str) -> None:
+def test_a_reset_after_the_end_was_acknowledged_is_one_of_the_program(acknowledges: bool, expected: str) -> None:
     talk = Talk().handshake()
     talk.client(replace(connect(), keep_alive=10))
     talk.server(CONNACK)
@@ -499,16 +538,16 @@ def test_a_reset_after_the_end_was_acknowledged_is_one_of_the_program(acknowledg
         talk.ack("client")
         talk.tape.wait(40)
     talk.reset("client")
-    one = of_segments(talk.tape.segments)[0]
+    explanation = of_segments(talk.tape.segments)[0]
 
-    assert (one.cause, said in one.first.headline) == (Cause.KEEP_ALIVE, True)
+    assert (explanation.cause, expected in explanation.first.headline) == (Cause.KEEP_ALIVE, True)
 
 
 BULKY = Publish(topic_name="a", payload=bytes(1300))
 
 
 @pytest.mark.parametrize(
-    ("answers", "carries", "cause", "said"),
+    ("answers", "carries", "cause", "expected"),
     [
         ("duplicate", False, Cause.HALF_OPEN, "The path loses large segments: the client sent one of 1,306 bytes 4"),
         ("duplicate", True, Cause.HALF_OPEN, "The path from the client to the broker was lost"),
@@ -516,7 +555,7 @@ BULKY = Publish(topic_name="a", payload=bytes(1300))
         ("new", False, Cause.SERVER_CLOSED, "nothing in the capture says why"),
     ],
 )  # fmt: skip
-def test_a_segment_that_is_too_large_for_the_path(answers: str, carries: bool, cause: Cause, said: str) -> None:
+def test_a_segment_that_is_too_large_for_the_path(answers: str, carries: bool, cause: Cause, expected: str) -> None:
     """The other side answers what is shorter; it has no room for more (``full``), or acknowledges all in the end."""
     talk = Conversation().open().whole()
     if carries:
@@ -535,7 +574,7 @@ def test_a_segment_that_is_too_large_for_the_path(answers: str, carries: bool, c
     first = of_segments(numbered(talk.tape.segments))[0].first
 
     assert first.cause is cause
-    assert said in first.headline
+    assert expected in first.headline
     assert any("do not fragment" in text for text in first.advice) is (answers == "duplicate" and not carries)
 
 
@@ -551,14 +590,14 @@ def test_bytes_that_never_came_to_the_broker(arrives: bool, waits: float) -> Non
     talk.ack(SERVER, acknowledges=None if arrives else before)
     talk.wait(waits).fin(SERVER, acknowledges=None if arrives else before)
     talk.ack(CLIENT)
-    one = of_segments(numbered(talk.tape.segments))[0]
+    explanation = of_segments(numbered(talk.tape.segments))[0]
 
     is_lost = not arrives and waits > 3
-    assert (one.first.headline.startswith("The path lost 1,300 bytes of the client")) is is_lost
+    assert (explanation.first.headline.startswith("The path lost 1,300 bytes of the client")) is is_lost
     if is_lost:
-        assert [each.cause for each in one.candidates] == [Cause.HALF_OPEN, Cause.KEEP_ALIVE]
-        assert "nothing of the client arrived for 15.0" in one.candidates[1].headline
-        assert any("1.5 × the Keep Alive of 10 s" in each.text for each in one.first.reasons)
+        assert [each.cause for each in explanation.candidates] == [Cause.HALF_OPEN, Cause.KEEP_ALIVE]
+        assert "nothing of the client arrived for 15.0" in explanation.candidates[1].headline
+        assert any("1.5 × the Keep Alive of 10 s" in each.text for each in explanation.first.reasons)
 
 
 @pytest.mark.parametrize("changed", ["", "sequence", "acknowledges", "host"])
@@ -616,6 +655,8 @@ def test_a_takeover_after_a_lost_path_is_its_consequence(lost: bool) -> None:
         # What was answered, later, borne before, or may have been all that the client wanted.
         ("opened 3.1.1 resume; > pubrel 7; < pubcomp 7; < fin", ""),
         ("opened 3.1.1 resume; > pubrel 7; +0.3 < fin", ""),
+        ("opened 3.1.1 resume < present; < pubrel 7; > fin", "perhaps because of it"),
+        ("opened 3.1.1 resume < present; < pubrel 7; > pubcomp 7; > fin", ""),
         ("opened 3.1.1 resume; > pubrel 7; > pubrel 7; < fin", ""),
         ("opened 3.1.1; > subscribe 1 a; < suback 1 0; > fin", ""),
         ("opened 3.1.1; > publish a qos=1 id=1; < puback 1; > fin", ""),
@@ -635,10 +676,12 @@ def test_a_violation_that_was_the_last_packet_comes_before_the_bare_end(count: i
     again = "; ".join(
         f"@{n} opened 3.1.1 resume < present; @{n} < publish a qos=1 id=3; @{n} > fin" for n in range(count)
     )
-    found = explained(*steps_of("@9 opened 3.1.1 resume; @9 < publish a qos=1 id=3; @9 > fin", again))[1:]
+    explanations = explained(*steps_of("@9 opened 3.1.1 resume; @9 < publish a qos=1 id=3; @9 > fin", again))[1:]
 
-    assert [(one.cause, one.first.certainty) for one in found] == [(Cause.PROTOCOL_VIOLATION, certainty)] * count
-    assert {one.first.broken[0].rule for one in found} == {"PUB311"}
+    assert [(explanation.cause, explanation.first.certainty) for explanation in explanations] == [
+        (Cause.PROTOCOL_VIOLATION, certainty)
+    ] * count
+    assert {explanation.first.broken[0].rule for explanation in explanations} == {"PUB311"}
 
 
 def test_a_fin_that_nothing_acknowledges_is_named_as_such() -> None:
@@ -648,5 +691,25 @@ def test_a_fin_that_nothing_acknowledges_is_named_as_such() -> None:
         talk.wait(pause).put(SERVER, FIN | ACK, sequence=talk.stacks[SERVER].next - 1)
     candidates = of_segments(numbered(talk.tape.segments))[0].candidates
 
-    (lost,) = (one for one in candidates if one.cause is Cause.HALF_OPEN)
+    (lost,) = (candidate for candidate in candidates if candidate.cause is Cause.HALF_OPEN)
     assert any(each.text.endswith("nothing acknowledged its FIN") for each in lost.reasons)
+
+
+@each("selective, is_named", [(1, True), (0, False), (-1, False)])
+def test_a_selective_acknowledgment_shows_at_once_what_is_missing(selective: int, is_named: bool) -> None:
+    """A block below the acknowledgment (``-1``) reports a copy (RFC 2883)."""
+    talk = Conversation().open().whole().ack(SERVER)
+    before = talk.stacks[CLIENT].next
+    (sent,) = talk.wait(1).say(CLIENT, BULKY)
+    talk.say(CLIENT, Pingreq())
+    talk.ack(SERVER, acknowledges=before)
+    edges = {1: (sent.sequence + 1_306, sent.sequence + 1_308), -1: (before - 2, before), 0: ()}[selective]
+    block = b"".join(edge.to_bytes(4, "big") for edge in edges)
+    talk.tape.segments[-1].options = bytes((1, 1, 5, 2 + len(block))) + block
+    for pause in (0.3, 0.6, 1.2):
+        talk.wait(pause).repeat(sent)
+    talk.wait(5).fin(SERVER, acknowledges=before)
+    talk.ack(CLIENT)
+
+    first = of_segments(numbered(talk.tape.segments))[0].first
+    assert ("loses large segments" in first.headline) is is_named

@@ -8,7 +8,7 @@ from mqttscope.mqtt import Connect, ControlPacket
 from mqttscope.mqtt.codec import decode, encode
 from mqttscope.replay.client.exchanges import ClientSessions
 from mqttscope.replay.client.player import Action, ClientOptions, ClientPlayer
-from mqttscope.replay.live import LiveConnection, Room, Send
+from mqttscope.replay.live import LiveConnection, PacketBudget, Send
 from mqttscope.replay.script import Ending, Script
 from mqttscope.session.connection import Connection
 from tests.replay.recordings import recordings
@@ -19,8 +19,8 @@ def resumed(*lines: str) -> list[Script]:
     """A connection that is reset when its message is on the way, and another one of the session."""
     first = "> connect session_expiry_interval=100", "< connack", "> publish a qos=1 id=1"
     second = "> connect resume session_expiry_interval=100", *lines, "> disconnect"
-    said = [(number, line) for number, part in enumerate((first, second)) for line in part]
-    rows = [(number, line[0], read(line[2:])) for number, line in said]
+    pairs = [(number, line) for number, part in enumerate((first, second)) for line in part]
+    rows = [(number, line[0], read(line[2:])) for number, line in pairs]
     return recordings(*rows, ended={0: ("reset", "client")})
 
 
@@ -28,18 +28,20 @@ def player(
     script: Script,
     options: ClientOptions | None = None,
     sessions: ClientSessions | None = None,
-    room: Room | None = None,
+    room: PacketBudget | None = None,
 ) -> ClientPlayer:
     live = Script(Connection(0, "", "", "live", 0, 0, handshake_seen=True))
-    connection = LiveConnection(live, plays_client=True, room=room or Room())
+    connection = LiveConnection(live, plays_client=True, budget=room or PacketBudget())
     return ClientPlayer(script, connection, sessions or ClientSessions(), options or ClientOptions())
 
 
-def say(one: ClientPlayer, *answers: str, now: int = 0) -> list[Any]:
+def say(client_player: ClientPlayer, *answers: str, now: int = 0) -> list[Any]:
     """Let the server say this; returns the acknowledgements of the client."""
     for words in answers:
-        one.receive(decode(encode(read(words, one.version), one.version), one.version), now)
-    return [send.entry.packet for send in one.react(now)]
+        client_player.receive(
+            decode(encode(read(words, client_player.version), client_player.version), client_player.version), now
+        )
+    return [send.entry.packet for send in client_player.react(now)]
 
 
 def sent(action: Action) -> Any:
@@ -51,21 +53,21 @@ def sent(action: Action) -> Any:
 
 def begun(script: Script, answer: str = "connack", **more: object) -> ClientPlayer:
     """A player that is connected."""
-    one = player(script, **more)  # type: ignore[arg-type]
-    assert isinstance(sent(one.perform(0)), Connect)
-    say(one, answer)
-    return one
+    client_player = player(script, **more)  # type: ignore[arg-type]
+    assert isinstance(sent(client_player.perform(0)), Connect)
+    say(client_player, answer)
+    return client_player
 
 
 def interrupted(script: Script, *answers: str) -> ClientSessions:
     """The sessions after a connection that sends its message, and is reset after these answers."""
     sessions = ClientSessions()
-    one = begun(script, sessions=sessions)
-    sent(one.perform(0))
-    say(one, *answers)
-    one.ended(Ending("reset", "client"))
+    client_player = begun(script, sessions=sessions)
+    sent(client_player.perform(0))
+    say(client_player, *answers)
+    client_player.ended(Ending("reset", "client"))
     return sessions
 
 
-def texts(one: ClientPlayer) -> set[str]:
-    return {note.text for note in one.live.notes}
+def texts(client_player: ClientPlayer) -> set[str]:
+    return {note.text for note in client_player.live.notes}

@@ -6,7 +6,7 @@ from typing import Any
 
 from mqttscope.mqtt import Connect, ControlPacket, Properties, Publish, decode
 from mqttscope.replay.client import adapt
-from mqttscope.replay.script import Entry
+from mqttscope.replay.script import ScriptEntry
 from mqttscope.session.connection import Connection
 from tests.each import each
 from tests.replay.recordings import V5
@@ -15,19 +15,19 @@ from tests.replay.talk import said_bytes
 
 def connection(**limits: object) -> Connection:
     """A connection whose server announced these."""
-    made = Connection(0, "", "", "x", 0, 0, handshake_seen=True, version=V5)
+    new_connection = Connection(0, "", "", "x", 0, 0, handshake_seen=True, version=V5)
     for name, value in limits.items():
-        target = made if hasattr(made, name) else made.server_side
+        target = new_connection if hasattr(new_connection, name) else new_connection.server_side
         setattr(target, name, value)
-    made.server_side.limits_known = True
-    return made
+    new_connection.server_side.limits_known = True
+    return new_connection
 
 
-def entry(words: str, topic: str | None = None) -> Entry:
+def entry(words: str, topic: str | None = None) -> ScriptEntry:
     raw = said_bytes("given", words)
     packet = decode(raw, V5)
     assert isinstance(packet, ControlPacket)
-    return Entry(True, packet, topic, 0, 0, raw=raw)
+    return ScriptEntry(True, packet, topic, 0, 0, raw=raw)
 
 
 @each(

@@ -15,7 +15,7 @@ import pytest
 
 from mqttscope.mqtt import Pingresp
 from mqttscope.replay.client.player import ClientOptions
-from mqttscope.replay.drivers.run import BrokerTarget, Pace, Replay, make_plan
+from mqttscope.replay.drivers.run import BrokerTarget, Pace, ReplayRunner, make_plan
 from mqttscope.replay.live import NoteKind
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify import verify
@@ -37,9 +37,9 @@ async def replayed(
     port: int = 0,
     fault: Fault = Fault.NONE,
     options: ClientOptions | None = None,
-    meanwhile: Callable[[Replay], Any] | None = None,
+    meanwhile: Callable[[ReplayRunner], Any] | None = None,
     patience_s: float = 5.0,
-) -> Replay:
+) -> ReplayRunner:
     """Replay against what listens at a port, or a server on loopback, which is a broker unless it is given.
 
     ``meanwhile`` is called 0.1 seconds after the start.
@@ -49,7 +49,7 @@ async def replayed(
         if server is not None:
             port = server.sockets[0].getsockname()[1]
         target = parse_broker(f"mqtt://127.0.0.1:{port or broker.port}")
-        replay = Replay(
+        replay = ReplayRunner(
             scripts, BrokerTarget(target), pace or Pace(), options or ClientOptions(), patience_s=patience_s
         )
         if meanwhile is not None:
@@ -91,20 +91,24 @@ def test_nothing_to_notice_is_nothing_to_say() -> None:
 
 def conversation(*, spread_ns: int = 0) -> list[Script]:
     """One subscribes, another publishes three messages; ``spread_ns`` is put before each message."""
-    said = "".join(f"pub > publish a {number} qos=1 id={number}\npub < puback {number}\n" for number in (1, 2, 3))
+    text = "".join(f"pub > publish a {number} qos=1 id={number}\npub < puback {number}\n" for number in (1, 2, 3))
     came = "".join(f"sub < publish a {number}\n" for number in (1, 2, 3))
     opened = OPENED.replace("t/#:2", "a:0").replace("suback 1 2", "suback 1 0")
-    scripts = record(f"{opened}{said}pub > disconnect\npub > fin\n{came}sub > disconnect\nsub > fin")
+    scripts = record(f"{opened}{text}pub > disconnect\npub > fin\n{came}sub > disconnect\nsub > fin")
     for script in scripts:
         for entry in script.entries:
-            before = sum(one.place <= entry.place for one in scripts[1].entries if one.type == "publish")
+            before = sum(
+                script_entry.place <= entry.place
+                for script_entry in scripts[1].entries
+                if script_entry.type == "publish"
+            )
             entry.timestamp_ns += spread_ns * (3 if script is scripts[0] and entry.place > 6 else before)
         script.ending.timestamp_ns += 3 * spread_ns
     return scripts
 
 
 def payloads(script: Script) -> list[bytes]:
-    return [one.packet.payload for one in script.entries if one.type == "publish"]  # type: ignore[union-attr]
+    return [script_entry.packet.payload for script_entry in script.entries if script_entry.type == "publish"]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("pace", [Pace(None), Pace(None, causal=True), Pace(1.0), Pace(4.0)])
@@ -113,7 +117,7 @@ async def test_everything_is_said_and_delivered(pace: Pace) -> None:
     sub, pub = replay.drivers
 
     assert payloads(sub.player.live.script) == payloads(pub.player.live.script) == [b"1", b"2", b"3"]
-    assert [one.failure for one in replay.drivers] == ["", ""]
+    assert [driver.failure for driver in replay.drivers] == ["", ""]
     assert (replay.context.sent, replay.context.received) == (8, 9)
     assert replay.context.gates.missed == replay.stalled == 0
 
@@ -144,12 +148,12 @@ async def test_a_server_that_does_not_answer_is_given_up() -> None:
 
 
 async def test_it_can_be_stopped() -> None:
-    replay = await replayed(conversation(spread_ns=10_000_000_000), Pace(1.0), meanwhile=lambda one: one.stop())
+    replay = await replayed(conversation(spread_ns=10_000_000_000), Pace(1.0), meanwhile=lambda runner: runner.stop())
 
     assert replay.stopped
     assert replay.seconds < 5
-    assert all(one.finished.is_set() for one in replay.drivers)
-    assert [one.player.live.script.ending.by for one in replay.drivers] == ["client", "client"]
+    assert all(driver.finished.is_set() for driver in replay.drivers)
+    assert [driver.player.live.script.ending.by for driver in replay.drivers] == ["client", "client"]
 
 
 async def test_a_slow_replay_keeps_its_connections_alive() -> None:
@@ -157,11 +161,11 @@ async def test_a_slow_replay_keeps_its_connections_alive() -> None:
     for entry in script.entries[2:]:
         entry.timestamp_ns += 500_000_000
     (driver,) = (await replayed([script], Pace(0.25))).drivers
-    pings = [one for one in driver.player.live.script.entries if one.type == "pingreq"]
+    pings = [script_entry for script_entry in driver.player.live.script.entries if script_entry.type == "pingreq"]
 
     assert len(pings) in (1, 2), "after 0.75 and 1.5 seconds of two, unless the connection took long to make"
     (faithful,) = (await replayed([script], Pace(0.5), options=ClientOptions(faithful=True))).drivers
-    assert not any(one.type == "pingreq" for one in faithful.player.live.script.entries)
+    assert not any(script_entry.type == "pingreq" for script_entry in faithful.player.live.script.entries)
 
 
 def test_ports_lead_elsewhere() -> None:
@@ -169,10 +173,10 @@ def test_ports_lead_elsewhere() -> None:
         parse_broker("mqtt://localhost:1884"), ports={1883: 1885}, addresses=[Address(2, ("127.0.0.1", 1884))]
     )
 
-    assert goal.of(8883) == (goal.target, goal.addresses)
-    target, addresses = goal.of(1883)
-    assert target.port == 1885
-    assert addresses == [Address(2, ("127.0.0.1", 1885))]
+    assert goal.for_port(8883) is goal
+    moved = goal.for_port(1883)
+    assert moved.target.port == 1885
+    assert moved.addresses == [Address(2, ("127.0.0.1", 1885))]
 
 
 @pytest.mark.long
@@ -184,11 +188,11 @@ async def test_answers_to_pings_of_our_own_are_no_progress() -> None:
     with hostile("kept-alive") as (port, _):
         done = await replayed(scripts, port=port, patience_s=3.0)
 
-    (one,) = done.drivers
-    pings = [entry for entry in one.player.live.script.entries if isinstance(entry.packet, Pingresp)]
+    (driver,) = done.drivers
+    pings = [entry for entry in driver.player.live.script.entries if isinstance(entry.packet, Pingresp)]
     assert len(pings) >= 2
     assert done.seconds >= 3.0
-    assert one.shortfall == "a connection waited in vain for the end of the connection by the server"
+    assert driver.shortfall == "a connection waited in vain for the end of the connection by the server"
 
 
 async def test_what_the_recording_has_is_progress() -> None:
@@ -204,27 +208,27 @@ async def test_what_the_recording_has_is_progress() -> None:
             writer.write(b"\x30\x05\x00\x01t\x00%d" % number)
         writer.close()
 
-    (one,) = (await replayed([script], Pace(None), serve=slowly, patience_s=2.0)).drivers
-    assert one.shortfall == ""
-    assert not verify([(one.player.script, one.player.live.script)]).differences
+    (driver,) = (await replayed([script], Pace(None), serve=slowly, patience_s=2.0)).drivers
+    assert driver.shortfall == ""
+    assert not verify([(driver.player.script, driver.player.live.script)]).differences
 
 
 async def test_a_broker_that_reads_nothing_is_given_up() -> None:
     """More is to be sent than any buffer on the way holds."""
     large = f"> publish t {'x' * (1 << 20)}"
     with hostile("deaf") as (port, _):
-        (one,) = (await replayed([session(*[large] * 40)], Pace(None), port=port, patience_s=1.5)).drivers
+        (driver,) = (await replayed([session(*[large] * 40)], Pace(None), port=port, patience_s=1.5)).drivers
 
-    assert one.shortfall == "a connection waited in vain for the server to read what is sent"
-    skipped = {note.text for note in one.player.live.notes if note.kind is NoteKind.SKIPPED}
+    assert driver.shortfall == "a connection waited in vain for the server to read what is sent"
+    skipped = {note.text for note in driver.player.live.notes if note.kind is NoteKind.SKIPPED}
     assert skipped == {f"{name}, because the connection had ended" for name in ("PUBLISH", "DISCONNECT")}
 
 
 async def test_who_was_never_connected_did_not_send_because_of_that() -> None:
-    (one,) = (await replayed([session()], Pace(None), port=rig.free_port(), patience_s=0.3)).drivers
+    (driver,) = (await replayed([session()], Pace(None), port=rig.free_port(), patience_s=0.3)).drivers
 
     why = "because its connection was never opened"
-    assert {note.text for note in one.player.live.notes} == {f"CONNECT, {why}", f"DISCONNECT, {why}"}
+    assert {note.text for note in driver.player.live.notes} == {f"CONNECT, {why}", f"DISCONNECT, {why}"}
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -239,10 +243,10 @@ async def test_a_recorded_end_by_the_broker_is_not_held_against_the_live_one(lat
         await asyncio.sleep(0.05)
         writer.close()
 
-    (one,) = (await replayed(scripts, serve=closing)).drivers
-    found = verify([(one.player.script, one.player.live.script)], skipped=one.player.skipped)
-    assert [str(difference.kind) for difference in found.differences] == []
-    assert (one.failure, one.shortfall) == ("", "")
+    (driver,) = (await replayed(scripts, serve=closing)).drivers
+    verification = verify([(driver.player.script, driver.player.live.script)], skipped=driver.player.skipped)
+    assert [str(difference.kind) for difference in verification.differences] == []
+    assert (driver.failure, driver.shortfall) == ("", "")
 
 
 @pytest.mark.long

@@ -13,7 +13,7 @@ from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import EMPTY
 from mqttscope.replay.rewrite.convert import ConversionError, Losses, convert, to_3_1_1
 from mqttscope.replay.rewrite.links import Changes
-from mqttscope.replay.script import UNSAID, Entry
+from mqttscope.replay.script import UNSAID, ScriptEntry
 from tests.each import each
 from tests.replay import recordings
 
@@ -32,7 +32,7 @@ def lost(line: str, topic: str | None = None) -> tuple[ControlPacket, ControlPac
     """A packet of 5.0, what becomes of it in 3.1.1, and what is lost."""
     arrow, words = line.split(" ", 1)
     packet, losses = five(words), Losses()
-    return packet, to_3_1_1(packet, Entry(arrow == ">", packet, topic, 0, 0), Changes(), losses), losses
+    return packet, to_3_1_1(packet, ScriptEntry(arrow == ">", packet, topic, 0, 0), Changes(), losses), losses
 
 
 FINE = {
@@ -60,11 +60,11 @@ FINE = {
 
 @each("line, wanted", FINE.items())
 def test_what_3_1_1_says_too(line: str, wanted: str) -> None:
-    packet, found, losses = lost(line, topic="resolved")
+    packet, control_packet, losses = lost(line, topic="resolved")
 
-    assert losses.found == []
-    assert found == three(wanted)
-    assert found is not packet
+    assert losses.errors == []
+    assert control_packet == three(wanted)
+    assert control_packet is not packet
 
 
 LOST = {
@@ -104,27 +104,27 @@ LOST = {
 
 @each("line, field", LOST.items())
 def test_what_3_1_1_has_no_form_for(line: str, field: str) -> None:
-    packet, found, losses = lost(line)
+    packet, control_packet, losses = lost(line)
 
-    (loss,) = losses.found
+    (loss,) = losses.errors
     assert loss.field == field
     assert loss.why
     assert loss.instead
-    assert found is not packet
-    if found is not None:
+    assert control_packet is not packet
+    if control_packet is not None:
         # What is said in its place is 3.1.1.
-        read = decode(encode(found, ProtocolVersion.V3_1_1), ProtocolVersion.V3_1_1)
+        read = decode(encode(control_packet, ProtocolVersion.V3_1_1), ProtocolVersion.V3_1_1)
         assert not isinstance(read, Malformed), read
 
 
 def test_all_of_a_packet_is_told_at_once() -> None:
-    _, found, losses = lost("> subscribe 1 $share/g/a:0,no_local b:1,retain_handling=2 subscription_identifier=1")
+    _, packet, losses = lost("> subscribe 1 $share/g/a:0,no_local b:1,retain_handling=2 subscription_identifier=1")
 
-    assert [one.field for one in losses.found] == [
+    assert [error.field for error in losses.errors] == [
         "subscriptions[0].topic_filter", "subscriptions[0].no_local", "subscriptions[1].retain_handling",
         "properties.subscription_identifier",
     ]  # fmt: skip
-    assert found == three("subscribe 1 $share/g/a b:1")
+    assert packet == three("subscribe 1 $share/g/a b:1")
 
 
 @each(
@@ -185,14 +185,14 @@ def test_from_3_1_1_to_5_0(line: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("packet", "told"),
+    ("packet", "expected"),
     [
         (packets.Connect(client_identifier="", clean_start=False), r"connect.client_identifier cannot be converted"),
         (packets.Connect(protocol_level=0x84), r"connect.protocol_level cannot be converted to MQTT 5.0"),
     ],
 )
-def test_what_5_0_cannot_say(packet: ControlPacket, told: str) -> None:
-    with pytest.raises(ConversionError, match=told):
+def test_what_5_0_cannot_say(packet: ControlPacket, expected: str) -> None:
+    with pytest.raises(ConversionError, match=expected):
         convert(recordings.recorded((">", packet), version=recordings.V3_1_1, client=None), recordings.V5)
 
 
@@ -271,11 +271,11 @@ def test_from_3_1_1_to_5_0_and_back(name: str) -> None:
     assert all(script.version == recordings.V5 for script in there)
     assert recordings.links(back) == recordings.links(scripts)
     for script, other in zip(scripts, back, strict=True):
-        for one, two in zip(script.entries, other.entries, strict=True):
-            assert two.packet == one.packet
-            assert two.topic == one.topic
-            if not getattr(one.packet, "missing", 0):
-                assert two.raw == one.raw
+        for script_entry, two in zip(script.entries, other.entries, strict=True):
+            assert two.packet == script_entry.packet
+            assert two.topic == script_entry.topic
+            if not getattr(script_entry.packet, "missing", 0):
+                assert two.raw == script_entry.raw
 
 
 @each("name", recordings.NAMES)
@@ -287,10 +287,10 @@ def test_what_was_converted_is_well_formed(name: str) -> None:
             except ConversionError:
                 continue
             for entry in copy.entries:
-                found = decode(entry.raw, copy.version)
+                packet = decode(entry.raw, copy.version)
                 unknown = isinstance(entry.packet, packets.Unsuback) and script.version < copy.version == recordings.V5
                 if not unknown and script.version != version:
-                    assert not isinstance(found, Malformed), found
+                    assert not isinstance(packet, Malformed), packet
 
 
 LOSING = "v5-subscription-identifiers"
@@ -301,12 +301,12 @@ def test_an_error_names_all_that_cannot_be_converted() -> None:
     with pytest.raises(ConversionError) as caught:
         convert(scripts, recordings.V3_1_1)
 
-    told = str(caught.value).splitlines()
-    kinds = {one.kind for one in caught.value.lost}
+    lines = str(caught.value).splitlines()
+    kinds = {field.kind for field in caught.value.lost}
     assert len(kinds) >= 2
-    assert told[0] == f"{len(caught.value.lost)} fields cannot be converted to MQTT 3.1.1:"
-    assert len(told) == 1 + len(kinds)
-    assert all(any(kind in line for line in told) for kind in kinds)
+    assert lines[0] == f"{len(caught.value.lost)} fields cannot be converted to MQTT 3.1.1:"
+    assert len(lines) == 1 + len(kinds)
+    assert all(any(kind in line for line in lines) for kind in kinds)
 
 
 @each("name", recordings.NAMES)
@@ -316,12 +316,12 @@ def test_with_losses_all_of_5_0_becomes_3_1_1(name: str) -> None:
         script for script in recordings.captured(name) if script.version == recordings.V5 and recordings.certain(script)
     ]
     before = recordings.snapshot(scripts)
-    made, changes = convert(scripts, recordings.V3_1_1, lossy=True)
+    new_scripts, changes = convert(scripts, recordings.V3_1_1, lossy=True)
 
     assert recordings.snapshot(scripts) == before
     lost = 0
-    everywhere = {entry for script in made for entry in script.entries}
-    for before_it, script in zip(scripts, made, strict=True):
+    everywhere = {entry for script in new_scripts for entry in script.entries}
+    for before_it, script in zip(scripts, new_scripts, strict=True):
         there = set(script.entries)
         lost += len(before_it.entries) - len(there)
         for entry in script.entries:

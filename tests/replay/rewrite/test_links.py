@@ -14,7 +14,7 @@ from mqttscope.replay.rewrite.links import (
     drop,
     renumber,
     restore_aliases,
-    say,
+    set_packet,
     shared_too,
     with_client,
     with_topics,
@@ -43,14 +43,14 @@ def test_changes_are_counted_and_said_in_the_order_in_which_they_came() -> None:
 
 
 def test_changes_of_several_steps_are_added() -> None:
-    one, other = Changes(), Changes()
-    one.count("packet", "dropped")
+    changes, other = Changes(), Changes()
+    changes.count("packet", "dropped")
     other.count("packet", "dropped")
     other.note("done")
-    one.add(other)
+    changes.add(other)
 
-    assert list(one) == ["2 packets dropped", "done"]
-    assert one
+    assert list(changes) == ["2 packets dropped", "done"]
+    assert changes
 
 
 def upper(text: str) -> str:
@@ -72,11 +72,11 @@ TOPICS = [
 
 @each("words, wanted, counted", TOPICS)
 def test_topics_are_changed_wherever_they_stand(words: str, wanted: str, counted: list[str]) -> None:
-    packet, found = parse_packet(words.split()), list[str]()
+    packet, texts = parse_packet(words.split()), list[str]()
     before = repr(packet)
 
-    assert with_topics(packet, upper, shared_too(upper), found.append) == parse_packet(wanted.split())
-    assert found == counted
+    assert with_topics(packet, upper, shared_too(upper), texts.append) == parse_packet(wanted.split())
+    assert texts == counted
     assert repr(packet) == before
 
 
@@ -110,7 +110,7 @@ def test_client_identifiers_are_changed_in_both_directions() -> None:
         packets.Connack(properties=EMPTY),
         packets.Pingreq(),
     ):
-        assert with_client(packet, lambda one: one.upper() or "x") is packet
+        assert with_client(packet, lambda text: text.upper() or "x") is packet
 
 
 @each("name", NAMES)
@@ -183,13 +183,13 @@ def test_an_alias_gets_its_topic_back_when_what_set_it_is_gone() -> None:
     drop(copies, [script.entries[2]])
 
     assert restore_aliases(script) == 1
-    found = [entry.packet.topic_name for entry in script.entries if isinstance(entry.packet, packets.Publish)]
-    assert found == ["a", "", "", ""]
+    texts = [entry.packet.topic_name for entry in script.entries if isinstance(entry.packet, packets.Publish)]
+    assert texts == ["a", "", "", ""]
 
 
 def test_bytes_follow_what_is_said() -> None:
     (script,) = copy_scripts(recorded("> publish a"))
     entry = script.entries[2]
-    say(entry, packets.Publish(topic_name="bc", payload=b"x"), script.version)
+    set_packet(entry, packets.Publish(topic_name="bc", payload=b"x"), script.version)
 
     assert entry.raw == entry.packet.raw == bytes.fromhex("30 06 0002 6263 00 78")

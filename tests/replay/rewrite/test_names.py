@@ -51,14 +51,14 @@ def test_mappings_that_are_refused_of_clients(mapping: str) -> None:
 
 
 def mapped_clients(scripts: list[Script], *mappings: str) -> tuple[list[Script], list[str]]:
-    parsed = [ClientMapping.parse(one) for one in mappings]
+    parsed = [ClientMapping.parse(mapping) for mapping in mappings]
     copies, changes = changed(scripts, lambda copies, changes: map_clients(copies, parsed, changes))
     return copies, changes.sentences
 
 
 def test_connect_and_connection_have_the_new_name() -> None:
     scripts = recorded()
-    (script,), told = mapped_clients(scripts, "c*=d*", "*=never-*")
+    (script,), texts = mapped_clients(scripts, "c*=d*", "*=never-*")
 
     assert script.name == "d1"
     assert isinstance(script.entries[0].packet, Connect)
@@ -66,31 +66,31 @@ def test_connect_and_connection_have_the_new_name() -> None:
     assert script.entries[0].raw != scripts[0].entries[0].raw
     assert script.entries[1].raw is scripts[0].entries[1].raw
     assert scripts[0].name == "c1"
-    assert told == ["1 Client Identifier mapped", "the client mapping *=never-* applied to nobody"]
+    assert texts == ["1 Client Identifier mapped", "the client mapping *=never-* applied to no client"]
 
 
 def test_an_assigned_client_identifier_is_mapped_and_an_empty_one_stays_empty() -> None:
     hello = Connect(protocol_level=5)
-    given = Connack(properties=Properties(assigned_client_identifier="auto-1"))
-    (script,), told = mapped_clients(recorded((">", hello), ("<", given), client=None), "*=x-*")
+    connack = Connack(properties=Properties(assigned_client_identifier="auto-1"))
+    (script,), texts = mapped_clients(recorded((">", hello), ("<", connack), client=None), "*=x-*")
 
     assert packets(script) == [hello, Connack(properties=Properties(assigned_client_identifier="x-auto-1"))]
     assert script.name == "x-auto-1"
-    assert told == ["1 Client Identifier mapped that a server assigned"]
+    assert texts == ["1 Client Identifier mapped that a server assigned"]
 
 
 def test_clients_that_become_one_are_told() -> None:
     recorder = Recorder()
     recorder.connection(client="a")
     recorder.connection(client="b")
-    _, told = mapped_clients(recorder.scripts, "a=b")
+    _, texts = mapped_clients(recorder.scripts, "a=b")
 
-    assert told[-1] == "'a', 'b' are all 'b' now: they will take each other's sessions over"
+    assert texts[-1] == "'a', 'b' are all 'b' now: they will take each other's sessions over"
 
 
 def test_limits_of_client_identifiers() -> None:
-    _, told = mapped_clients(recorded(version=V3_1), f"*={'x' * 23}*")
-    assert "1 Client Identifier longer than the 23 characters of MQTT 3.1: servers may refuse it" in told
+    _, texts = mapped_clients(recorded(version=V3_1), f"*={'x' * 23}*")
+    assert "1 Client Identifier longer than the 23 characters of MQTT 3.1: servers may refuse it" in texts
     with pytest.raises(RewriteError, match="not a Client Identifier"):
         mapped_clients(recorded(), f"*={'x' * 65_535}*")
 
@@ -172,7 +172,7 @@ def test_filters_that_may_match_the_same(mapping: str, asked: str, wanted: bool)
 
 
 @pytest.mark.parametrize(
-    ("mapping", "told"),
+    ("mapping", "expected"),
     [
         ("a", "write FROM=TO"),
         ("a=b=c", r"\= for an equals sign"),
@@ -184,13 +184,13 @@ def test_filters_that_may_match_the_same(mapping: str, asked: str, wanted: bool)
         ("$share/g/a=b", "leave out \\$share"),
     ],
 )
-def test_mappings_that_are_refused(mapping: str, told: str) -> None:
-    with pytest.raises(RewriteError, match=told.replace("\\=", "\\\\=")):
+def test_mappings_that_are_refused(mapping: str, expected: str) -> None:
+    with pytest.raises(RewriteError, match=expected.replace("\\=", "\\\\=")):
         TopicMapping.parse(mapping)
 
 
 def mapped(scripts: list[Script], *mappings: str) -> tuple[list[Script], Changes]:
-    parsed = [TopicMapping.parse(one) for one in mappings]
+    parsed = [TopicMapping.parse(mapping) for mapping in mappings]
     return changed(scripts, lambda copies, changes: map_topics(copies, parsed, changes))
 
 
@@ -203,9 +203,9 @@ def test_the_first_mapping_that_applies_is_used_in_both_directions() -> None:
         "> unsubscribe 2 other",
     )
     (script,), changes = mapped(scripts, "site/a=first", "site/#=lab/#", "nobody=none")
-    found = packets(script)[2:]
+    actual_packets = packets(script)[2:]
 
-    assert found == [
+    assert actual_packets == [
         Publish(topic_name="first", properties=Properties(topic_alias=1, response_topic="lab/r")),
         Publish(topic_name="", properties=Properties(topic_alias=1)),
         Publish(topic_name="lab/b"),
@@ -235,10 +235,10 @@ def test_there_and_back_again(name: str) -> None:
     for old, new in zip(scripts, back, strict=True):
         if not certain(old):
             continue
-        for one, other in zip(old.entries, new.entries, strict=True):
-            assert (other.topic, other.packet) == (one.topic, one.packet)
-            if not getattr(one.packet, "missing", 0):
-                assert other.raw == one.raw
+        for script_entry, other in zip(old.entries, new.entries, strict=True):
+            assert (other.topic, other.packet) == (script_entry.topic, script_entry.packet)
+            if not getattr(script_entry.packet, "missing", 0):
+                assert other.raw == script_entry.raw
 
 
 level = st.sampled_from(["", "a", "b", "site", "1", "é"])
@@ -249,7 +249,7 @@ wild = st.lists(st.one_of(level, st.just("+")), min_size=1, max_size=4)
 @st.composite
 def mappings(draw: st.DrawFn) -> TopicMapping:
     source = draw(wild)
-    target = [one for one in source if one == "+"]
+    target = [text for text in source if text == "+"]
     for extra in draw(st.lists(level, max_size=3)):
         target.insert(draw(st.integers(0, len(target))), extra)
     target = target or ["x"]
@@ -262,14 +262,14 @@ def mappings(draw: st.DrawFn) -> TopicMapping:
 
 @given(mappings(), topics)
 def test_what_matched_the_left_side_matches_the_right_side_afterwards(mapping: TopicMapping, topic: str) -> None:
-    found = mapping.name(topic)
+    text = mapping.name(topic)
 
     if not matches(mapping.source, topic, shared=False):
-        assert found is None
-    elif found is not None:
-        assert is_valid_topic_name(found)
-        assert matches(mapping.target, found, shared=False)
-        assert TopicMapping(mapping.target, mapping.source).name(found) == topic
+        assert text is None
+    elif text is not None:
+        assert is_valid_topic_name(text)
+        assert matches(mapping.target, text, shared=False)
+        assert TopicMapping(mapping.target, mapping.source).name(text) == topic
 
 
 @given(mappings(), topics, st.data())
@@ -277,7 +277,7 @@ def test_a_filter_that_matched_a_topic_matches_the_mapped_one(
     mapping: TopicMapping, topic: str, data: st.DataObject
 ) -> None:
     levels = topic.split("/")
-    asked = [data.draw(st.sampled_from([one, "+"])) for one in levels]
+    asked = [data.draw(st.sampled_from([text, "+"])) for text in levels]
     if data.draw(st.booleans()):
         asked = [*asked[: data.draw(st.integers(0, len(asked)))], "#"]
     assume(any(asked))
@@ -309,11 +309,11 @@ def test_copies_interleave_and_share_what_is_equal(name: str) -> None:
         for index in range(3):
             copy = by_number[number + index * step]
             assert (copy.opened_ns, copy.opened_place) == (script.opened_ns, script.opened_place * 3)
-            for one, other in zip(script.entries, copy.entries, strict=True):
-                assert (other.place, other.timestamp_ns) == (one.place * 3 + index, one.timestamp_ns)
-                if one.type not in ("connect", "connack"):
-                    assert other.packet is one.packet
-                    assert other.raw is one.raw
+            for script_entry, other in zip(script.entries, copy.entries, strict=True):
+                assert (other.place, other.timestamp_ns) == (script_entry.place * 3 + index, script_entry.timestamp_ns)
+                if script_entry.type not in ("connect", "connack"):
+                    assert other.packet is script_entry.packet
+                    assert other.raw is script_entry.raw
 
 
 def test_names_get_numbers_and_topics_follow_their_template() -> None:
@@ -345,8 +345,8 @@ def test_names_get_numbers_and_topics_follow_their_template() -> None:
 
 
 def test_a_client_without_a_name_gets_none() -> None:
-    given = Connack(properties=Properties(assigned_client_identifier="auto"))
-    copies, _ = multiply(recorded("> connect client=", ("<", given), client=None), 2)
+    connack = Connack(properties=Properties(assigned_client_identifier="auto"))
+    copies, _ = multiply(recorded("> connect client=", ("<", connack), client=None), 2)
 
     assert [script.name for script in copies] == ["auto-1", "auto-2"]
     assert [packets(script)[0] for script in copies] == [Connect(protocol_level=5)] * 2
@@ -355,7 +355,7 @@ def test_a_client_without_a_name_gets_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "topic", "told"),
+    ("count", "topic", "expected"),
     [
         (0, "{topic}", "0 copies"),
         (2, "load", "ends with {topic}"),
@@ -368,6 +368,6 @@ def test_a_client_without_a_name_gets_none() -> None:
         (2, f"{'x' * 65_535}/{{topic}}", "too long"),
     ],
 )
-def test_templates_that_are_refused(count: int, topic: str, told: str) -> None:
-    with pytest.raises(RewriteError, match=told.replace("{", r"\{")):
+def test_templates_that_are_refused(count: int, topic: str, expected: str) -> None:
+    with pytest.raises(RewriteError, match=expected.replace("{", r"\{")):
         multiply(recorded("> publish a"), count, topic)

@@ -41,10 +41,10 @@ def test_repetitions_disappear_with_qos_0() -> None:
     recorder = Recorder()
     recorder.connection(ONE[0], (">", again))
     recorder.connection((">", again), "< puback 1")
-    scripts, told = done(recorder.scripts, 0)
+    scripts, texts = done(recorder.scripts, 0)
 
     assert [packets(script)[2:] for script in scripts] == [[ZERO[0][1]], []]
-    assert told == [
+    assert texts == [
         "3 PUBLISH packets lowered to QoS 0",
         "1 acknowledgement dropped",
         "2 repetitions dropped: QoS 0 is sent once",
@@ -57,7 +57,7 @@ def test_the_end_of_a_handshake_on_another_connection_disappears_too() -> None:
     recorder.connection(*TWO[2:])
     scripts, _ = done(recorder.scripts, 1)
 
-    assert [packets(script)[2:] for script in scripts] == [[one for _, one in ONE], []]
+    assert [packets(script)[2:] for script in scripts] == [[packet for _, packet in ONE], []]
 
 
 def test_identifiers_that_the_client_uses_are_not_taken() -> None:
@@ -65,11 +65,11 @@ def test_identifiers_that_the_client_uses_are_not_taken() -> None:
     recorder = Recorder()
     recorder.connection(*ZERO, (">", subscribe), "< suback 1 0", *ZERO)
     recorder.connection("> publish c qos=1 id=3")
-    scripts, told = done(recorder.scripts, 1)
-    found = [one.packet_identifier for one in packets(scripts[0]) if isinstance(one, Publish | Puback)]
+    scripts, texts = done(recorder.scripts, 1)
+    numbers = [packet.packet_identifier for packet in packets(scripts[0]) if isinstance(packet, Publish | Puback)]
 
-    assert found == [2, 2, 4, 4]
-    assert "2 acknowledgements put in" in told
+    assert numbers == [2, 2, 4, 4]
+    assert "2 acknowledgements put in" in texts
 
 
 def test_an_error_ends_the_exchange() -> None:
@@ -91,12 +91,12 @@ def test_deliveries_are_lowered_with_their_message_and_others_are_not() -> None:
         ("<", Publish(qos=1, topic_name="other", packet_identifier=8)),
         (">", Puback(8)),
     ]
-    (script,), told = done(recorded(*ONE, *delivered), 0)
+    (script,), texts = done(recorded(*ONE, *delivered), 0)
 
     assert packets(script)[2:] == [ZERO[0][1], ZERO[0][1], *(packet for _, packet in delivered[2:])]
-    assert "1 delivery expected with a lower QoS" in told
-    _, told = done(recorded(*ONE, *delivered), 2)
-    assert told[-1] == "deliveries of messages with a raised QoS are still expected as recorded"
+    assert "1 delivery expected with a lower QoS" in texts
+    _, texts = done(recorded(*ONE, *delivered), 2)
+    assert texts[-1] == "deliveries of messages with a raised QoS are still expected as recorded"
 
 
 @each("qos", [0, 1, 2])

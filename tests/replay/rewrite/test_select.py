@@ -6,7 +6,7 @@ import pytest
 
 from mqttscope.mqtt import packets
 from mqttscope.replay.rewrite.links import RewriteError
-from mqttscope.replay.rewrite.select import Moment, select
+from mqttscope.replay.rewrite.select import RecordingTime, select
 from tests.each import each
 from tests.replay import recordings
 
@@ -14,23 +14,23 @@ from tests.replay import recordings
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("90s", Moment(90 * recordings.SECOND, relative=True)),
-        ("1m30s", Moment(90 * recordings.SECOND, relative=True)),
-        ("+90s", Moment(90 * recordings.SECOND, relative=True)),
-        ("1.5", Moment(1_500_000_000, relative=True)),
-        ("0", Moment(0, relative=True)),
-        ("1970-01-01T00:01:30Z", Moment(90 * recordings.SECOND)),
-        ("1970-01-01T01:01:30+01:00", Moment(90 * recordings.SECOND)),
+        ("90s", RecordingTime(90 * recordings.SECOND, relative=True)),
+        ("1m30s", RecordingTime(90 * recordings.SECOND, relative=True)),
+        ("+90s", RecordingTime(90 * recordings.SECOND, relative=True)),
+        ("1.5", RecordingTime(1_500_000_000, relative=True)),
+        ("0", RecordingTime(0, relative=True)),
+        ("1970-01-01T00:01:30Z", RecordingTime(90 * recordings.SECOND)),
+        ("1970-01-01T01:01:30+01:00", RecordingTime(90 * recordings.SECOND)),
     ],
 )
-def test_moments(text: str, wanted: Moment) -> None:
-    assert Moment.parse(text) == wanted
+def test_moments(text: str, wanted: RecordingTime) -> None:
+    assert RecordingTime.parse(text) == wanted
 
 
 @pytest.mark.parametrize("text", ["", "soon", "1970-01-01T00:01:30", "10x", "."])
 def test_moments_that_are_refused(text: str) -> None:
     with pytest.raises(RewriteError):
-        Moment.parse(text)
+        RecordingTime.parse(text)
 
 
 @each("name", recordings.NAMES)
@@ -47,13 +47,13 @@ def test_what_is_left_holds_together(name: str) -> None:
     scripts = recordings.captured(name)
     before = recordings.snapshot(scripts)
     count = sum(len(script.entries) for script in scripts)
-    half = Moment.parse("0.7")
+    half = RecordingTime.parse("0.7")
     for copies, _ in (
         select(scripts, start=half),
         select(scripts, end=half),
-        select(scripts, start=Moment.parse("0.3"), end=Moment.parse("1.5")),
+        select(scripts, start=RecordingTime.parse("0.3"), end=RecordingTime.parse("1.5")),
         select(scripts, places=range(0, count, 5)),
-        select(scripts, places=range(count // 2), start=Moment.parse("0.1")),
+        select(scripts, places=range(count // 2), start=RecordingTime.parse("0.1")),
     ):
         recordings.check_links(copies)
         for script in copies:
@@ -72,8 +72,8 @@ def test_clients_by_globs() -> None:
     assert changes.sentences == ["1 connection of other clients left out", "no client is called 'nobody'"]
 
 
-def seconds(number: int) -> Moment:
-    return Moment(number * recordings.SECOND)
+def seconds(number: int) -> RecordingTime:
+    return RecordingTime(number * recordings.SECOND)
 
 
 def test_a_connection_that_is_open_at_the_start_keeps_what_it_is() -> None:
@@ -125,7 +125,7 @@ def test_connections_outside_of_the_span_are_left_out() -> None:
         recorder.connection(client=name)
     copies, _ = select(recorder.scripts, start=seconds(3), end=seconds(5))
     assert [script.name for script in copies] == ["second"]
-    relative, _ = select(recorder.scripts, start=Moment.parse("2s"), end=Moment.parse("4s"))
+    relative, _ = select(recorder.scripts, start=RecordingTime.parse("2s"), end=RecordingTime.parse("4s"))
     assert [script.name for script in relative] == ["second"]
 
 
@@ -133,21 +133,21 @@ def test_a_session_without_its_beginning_is_told() -> None:
     scripts = recordings.captured("v311-session-present")
     _, whole = select(scripts, clients=["*"])
     again = next(script for script in scripts if script.connection.session_present)
-    kept, changes = select(scripts, start=Moment(again.opened_ns))
+    left_scripts, changes = select(scripts, start=RecordingTime(again.opened_ns))
 
     assert not whole
-    assert again.name in [script.name for script in kept]
-    assert "1 connection expected to find a session whose earlier connection is left out" in changes.sentences
+    assert again.name in [script.name for script in left_scripts]
+    assert "1 connection expected to find a session from a connection that is left out" in changes.sentences
 
 
 def test_an_alias_whose_setting_was_cut_away_gets_its_topic() -> None:
     again = "> publish - topic_alias=1"
     recording = recordings.recorded("> publish a topic_alias=1", again, again)
     (script,), changes = select(recording, start=seconds(4))
-    found = [one.topic_name for one in recordings.packets(script) if isinstance(one, packets.Publish)]
+    texts = [packet.topic_name for packet in recordings.packets(script) if isinstance(packet, packets.Publish)]
 
-    assert found == ["a", ""]
-    assert changes.sentences[-1] == "1 PUBLISH packet with its topic written out: what set the Topic Alias is left out"
+    assert texts == ["a", ""]
+    assert changes.sentences[-1].endswith("topic written out: the packet that set the Topic Alias is left out")
 
 
 def test_a_repetition_after_the_start_is_the_first() -> None:

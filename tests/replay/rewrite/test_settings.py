@@ -61,25 +61,25 @@ from tests.replay.recordings import (
     ],
 )
 def test_paths(path: str, wanted: str, index: int | None) -> None:
-    target, found = find_target(path)
+    target, number = find_target(path)
 
-    assert (target.path, found) == (wanted, index)
+    assert (target.path, number) == (wanted, index)
 
 
 @pytest.mark.parametrize(
-    ("path", "told"),
+    ("path", "expected"),
     [
         ("publish.topic", "did you mean publish.topic_name"),
         ("keep_alive", "did you mean connect.keep_alive"),
         ("conect.keep_alive", "did you mean connect.keep_alive"),
         ("nothing.at.all", "a path begins with one of connect, publish"),
-        ("connack.reason_code", "only what clients send can be set"),
+        ("connack.reason_code", "only packets of clients can be set"),
         ("pingreq.x", "no fields"),
         ("publish.payload[0]", "only subscriptions and topic_filters have an index"),
     ],
 )
-def test_unknown_paths_say_what_may_be_meant(path: str, told: str) -> None:
-    with pytest.raises(RewriteError, match=told):
+def test_unknown_paths_say_what_may_be_meant(path: str, expected: str) -> None:
+    with pytest.raises(RewriteError, match=expected):
         find_target(path)
 
 
@@ -150,10 +150,10 @@ def test_fields_that_are_set_hold_whatever_a_mapping_made_of_them() -> None:
         read_file=lambda name: name.encode(),
     )
     (script,), _ = rewrite(recorded("> publish a"), asked)
-    hello, _, said = packets(script)
+    hello, _, packet = packets(script)
 
     assert hello == Connect("MQTT", 5, client_identifier="c2", keep_alive=60, password=b"secret")
-    assert said == Publish(retain=True, topic_name="b", payload=b"one")
+    assert packet == Publish(retain=True, topic_name="b", payload=b"one")
 
 
 @pytest.mark.parametrize(
@@ -209,14 +209,14 @@ def value(path: str, text: str, files: dict[str, bytes] | None = None) -> Any:
     ],
 )
 def test_values(path: str, text: str, wanted: Any) -> None:
-    found = value(path, text, {"one": b"from a file"})
+    result = value(path, text, {"one": b"from a file"})
 
-    assert found == wanted
-    assert type(found) is type(wanted)
+    assert result == wanted
+    assert type(result) is type(wanted)
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "told"),
+    ("path", "text", "expected"),
     [
         ("connect.keep_alive", "65536", "connect.keep_alive: '65536' is not allowed, only 0 to 65535 seconds"),
         ("connect.keep_alive", "1.5s", "0 to 65535 seconds"),
@@ -238,8 +238,8 @@ def test_values(path: str, text: str, wanted: Any) -> None:
         ("connect.properties", "x", "set one of the fields in it"),
     ],
 )
-def test_values_that_are_refused(path: str, text: str, told: str) -> None:
-    with pytest.raises(RewriteError, match=told):
+def test_values_that_are_refused(path: str, text: str, expected: str) -> None:
+    with pytest.raises(RewriteError, match=expected):
         value(path, text, {})
 
 
@@ -328,28 +328,30 @@ def test_a_password_comes_from_elsewhere() -> None:
 
 
 def done(scripts: list[Script], *settings: str, unset: tuple[str, ...] = ()) -> tuple[Script, list[str]]:
-    found = [Setting.parse_unset(one) for one in unset] + [Setting.parse(one) for one in settings]
-    copies, changes = changed(scripts, lambda copies, changes: apply_settings(copies, found, changes))
+    actual_settings = [Setting.parse_unset(text) for text in unset] + [Setting.parse(setting) for setting in settings]
+    copies, changes = changed(scripts, lambda copies, changes: apply_settings(copies, actual_settings, changes))
     return copies[0], changes.sentences
 
 
 def test_only_what_clients_send_is_set() -> None:
     scripts = recorded("> publish a", "< publish a")
-    script, told = done(scripts, "publish.payload=x", "connect.keep_alive=1", "connect.keep_alive=2")
+    script, texts = done(scripts, "publish.payload=x", "connect.keep_alive=1", "connect.keep_alive=2")
 
     assert packets(script)[2:] == [Publish(topic_name="a", payload=b"x"), Publish(topic_name="a")]
     assert packets(script)[0] == Connect("MQTT", 5, client_identifier="c1", keep_alive=2)
-    same = [one.raw is other.raw for one, other in zip(script.entries, scripts[0].entries, strict=True)]
+    same = [
+        script_entry.raw is other.raw for script_entry, other in zip(script.entries, scripts[0].entries, strict=True)
+    ]
     assert same == [False, True, False, True]
-    assert told == [
+    assert texts == [
         "1 CONNECT packet set as asked",
         "1 PUBLISH packet set as asked",
-        "publish.payload: what subscribers receive is still expected as it was recorded",
+        "publish.payload: deliveries to subscribers are still expected as recorded",
     ]
 
 
 def test_what_a_version_or_a_packet_does_not_have_is_told() -> None:
-    script, told = done(
+    script, texts = done(
         recorded("> publish a", version=V3_1_1),
         "publish.content_type=x",
         "connect.will_topic=x",
@@ -357,7 +359,7 @@ def test_what_a_version_or_a_packet_does_not_have_is_told() -> None:
     )
 
     assert packets(script)[2] == Publish(topic_name="a")
-    assert told == [
+    assert texts == [
         "1 CONNECT packet left as it is: it has no Will",
         "1 PUBLISH packet without publish.properties.content_type: MQTT 3.1.1 has no such field",
         "publish.properties.content_type applied to no packet",
@@ -381,19 +383,19 @@ def test_topics_and_aliases_stay_true(
         return ">", Publish(topic_name=topic, properties=Properties(topic_alias=alias))
 
     script, _ = done(recorded(publish("a", 1), publish("", 1), publish("b", 2)), *settings, unset=unset)
-    found = [one for one in packets(script) if isinstance(one, Publish)]
+    publishes = [packet for packet in packets(script) if isinstance(packet, Publish)]
 
-    assert [one.topic_name for one in found] == names
+    assert [publish.topic_name for publish in publishes] == names
     assert [entry.topic for entry in script.entries[2:]] == topics
-    assert [one.properties.topic_alias for one in found if one.properties is not None] == aliases
+    assert [publish.properties.topic_alias for publish in publishes if publish.properties is not None] == aliases
 
 
 def test_a_session_that_begins_anew_is_not_present() -> None:
     hello = Connect(protocol_level=5, client_identifier="c", clean_start=False)
-    script, told = done(recorded((">", hello), "< connack present", client=None), "connect.clean_start=true")
+    script, texts = done(recorded((">", hello), "< connack present", client=None), "connect.clean_start=true")
 
     assert packets(script)[1] == Connack(session_present=False)
-    assert "1 CONNACK packet expected otherwise, since its request changed" in told
+    assert "1 CONNACK packet expected to differ, since its request changed" in texts
 
 
 @pytest.mark.parametrize(
@@ -419,10 +421,10 @@ def test_granted_qos_follows_what_is_asked_for(
 def test_before_5_0_a_password_goes_with_its_user_name(version: int, left: bytes | None) -> None:
     hello = Connect(protocol_level=version, client_identifier="c", user_name="u", password=b"p")
     script, _ = done(recorded((">", hello), client=None), unset=("connect.user_name",))
-    (found,) = packets(script)
+    (packet,) = packets(script)
 
-    assert isinstance(found, Connect)
-    assert (found.user_name, found.password) == (None, left)
+    assert isinstance(packet, Connect)
+    assert (packet.user_name, packet.password) == (None, left)
 
 
 def test_a_client_identifier_that_is_set_names_the_connection() -> None:

@@ -70,30 +70,30 @@ class Device:
             self.take(packet(self.name, kind, words, self.desk.version))
         return self.heard()
 
-    def take(self, said: ControlPacket | Malformed) -> None:
+    def take(self, result: ControlPacket | Malformed) -> None:
         """Say a packet, as it comes through the wire."""
-        raw = said.raw if isinstance(said, Malformed) else encode(said, self.desk.version)
+        raw = result.raw if isinstance(result, Malformed) else encode(result, self.desk.version)
         self.player.receive(decode(raw, self.desk.version), self.desk.now)
 
     def heard(self) -> list[str]:
         """What has come meanwhile."""
-        return [told(one) for one in self.packets()]
+        return [told(control_packet) for control_packet in self.packets()]
 
     def packets(self) -> list[ControlPacket]:
         """The same as packets."""
-        found: list[ControlPacket] = []
+        control_packets: list[ControlPacket] = []
         while True:
             action = self.player.perform(self.desk.now)
             if isinstance(action, Send):
                 whole = decode(action.data, self.desk.version)
                 assert isinstance(whole, ControlPacket), whole
-                found.append(whole)
+                control_packets.append(whole)
             elif isinstance(action, Close):
                 self.closed = action
                 self.player.ended(Ending(action.how, "server"))
             else:
                 self.waits = action.until_ns
-                return found
+                return control_packets
 
     def vanish(self) -> None:
         """End the connection."""
@@ -126,37 +126,41 @@ class Desk:
             sessions=self.sessions,
             options=self.options,
             opened_ns=self.now,
-            earlier=[one for one in self.scripts if script and one.opened_place < script.opened_place],
+            earlier=[
+                other_script
+                for other_script in self.scripts
+                if script and other_script.opened_place < script.opened_place
+            ],
             taken_over=script is not None and bool(takers_over(script, self.scripts)),
         )
         device = Device(self, name, player)
         device.take(first)
         device.first = device.packets()
-        return device, [told(one) for one in device.first]
+        return device, [told(control_packet) for control_packet in device.first]
 
     def later(self, seconds: float) -> None:
         """Let time pass."""
         self.now += int(seconds * SECOND)
 
 
-def told(said: ControlPacket) -> str:
+def told(control_packet: ControlPacket) -> str:
     """A packet in few words."""
-    words = [said.packet_type.name.lower()]
-    identifier = getattr(said, "packet_identifier", None)
-    if isinstance(said, Publish):
-        words += [said.topic_name or "-", said.payload.decode() or "-", f"qos={said.qos}"]
-        words += [word for word in ("dup", "retain") if getattr(said, word)]
+    words = [control_packet.packet_type.name.lower()]
+    identifier = getattr(control_packet, "packet_identifier", None)
+    if isinstance(control_packet, Publish):
+        words += [control_packet.topic_name or "-", control_packet.payload.decode() or "-", f"qos={control_packet.qos}"]
+        words += [word for word in ("dup", "retain") if getattr(control_packet, word)]
     if identifier:
         words.append(f"id={identifier}")
-    if isinstance(said, Suback | Unsuback):
-        words += [str(code) for code in said.reason_codes or ()]
-    elif getattr(said, "reason_code", None):
-        words.append(f"0x{said.reason_code:02x}")  # type: ignore[attr-defined]
-    if isinstance(said, Connack) and said.session_present:
+    if isinstance(control_packet, Suback | Unsuback):
+        words += [str(code) for code in control_packet.reason_codes or ()]
+    elif getattr(control_packet, "reason_code", None):
+        words.append(f"0x{control_packet.reason_code:02x}")  # type: ignore[attr-defined]
+    if isinstance(control_packet, Connack) and control_packet.session_present:
         words.append("present")
-    if isinstance(said, Disconnect):
+    if isinstance(control_packet, Disconnect):
         return " ".join(words)
-    block = getattr(said, "properties", None)
+    block = getattr(control_packet, "properties", None)
     if block:
         words += [f"{key}={value}" for key, value in ((repr(block)[15:-1], ""),) if key]
     return " ".join(words).rstrip("=")

@@ -95,14 +95,14 @@ class Conforming:
         if not connack.session_present:
             self.owed, self.sending, self.filters = {}, {}, {}
             self.released, self.recorded = set(), set()
-        for one in rest:
-            self.heard(one)
+        for packet in rest:
+            self.heard(packet)
         for number, message in list(self.sending.items()):
             if number in self.released:
                 self.say(f"pubrel {number}")
             else:
-                said = f"{message.topic_name} {message.payload.decode()} qos={message.qos}"
-                self.say(f"publish {said} id={number} dup")
+                text = f"{message.topic_name} {message.payload.decode()} qos={message.qos}"
+                self.say(f"publish {text} id={number} dup")
 
     def say(self, words: str) -> None:
         assert self.device is not None
@@ -111,13 +111,13 @@ class Conforming:
 
     def look(self) -> None:
         assert self.device is not None
-        for one in self.device.packets():
-            self.heard(one)
+        for packet in self.device.packets():
+            self.heard(packet)
         if self.device.closed is not None:
             self.connect()
 
     def free(self) -> int:
-        return next(one for one in range(1, 100) if one not in self.asked and one not in self.sending)
+        return next(number for number in range(1, 100) if number not in self.asked and number not in self.sending)
 
     def step(self, line: str) -> None:
         kind, *words = line.split()
@@ -144,16 +144,16 @@ class Conforming:
                 return
             number = self.free()
             line = f"publish {topic} {payload}" + (f" qos={qos} id={number}" if qos != "0" else "")
-            made = read(line)
-            assert isinstance(made, Publish)
-            if made.qos:
-                self.sending[number] = made
+            packet = read(line)
+            assert isinstance(packet, Publish)
+            if packet.qos:
+                self.sending[number] = packet
             self.say(line)
         else:
             self.acknowledge(last=kind == "last")
 
     def acknowledge(self, *, last: bool) -> None:
-        waiting = [one for one in self.owed if one not in self.recorded and one in self.under_way]
+        waiting = [number for number in self.owed if number not in self.recorded and number in self.under_way]
         if not waiting:
             return
         number = waiting[-1 if last else 0]
@@ -165,61 +165,61 @@ class Conforming:
             self.recorded.add(number)
             self.say(f"pubrec {number}")
 
-    def heard(self, said: ControlPacket) -> None:
-        assert len(encode(said, V5)) <= self.limits[2]
-        if isinstance(said, Publish):
-            self.delivered(said)
-        elif isinstance(said, Puback):
-            assert self.sending.pop(said.packet_identifier).qos == 1
-        elif isinstance(said, Pubrec):
-            assert self.sending[said.packet_identifier].qos == 2
-            self.released.add(said.packet_identifier)
-            self.say(f"pubrel {said.packet_identifier}")
-        elif isinstance(said, Pubcomp):
-            assert said.packet_identifier in self.released
-            self.released.discard(said.packet_identifier)
-            del self.sending[said.packet_identifier]
-        elif isinstance(said, Pubrel):
-            assert self.owed.pop(said.packet_identifier).qos == 2
-            assert said.packet_identifier in self.recorded
-            self.recorded.discard(said.packet_identifier)
-            self.under_way.discard(said.packet_identifier)
-            self.say(f"pubcomp {said.packet_identifier}")
-        elif isinstance(said, Suback):
-            asked = self.asked.pop(said.packet_identifier)
+    def heard(self, packet: ControlPacket) -> None:
+        assert len(encode(packet, V5)) <= self.limits[2]
+        if isinstance(packet, Publish):
+            self.delivered(packet)
+        elif isinstance(packet, Puback):
+            assert self.sending.pop(packet.packet_identifier).qos == 1
+        elif isinstance(packet, Pubrec):
+            assert self.sending[packet.packet_identifier].qos == 2
+            self.released.add(packet.packet_identifier)
+            self.say(f"pubrel {packet.packet_identifier}")
+        elif isinstance(packet, Pubcomp):
+            assert packet.packet_identifier in self.released
+            self.released.discard(packet.packet_identifier)
+            del self.sending[packet.packet_identifier]
+        elif isinstance(packet, Pubrel):
+            assert self.owed.pop(packet.packet_identifier).qos == 2
+            assert packet.packet_identifier in self.recorded
+            self.recorded.discard(packet.packet_identifier)
+            self.under_way.discard(packet.packet_identifier)
+            self.say(f"pubcomp {packet.packet_identifier}")
+        elif isinstance(packet, Suback):
+            asked = self.asked.pop(packet.packet_identifier)
             rows = asked.subscriptions  # type: ignore[attr-defined]
-            assert len(rows) == len(said.reason_codes)
-            assert all(code <= row.maximum_qos for row, code in zip(rows, said.reason_codes, strict=True))
-            self.filters |= {row.topic_filter: code for row, code in zip(rows, said.reason_codes, strict=True)}
-        elif isinstance(said, Unsuback):
-            asked = self.asked.pop(said.packet_identifier)
-            assert len(asked.topic_filters) == len(said.reason_codes or ())  # type: ignore[attr-defined]
+            assert len(rows) == len(packet.reason_codes)
+            assert all(code <= row.maximum_qos for row, code in zip(rows, packet.reason_codes, strict=True))
+            self.filters |= {row.topic_filter: code for row, code in zip(rows, packet.reason_codes, strict=True)}
+        elif isinstance(packet, Unsuback):
+            asked = self.asked.pop(packet.packet_identifier)
+            assert len(asked.topic_filters) == len(packet.reason_codes or ())  # type: ignore[attr-defined]
             for name in asked.topic_filters:  # type: ignore[attr-defined]
                 self.filters.pop(name, None)
-        elif isinstance(said, Pingresp):
+        elif isinstance(packet, Pingresp):
             self.pings -= 1
             assert self.pings >= 0
         else:
-            assert not isinstance(said, Connack | Disconnect)
+            assert not isinstance(packet, Connack | Disconnect)
 
-    def delivered(self, said: Publish) -> None:
-        block = said.properties
+    def delivered(self, publish: Publish) -> None:
+        block = publish.properties
         alias = None if block is None else block.topic_alias
-        topic = said.topic_name
+        topic = publish.topic_name
         if alias is not None:
             assert 0 < alias <= self.limits[1]
             topic = topic or self.aliases[alias]
             self.aliases[alias] = topic
         assert topic.startswith("t/")
-        if not said.qos:
+        if not publish.qos:
             return
-        number = said.packet_identifier
+        number = publish.packet_identifier
         assert number
         assert number not in self.under_way
         if number in self.owed:
-            assert said.dup
-            assert self.owed[number].payload == said.payload
-        self.owed[number] = said
+            assert publish.dup
+            assert self.owed[number].payload == publish.payload
+        self.owed[number] = publish
         self.under_way.add(number)
         # What is released counts no longer, but for the PUBCOMP that is sent at once.
         assert len(self.under_way) <= self.limits[0]
@@ -241,4 +241,4 @@ def test_whatever_a_conforming_device_does(steps: list[str], maximum: int, alias
     # Nothing is left without an answer.
     assert device.asked == {}
     assert device.pings == 0
-    assert [one for one in device.sending if one not in device.released] == []
+    assert [number for number in device.sending if number not in device.released] == []

@@ -31,7 +31,7 @@ def test_packets_beyond_what_is_kept_are_not_compared(monkeypatch: pytest.Monkey
     device.say(*["pingreq"] * 50)
 
     assert len(device.player.live.script.entries) <= 20
-    (note,) = [one for one in device.player.live.notes if "not compared" in one.text]
+    (note,) = [replay_note for replay_note in device.player.live.notes if "not compared" in replay_note.text]
     assert device.player.live.notes[note] == 2 + 100 - len(device.player.live.script.entries)
 
 
@@ -46,7 +46,7 @@ def test_what_no_answer_is_recorded_of_is_not_kept_for_ever(monkeypatch: pytest.
         device.say(f"subscribe {number} t/#:2")
     live = device.player.live
     assert len(live._waiting) <= 10
-    assert live._waiting_bytes == sum(PACKET_BYTES + len(one.raw) for one in live._waiting.values())
+    assert live._waiting_bytes == sum(PACKET_BYTES + len(script_entry.raw) for script_entry in live._waiting.values())
 
 
 def test_messages_that_are_complete_use_no_room() -> None:
@@ -61,15 +61,15 @@ def test_messages_that_are_complete_use_no_room() -> None:
 def test_of_many_sessions_those_with_something_in_them_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "MAX_SESSIONS", 10)
     sessions = connection.ServerSessions()
-    kept = [sessions.of(f"kept-{number}") for number in range(3)]
-    for one in kept:
-        one.subscriptions["a"] = connection.Subscribed(Subscription("a"), 0)
+    states = [sessions.session_of(f"kept-{number}") for number in range(3)]
+    for state in states:
+        state.subscriptions["a"] = connection.DeviceSubscription(Subscription("a"), 0)
     for number in range(100):
-        sessions.of(f"empty-{number}")
-    assert [sessions.of(f"kept-{number}") for number in range(3)] == kept
+        sessions.session_of(f"empty-{number}")
+    assert [sessions.session_of(f"kept-{number}") for number in range(3)] == states
     assert sessions.forgotten == 0
     assert len(sessions.known) <= 10
     for number in range(100):
-        sessions.of(f"full-{number}").subscriptions["a"] = connection.Subscribed(Subscription("a"), 0)
+        sessions.session_of(f"full-{number}").subscriptions["a"] = connection.DeviceSubscription(Subscription("a"), 0)
     assert len(sessions.known) <= 10
     assert "full-99" in sessions.known

@@ -122,7 +122,7 @@ def test_a_session_that_goes_on_gets_again_what_it_did_not_acknowledge() -> None
 
     assert heard == ["connack present", "publish t one qos=1 dup id=1", "pubrel id=2"]
     assert again.say("puback 1", "pubcomp 2") == []
-    assert desk.sessions.of("dev").unfinished == {}
+    assert desk.sessions.session_of("dev").unfinished == {}
 
 
 def test_a_device_that_acknowledged_more_gets_nothing_again_and_one_that_starts_clean_has_no_session() -> None:

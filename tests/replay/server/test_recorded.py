@@ -1,12 +1,12 @@
-"""Who plays which recorded connection, which recorded packet a packet of a device is, and what was said to it."""
+"""Who plays which recorded connection, and what was said to a recorded packet."""
 
 from __future__ import annotations
 
 from mqttscope.mqtt import Connack, Connect, Malformed, Puback, Publish, Suback, decode
-from mqttscope.replay.server.recorded import ConnectionMatcher, PacketMatcher, ServerScript, said_identifier
+from mqttscope.replay.server.recorded import ConnectionMatcher, ServerScript, recorded_identifier
 from tests.each import each
 from tests.replay.server.desk import HELLO, SECOND, Desk
-from tests.replay.talk import read, record
+from tests.replay.talk import record
 
 TEXT = """
     a > connect
@@ -17,8 +17,8 @@ TEXT = """
 
 
 def chosen(matcher: ConnectionMatcher, *names: str) -> list[int | None]:
-    found = [matcher.choose(Connect(client_identifier=name)) for name in names]
-    return [None if one is None else one.connection.number for one in found]
+    scripts = [matcher.choose(Connect(client_identifier=name)) for name in names]
+    return [None if script is None else script.connection.number for script in scripts]
 
 
 @each(
@@ -39,7 +39,7 @@ def test_connections_are_chosen_by_identifier(repeat: bool, names: str, numbers:
 def test_what_is_left() -> None:
     matcher = ConnectionMatcher(record(TEXT))
     chosen(matcher, "a", "b")
-    assert [said_identifier(one) for one in matcher.free] == ["a"]
+    assert [recorded_identifier(script) for script in matcher.free] == ["a"]
 
 
 def test_a_first_packet_that_is_no_connect() -> None:
@@ -49,44 +49,6 @@ def test_a_first_packet_that_is_no_connect() -> None:
     bad = decode(bytes.fromhex("1003000000"))
     assert isinstance(bad, Malformed)
     assert matcher.choose(bad) is None
-
-
-PACKETS = """
-    dev > connect
-    dev > publish a 1
-    dev > publish b 2
-    dev > publish a 3
-    dev > subscribe 1 x:1 y:2
-    dev > subscribe 2 z:0
-    dev > pingreq
-"""
-
-
-@each(
-    "asked, places",
-    [
-        # By topic and payload, then by topic.
-        (["publish a 3", "publish a other", "publish a third"], [3, 1, None]),
-        # What only resembles takes nothing away.
-        (["publish a other", "publish a 1", "publish a 3"], [1, 1, 3]),
-        # Another topic is what was expected.
-        (["publish other 2", ("publish other 2", 2), ("publish other 2", 4)], [None, 2, None]),
-        (["subscribe 7 y:0 x:0", "subscribe 8 unknown:0", "subscribe 9 unknown:0"], [4, 5, None]),
-        (["pingreq", "pingreq"], [6, None]),
-    ],
-)
-def test_which_recorded_packet_a_live_one_is(asked: list[str | tuple[str, int]], places: list[int | None]) -> None:
-    """Packets in words, some with the place of the packet that is expected."""
-    entries = record(PACKETS)[0].entries
-    matcher, found = PacketMatcher(entries), []
-    for row in asked:
-        words, expected = (row, None) if isinstance(row, str) else row
-        packet = read(words)
-        topic = packet.topic_name if isinstance(packet, Publish) else None
-        match = matcher.find(packet, topic, None if expected is None else entries[expected])
-        found.append(None if match is None else entries.index(match.entry))
-
-    assert found == places
 
 
 def test_what_the_recorded_client_did_wrong_has_the_recorded_end() -> None:
@@ -122,7 +84,7 @@ def test_what_is_answered_what_is_not_and_what_comes_unasked() -> None:
     assert script.answered(entries[2], Puback) is entries[3]
     assert script.answered(entries[2], Suback) is None
     assert [script.silent_to(entries[at], Puback) for at in (2, 4)] == [False, True]
-    assert [one.type for one in script.steps] == ["publish", "disconnect"]
+    assert [step.type for step in script.steps] == ["publish", "disconnect"]
     assert script.ends
     assert not script.ending_next
 

@@ -48,9 +48,9 @@ def test_enhanced_authentication_takes_its_recorded_course() -> None:
     dev < auth code=0 authentication_method=X
     """
     device, heard = Desk(text).connect("dev connect authentication_method=X")
-    assert [one.split()[0] for one in heard] == ["auth"]
-    assert [one.split()[0] for one in device.say("auth code=0x18 authentication_method=X")] == ["connack"]
-    assert [one.split()[0] for one in device.say("auth code=0x19 authentication_method=X")] == ["auth"]
+    assert [text.split()[0] for text in heard] == ["auth"]
+    assert [text.split()[0] for text in device.say("auth code=0x18 authentication_method=X")] == ["connack"]
+    assert [text.split()[0] for text in device.say("auth code=0x19 authentication_method=X")] == ["auth"]
     # A device without a method is not asked for one (5.0 4.12).
     assert Desk(text).connect()[1] == ["connack"]
 

@@ -111,9 +111,9 @@ WHOLE = {
     "more authentication": (OPEN, AUTHENTICATED, UNEXPECTED),
 }
 DIFFERENT: talk.Different = {
-    **{name: (talk.connack(a), talk.connack(b), [found]) for name, (a, b, found) in CONNACKS.items()},
-    **{name: (talk.asked(*a), talk.asked(*b), [found]) for name, (a, b, found) in ASKED.items()},
-    **{name: (a, b, [found]) for name, (a, b, found) in WHOLE.items()},
+    **{name: (talk.connack(a), talk.connack(b), [row]) for name, (a, b, row) in CONNACKS.items()},
+    **{name: (talk.asked(*a), talk.asked(*b), [row]) for name, (a, b, row) in ASKED.items()},
+    **{name: (a, b, [row]) for name, (a, b, row) in WHOLE.items()},
 }
 
 TWICE = talk.asked(*ACKNOWLEDGED, "dev < puback 1")
@@ -177,11 +177,11 @@ def test_what_means_the_same_is_no_difference(name: str) -> None:
 
 def test_a_connection_that_is_never_made_is_one_difference() -> None:
     recorded = talk.record(talk.OPENED + "pub > publish t/a x qos=1 id=1\npub < puback 1\nsub < publish t/a x")
-    found = verify(talk.replay(recorded, talk.OPENED.split("pub >")[0]))
+    verification = verify(talk.replay(recorded, talk.OPENED.split("pub >")[0]))
 
-    assert talk.told(found.differences) == [("not-connected", "", 3)]
-    assert [one.script.name for one in found.tallies] == ["sub", "pub"]
-    assert [(one.compared, one.equals, one.differing, one.following) for one in found.tallies] == [
+    assert talk.told(verification.differences) == [("not-connected", "", 3)]
+    assert [tally.script.name for tally in verification.tallies] == ["sub", "pub"]
+    assert [(tally.compared, tally.equals, tally.differing, tally.following) for tally in verification.tallies] == [
         (2, 2, 0, 1),
         (1, 0, 1, 2),
     ]
@@ -189,38 +189,40 @@ def test_a_connection_that_is_never_made_is_one_difference() -> None:
 
 @pytest.mark.parametrize("how", ["refused", "failed"])
 def test_a_connection_that_fails_at_once_is_one_difference(how: str) -> None:
-    found = talk.pairs(talk.connack(""), "dev > connect")
-    live = found[0][1]
+    pairs = talk.pairs(talk.connack(""), "dev > connect")
+    live = pairs[0][1]
     assert live is not None
     live.ending.how, live.ending.detail = how, "Connection refused"
 
-    (one,) = talk.compare(found)
-    assert (one.kind, one.follows) == (DifferenceKind.NOT_CONNECTED, 1)
-    assert one.message == "There was no connection to the live broker: Connection refused"
+    (difference,) = talk.compare(pairs)
+    assert (difference.kind, difference.follows) == (DifferenceKind.NOT_CONNECTED, 1)
+    assert difference.message == "There was no connection to the live broker: Connection refused"
 
 
 def test_a_connection_that_was_left_out_is_not_judged() -> None:
     recorded = talk.record(talk.connack(""))
     assert recorded[0].connect is not None
-    found = verify([(recorded[0], None)], skipped=[recorded[0].connect])
+    verification = verify([(recorded[0], None)], skipped=[recorded[0].connect])
 
-    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
+    assert (verification.differences, verification.tallies[0].unjudged) == ([], 1)
 
 
 def test_a_recording_that_begins_in_the_middle_does_not_miss_its_connack() -> None:
     recorded = "dev > pingreq\ndev < pingresp\ndev < publish a x\ndev < puback 3"
     live = "dev > connect\ndev < connack\ndev > pingreq\ndev < pingresp"
-    found = verify(talk.pairs(recorded, live))
+    verification = verify(talk.pairs(recorded, live))
 
-    assert (found.differences, found.tallies[0].equals) == ([], 1)
+    assert (verification.differences, verification.tallies[0].equals) == ([], 1)
     assert verify([(talk.record(recorded)[0], None)]).differences == []
 
 
 def test_the_answer_to_a_connect_that_cannot_be_read_is_compared() -> None:
     connect = "dev > raw 100b00044d5154540702003c00"
 
-    (one,) = talk.compare(talk.pairs(connect + "\ndev < connack code=0x84", connect + "\ndev < connack code=0x80"))
-    assert one.field == "reason_code"
+    (difference,) = talk.compare(
+        talk.pairs(connect + "\ndev < connack code=0x84", connect + "\ndev < connack code=0x80")
+    )
+    assert difference.field == "reason_code"
 
 
 @pytest.mark.parametrize("version", [ProtocolVersion.V3_1_1, ProtocolVersion.V3_1])
@@ -228,9 +230,9 @@ def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
     recorded = "dev > connect\ndev < connack\ndev > unsubscribe 1 a\ndev < unsuback 1"
 
     assert talk.told(talk.compare(talk.pairs(recorded, recorded, version))) == []
-    (one,) = talk.compare(talk.pairs(recorded, talk.connack("code=5"), version))
-    assert (one.field, one.found, one.follows) == ("reason_code", 5, 1)
-    assert "0x05 Connection Refused, not authorized" in one.message
+    (difference,) = talk.compare(talk.pairs(recorded, talk.connack("code=5"), version))
+    assert (difference.field, difference.actual, difference.follows) == ("reason_code", 5, 1)
+    assert "0x05 Connection Refused, not authorized" in difference.message
 
 
 @pytest.mark.parametrize(
@@ -241,9 +243,9 @@ def test_older_versions_have_return_codes(version: ProtocolVersion) -> None:
     ],
 )
 def test_what_is_not_judged(live: tuple[str, ...], unjudged: int) -> None:
-    found = verify(talk.pairs(talk.asked(*EXACTLY_ONCE), talk.asked(*live)))
+    verification = verify(talk.pairs(talk.asked(*EXACTLY_ONCE), talk.asked(*live)))
 
-    assert (found.differences, found.tallies[0].unjudged) == ([], unjudged)
+    assert (verification.differences, verification.tallies[0].unjudged) == ([], unjudged)
 
 
 def test_a_connection_that_breaks_says_why() -> None:
@@ -251,15 +253,15 @@ def test_a_connection_that_breaks_says_why() -> None:
     live = both[0][1]
     assert live is not None
     live.ending.how, live.ending.detail = "failed", "broken pipe"
-    (one,) = talk.compare(both)
+    (difference,) = talk.compare(both)
 
-    assert (one.kind, one.follows) == (DifferenceKind.CLOSE, 1)
-    assert one.message == "The connection to the live broker broke: broken pipe"
+    assert (difference.kind, difference.follows) == (DifferenceKind.CLOSE, 1)
+    assert difference.message == "The connection to the live broker broke: broken pipe"
 
 
 def found(*lines: str, version: ProtocolVersion = talk.V5) -> list[tuple[str, str, bool]]:
     (script,) = talk.record(talk.asked(*lines), version)
-    return [(one.entry.type, one.request.type, one.asked) for one in repeated(script)]
+    return [(answer.entry.type, answer.request.type, answer.asked) for answer in repeated(script)]
 
 
 @pytest.mark.parametrize(

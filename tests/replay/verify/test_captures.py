@@ -9,7 +9,14 @@ import pytest
 from mqttscope.events import Event
 from mqttscope.replay.script import Script
 from mqttscope.replay.verify import captures
-from mqttscope.replay.verify.captures import A, B, CaptureDifference, Comparison, Settings, TooMuchKeptError
+from mqttscope.replay.verify.captures import (
+    A,
+    B,
+    CaptureComparison,
+    CaptureDifference,
+    ComparisonSettings,
+    TooMuchKeptError,
+)
 from tests.each import each
 from tests.replay.recordings import Builder
 from tests.replay.talk import START_NS, asked, speak
@@ -21,29 +28,32 @@ Found = tuple[str, str, str]
 class _Feeding:
     """Takes events in the place of a reader of scripts, while connections are in the state before them."""
 
-    def __init__(self, comparison: Comparison, side: int, found: list[CaptureDifference]) -> None:
-        self.comparison, self.side, self.found = comparison, side, found
+    def __init__(self, comparison: CaptureComparison, side: int, differences: list[CaptureDifference]) -> None:
+        self.comparison, self.side, self.differences = comparison, side, differences
 
     def feed(self, event: Event) -> None:
-        self.found += self.comparison.feed(self.side, event)
+        self.differences += self.comparison.feed(self.side, event)
 
     def finish(self) -> list[Script]:
         return []
 
 
-def compared(a: str, b: str, **settings: Any) -> tuple[list[CaptureDifference], Comparison]:
-    found: list[CaptureDifference] = []
-    comparison = Comparison(Settings(**settings))
-    for side, said in ((A, a), (B, b)):
-        speak(Builder(START_NS + side * 10**12, reader=_Feeding(comparison, side, found)), said)  # type: ignore[arg-type]
-    found += comparison.finish()
+def compared(a: str, b: str, **settings: Any) -> tuple[list[CaptureDifference], CaptureComparison]:
+    capture_differences: list[CaptureDifference] = []
+    comparison = CaptureComparison(ComparisonSettings(**settings))
+    for side, text in ((A, a), (B, b)):
+        speak(Builder(START_NS + side * 10**12, reader=_Feeding(comparison, side, capture_differences)), text)  # type: ignore[arg-type]
+    capture_differences += comparison.finish()
     assert comparison.kept_bytes == 0
-    assert comparison.counts.differences == len(found)
-    return found, comparison
+    assert comparison.counts.differences == len(capture_differences)
+    return capture_differences, comparison
 
 
-def told(found: list[CaptureDifference]) -> list[Found]:
-    return [(str(one.kind), one.only, one.field or (one.entry.type if one.entry else "")) for one in found]
+def told(differences: list[CaptureDifference]) -> list[Found]:
+    return [
+        (str(difference.kind), difference.only, difference.field or (difference.entry.type if difference.entry else ""))
+        for difference in differences
+    ]
 
 
 PUBLISHED = asked("dev > publish a/b on qos=1 id=3", "dev < puback 3")
@@ -123,18 +133,18 @@ DIFFERENT: dict[str, tuple[str, str, list[Found]]] = {
 
 @each("a, b", EQUAL.values(), ids=list(EQUAL))
 def test_what_means_the_same(a: str, b: str) -> None:
-    found, comparison = compared(a, b)
+    differences, comparison = compared(a, b)
 
-    assert told(found) == []
+    assert told(differences) == []
     assert comparison.counts.equal > 2
 
 
 @each("a, b, expected", DIFFERENT.values(), ids=list(DIFFERENT))
 def test_what_differs(a: str, b: str, expected: list[Found]) -> None:
-    found, _ = compared(a, b)
+    differences, _ = compared(a, b)
     swapped, _ = compared(b, a)
 
-    assert told(found) == expected
+    assert told(differences) == expected
     # The other way round it is the same, with the sides exchanged.
     mirrored = {(kind, {"a": "b", "b": "a"}.get(only, ""), name) for kind, only, name in expected}
     assert set(told(swapped)) == mirrored
@@ -174,7 +184,7 @@ def test_what_is_left_out_on_request(setting: dict[str, Any], name: str) -> None
     ],
 )
 def test_what_counts_on_request(setting: dict[str, Any], name: str, field: str) -> None:
-    assert field in [one for _, _, one in told(compared(*EQUAL[name], **setting)[0])]
+    assert field in [text for _, _, text in told(compared(*EQUAL[name], **setting)[0])]
 
 
 def test_a_tolerance_that_is_not_reached() -> None:
@@ -191,17 +201,17 @@ def test_those_without_identifier_are_paired_by_most_topics() -> None:
     """Not by their order, and not where they have nothing in common."""
 
     def anonymous(name: str, *topics: str) -> str:
-        said = "\n".join(f"{name} > publish {topic} on" for topic in topics)
-        return f"{name} > connect client=\n{name} < connack\n{said}\n{name} > disconnect\n{name} > fin\n"
+        text = "\n".join(f"{name} > publish {topic} on" for topic in topics)
+        return f"{name} > connect client=\n{name} < connack\n{text}\n{name} > disconnect\n{name} > fin\n"
 
     a = anonymous("x", "a/1", "a/2", "a/3") + anonymous("y", "b/1") + anonymous("z", "c/1")
     b = anonymous("k", "b/1") + anonymous("l", "a/1", "a/2") + anonymous("m", "d/1")
 
-    found, comparison = compared(a, b)
+    differences, comparison = compared(a, b)
 
-    assert told(found) == [("packet", "a", "publish"), ("connection", "a", ""), ("connection", "b", "")]
-    assert found[0].entry is not None
-    assert found[0].entry.topic == "a/3"
+    assert told(differences) == [("packet", "a", "publish"), ("connection", "a", ""), ("connection", "b", "")]
+    assert differences[0].entry is not None
+    assert differences[0].entry.topic == "a/3"
     assert comparison.counts.connections == [3, 3]
 
 
@@ -213,11 +223,11 @@ def test_too_much_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         compared(asked(*lines), asked(*lines))
     # Pairs that have been compared are forgotten.
     short = asked(*lines[:2])
-    found: list[CaptureDifference] = []
-    comparison = Comparison()
+    differences: list[CaptureDifference] = []
+    comparison = CaptureComparison()
     for number in range(20):
         for side in (A, B):
-            builder = Builder(START_NS, opened=number, reader=_Feeding(comparison, side, found))  # type: ignore[arg-type]
+            builder = Builder(START_NS, opened=number, reader=_Feeding(comparison, side, differences))  # type: ignore[arg-type]
             speak(builder, short)
-    assert found == []
+    assert differences == []
     assert comparison.kept_bytes == 0

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from mqttscope.mqtt import Publish
 from mqttscope.replay.verify import verify
-from mqttscope.replay.verify.deliveries import longest_rise
 from mqttscope.replay.verify.difference import DifferenceKind
 from tests.each import each
 from tests.replay.talk import (
@@ -231,14 +230,14 @@ def test_a_shared_subscription_is_compared_over_its_members(live: str, expected:
 @pytest.mark.parametrize(("left", "grows"), [(10, False), (11, True)])
 def test_an_expiry_interval_may_not_grow(left: int, *, grows: bool) -> None:
     published = OPENED + "pub > publish t/a x message_expiry_interval=10\n"
-    found = compare(
+    differences = compare(
         pairs(
             published + "+1 sub < publish t/a x message_expiry_interval=9",
             published + f"+5 sub < publish t/a x message_expiry_interval={left}",
         )
     )
 
-    assert told(found) == ([("property", "properties.message_expiry_interval", 0)] if grows else [])
+    assert told(differences) == ([("property", "properties.message_expiry_interval", 0)] if grows else [])
 
 
 def test_topics_may_be_ignored() -> None:
@@ -246,17 +245,6 @@ def test_topics_may_be_ignored() -> None:
 
     assert told(compare(both, ignored_topics=("t/#",))) == []
     assert len(compare(both)) == 3
-
-
-@pytest.mark.parametrize(
-    ("values", "kept"),
-    [([], 0), ([1], 1), ([1, 2, 3], 3), ([3, 2, 1], 1), ([2, 1, 3, 4, 0], 3), ([5, 1, 2, 3], 3), ([1, 9, 2, 3, 8], 4)],
-)
-def test_the_fewest_are_taken_for_moved(values: list[int], kept: int) -> None:
-    found = longest_rise(values)
-
-    assert len(found) == kept
-    assert [values[index] for index in sorted(found)] == sorted(values[index] for index in found)
 
 
 messages = st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 3)), max_size=12)
@@ -273,15 +261,15 @@ def test_no_permutation_across_topics_is_a_difference(sent: list[tuple[str, int]
 @settings(deadline=None)
 @given(messages, st.randoms(use_true_random=False))
 def test_whatever_is_missing_or_new_is_counted(sent: list[tuple[str, int]], random: Random) -> None:
-    came = [one for one in _shuffled(sent, random) if random.random() < 0.7]
+    came = [pair for pair in _shuffled(sent, random) if random.random() < 0.7]
     missing = (Counter(sent) - Counter(came)).total()
     there = compare(pairs(_conversation(sent, sent), _conversation(sent, came)))
     back = compare(pairs(_conversation(sent, came), _conversation(sent, sent)))
 
     # Of messages that are alike nobody knows which one is missing, so the order is left aside.
-    assert sum(one.kind is DifferenceKind.MISSING_DELIVERY for one in there) == missing
-    assert sum(one.kind is DifferenceKind.EXTRA_DELIVERY for one in back) == missing
-    assert {one.kind for one in there + back} <= {
+    assert sum(difference.kind is DifferenceKind.MISSING_DELIVERY for difference in there) == missing
+    assert sum(difference.kind is DifferenceKind.EXTRA_DELIVERY for difference in back) == missing
+    assert {difference.kind for difference in there + back} <= {
         DifferenceKind.MISSING_DELIVERY,
         DifferenceKind.EXTRA_DELIVERY,
         DifferenceKind.ORDER,
@@ -298,17 +286,24 @@ def _shuffled(sent: list[tuple[str, int]], random: Random) -> list[tuple[str, in
     """The same messages, those of each topic in their order."""
     topics = [topic for topic, _ in sent]
     random.shuffle(topics)
-    waiting = {topic: iter([one for one in sent if one[0] == topic]) for topic in topics}
+    waiting = {topic: iter([pair for pair in sent if pair[0] == topic]) for topic in topics}
     return [next(waiting[topic]) for topic in topics]
 
 
 def test_what_was_left_out_is_not_missed() -> None:
     recorded = record(FORWARDED)
-    left_out = {one for script in recorded for one in script.entries if one.type == "publish" and one.from_client}
-    found = verify(replay(recorded, OPENED), skipped=left_out)
+    left_out = {
+        script_entry
+        for script in recorded
+        for script_entry in script.entries
+        if script_entry.type == "publish" and script_entry.from_client
+    }
+    verification = verify(replay(recorded, OPENED), skipped=left_out)
 
-    assert found.differences == []
-    assert [one.reasons for one in found.tallies] == [{"the replay did not perform what it belongs to": 1}] * 2
+    assert verification.differences == []
+    assert [tally.reasons for tally in verification.tallies] == [
+        {"the replay did not perform the step that it belongs to": 1}
+    ] * 2
 
 
 @pytest.mark.parametrize(
@@ -337,32 +332,38 @@ def test_what_was_left_out_is_not_missed() -> None:
 )
 def test_what_is_not_judged(recorded: str, live: str, unjudged: list[int | dict[str, int]]) -> None:
     """How often in each connection, or why."""
-    found = verify(pairs(recorded, live))
+    verification = verify(pairs(recorded, live))
 
-    assert found.differences == []
-    told = zip(found.tallies, unjudged, strict=True)
-    assert [one.unjudged if isinstance(wanted, int) else one.reasons for one, wanted in told] == unjudged
+    assert verification.differences == []
+    result = zip(verification.tallies, unjudged, strict=True)
+    assert [tally.unjudged if isinstance(wanted, int) else tally.reasons for tally, wanted in result] == unjudged
 
 
 def test_what_was_left_out_since_the_connection_had_ended_follows_from_its_end() -> None:
     recorded = record(asked("dev > publish a x qos=1 id=1", "dev < puback 1", "dev > pingreq", "dev < pingresp"))
-    unsent = [one for one in recorded[0].entries if one.from_client and one.type != "connect"]
+    unsent = [
+        script_entry
+        for script_entry in recorded[0].entries
+        if script_entry.from_client and script_entry.type != "connect"
+    ]
 
-    found = compare(replay(recorded, "dev > connect\ndev < connack\ndev < fin"), skipped=unsent)
-    assert told(found) == [("close", "ending.by", 2)]
+    differences = compare(replay(recorded, "dev > connect\ndev < connack\ndev < fin"), skipped=unsent)
+    assert told(differences) == [("close", "ending.by", 2)]
 
     refused = replay(recorded, "dev < fin")
     assert refused[0][1] is not None
     refused[0][1].ending.how = "refused"
-    found = compare(refused, skipped=[one for one in recorded[0].entries if one.from_client])
-    assert told(found) == [("not-connected", "", 3)]
+    differences = compare(
+        refused, skipped=[script_entry for script_entry in recorded[0].entries if script_entry.from_client]
+    )
+    assert told(differences) == [("not-connected", "", 3)]
 
 
 def test_messages_that_were_stored_before_the_recording_are_missed_all_the_same() -> None:
-    (one,) = compare(pairs(OPENED + "sub < publish t/a x retain", OPENED))
+    (difference,) = compare(pairs(OPENED + "sub < publish t/a x retain", OPENED))
 
-    assert one.kind == "missing-delivery"
-    assert one.message.endswith("it was stored before, is a Will, or its publisher was left out.")
+    assert difference.kind == "missing-delivery"
+    assert difference.message.endswith("it was stored before, is a Will, or its publisher was left out.")
 
 
 def test_a_message_of_which_bytes_are_lost_is_not_judged() -> None:
@@ -370,6 +371,6 @@ def test_a_message_of_which_bytes_are_lost_is_not_judged() -> None:
     packet = recorded[0].entries[-1].packet
     assert isinstance(packet, Publish)
     packet.missing = 5
-    found = verify(replay(recorded, OPENED))
+    verification = verify(replay(recorded, OPENED))
 
-    assert (found.differences, found.tallies[0].unjudged) == ([], 1)
+    assert (verification.differences, verification.tallies[0].unjudged) == ([], 1)

@@ -29,17 +29,21 @@ def compared(recorded: str, live: str) -> list[tuple[str, str]]:
     """Kinds and fields of what is found in one connection."""
     before, now = record(recorded)[0], record(live)[0]
     attribute(before, now)
-    found = verify_device([DevicePair(before, now)])
-    assert all(one.message.endswith(".") for one in found.differences)
-    return [(str(one.kind), one.field) for one in found.differences]
+    verification = verify_device([DevicePair(before, now)])
+    assert all(difference.message.endswith(".") for difference in verification.differences)
+    return [(str(difference.kind), difference.field) for difference in verification.differences]
 
 
 def attribute(recorded: Script, live: Script) -> None:
     """Name the recorded deliveries, as a stand-in does."""
-    waiting = [one for one in recorded.entries if not one.from_client and one.type == "publish"]
+    waiting = [
+        script_entry
+        for script_entry in recorded.entries
+        if not script_entry.from_client and script_entry.type == "publish"
+    ]
     for entry in live.entries:
         if not entry.from_client and entry.type == "publish":
-            entry.source = next((one for one in waiting if one.topic == entry.topic), None)
+            entry.source = next((script_entry for script_entry in waiting if script_entry.topic == entry.topic), None)
             if entry.source is not None:
                 waiting.remove(entry.source)
 
@@ -103,9 +107,9 @@ def test_a_message_sent_again_counts_once() -> None:
 def test_what_the_server_cut_off_is_not_judged() -> None:
     live = "dev > connect keep_alive=60\ndev < connack\ndev < disconnect code=0x8b\ndev < fin"
     before, now = record(RECORDED)[0], record(live)[0]
-    found = verify_device([DevicePair(before, now)])
-    assert found.differences == []
-    assert found.tallies[0].unjudged > 3
+    verification = verify_device([DevicePair(before, now)])
+    assert verification.differences == []
+    assert verification.tallies[0].unjudged > 3
 
 
 def test_only_one_side_acknowledges() -> None:
@@ -117,8 +121,8 @@ def test_only_one_side_acknowledges() -> None:
 
 def test_connections_that_only_one_side_has() -> None:
     script, other = record(RECORDED)[0], record(RECORDED)[0]
-    found = verify_device([], unplayed=[script], extra=[other])
-    assert [str(one.kind) for one in found.differences] == ["never-connected", "extra-connection"]
+    verification = verify_device([], unplayed=[script], extra=[other])
+    assert [str(difference.kind) for difference in verification.differences] == ["never-connected", "extra-connection"]
 
 
 def test_client_identifiers_do_not_count() -> None:

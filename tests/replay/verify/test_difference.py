@@ -26,7 +26,7 @@ def test_an_entry_counts_once_and_a_difference_wins() -> None:
 def test_words() -> None:
     (script,) = record("dev > connect\ndev < publish a/\x1b x\ndev < publish - x topic_alias=4\ndev < publish - x")
 
-    assert [described(one) for one in script.entries] == [
+    assert [described(script_entry) for script_entry in script.entries] == [
         "CONNECT", r"PUBLISH to 'a/\x1b'", "PUBLISH to an unknown topic",
         "PUBLISH to an empty topic",
     ]  # fmt: skip

@@ -19,24 +19,24 @@ IGNORED = {
 
 @each("name", [row.name for row in PROPERTIES])
 def test_which_properties_count(name: str) -> None:
-    row = next(one for one in PROPERTIES if one.name == name)
+    row = next(each for each in PROPERTIES if each.name == name)
     kind = type(row.wire.read(b"\0\1a\0\1b", 0, 6)[0])
     values: dict[type, tuple[object, object]] = {str: ("a", "b"), bytes: (b"a", b"b"), tuple: (("a", "1"), ("a", "2"))}
     before, now = values.get(kind, (5, 6))
-    found = field_differences(
+    differences = field_differences(
         Connack(properties=Properties.of([(row.identifier, before)])),
         Connack(properties=Properties.of([(row.identifier, now)])),
         V5,
     )
 
-    assert [one.field for one in found] == ([] if name in IGNORED else [f"properties.{name}"])
+    assert [difference.field for difference in differences] == ([] if name in IGNORED else [f"properties.{name}"])
 
 
 def test_a_refusal_is_all_there_is_to_say() -> None:
-    found = field_differences(Connack(properties=Properties(receive_maximum=1)), Connack(reason_code=0x87), V5)
+    differences = field_differences(Connack(properties=Properties(receive_maximum=1)), Connack(reason_code=0x87), V5)
 
-    assert [one.field for one in found] == ["reason_code"]
-    assert found[0].told == "has Reason Code 0x87 Not authorized instead of 0x00 Success"
+    assert [difference.field for difference in differences] == ["reason_code"]
+    assert differences[0].phrase == "has Reason Code 0x87 Not authorized instead of 0x00 Success"
 
 
 def test_3_1_has_no_session_present() -> None:
@@ -47,25 +47,25 @@ def test_3_1_has_no_session_present() -> None:
 def test_values_that_may_be_secrets_are_not_told() -> None:
     before = Puback(1, 0, Properties(user_property=[("token", "hush")]))
     now = Puback(1, 0, Properties(user_property=[("token", "hash")]))
-    (found,) = field_differences(before, now, V5)
+    (difference,) = field_differences(before, now, V5)
 
-    assert (found.expected, found.found) == ((("token", "hush"),), (("token", "hash"),))
-    assert found.told == "has other user properties"
+    assert (difference.expected, difference.actual) == ((("token", "hush"),), (("token", "hash"),))
+    assert difference.phrase == "has other user properties"
 
 
 def test_what_a_connack_leaves_out_is_what_was_asked_for() -> None:
     connect = Connect(protocol_level=5, keep_alive=60, properties=Properties(session_expiry_interval=5))
-    said = Connack(properties=Properties(server_keep_alive=60, session_expiry_interval=5))
+    connack = Connack(properties=Properties(server_keep_alive=60, session_expiry_interval=5))
 
-    assert field_differences(Connack(), said, V5, (connect, connect)) == []
-    assert len(field_differences(Connack(), said, V5)) == 2
+    assert field_differences(Connack(), connack, V5, (connect, connect)) == []
+    assert len(field_differences(Connack(), connack, V5)) == 2
 
 
 def test_subscription_identifiers_are_a_set() -> None:
-    one, other = Properties(subscription_identifier=[1, 2]), Properties(subscription_identifier=[2, 1, 1])
+    properties, other = Properties(subscription_identifier=[1, 2]), Properties(subscription_identifier=[2, 1, 1])
 
-    assert field_differences(Publish(properties=one), Publish(properties=other), V5) == []
-    assert signature(Publish(properties=one)) == signature(Publish(properties=other))
+    assert field_differences(Publish(properties=properties), Publish(properties=other), V5) == []
+    assert signature(Publish(properties=properties)) == signature(Publish(properties=other))
 
 
 def test_deliveries_that_mean_the_same_have_one_signature() -> None:
@@ -80,9 +80,9 @@ def test_deliveries_that_mean_the_same_have_one_signature() -> None:
 
 
 def test_each_position_of_a_suback_counts() -> None:
-    found = field_differences(Suback(1, None, [0, 1, 2]), Suback(2, None, [0, 2, 0x80]), V5)
+    differences = field_differences(Suback(1, None, [0, 1, 2]), Suback(2, None, [0, 2, 0x80]), V5)
 
-    assert [(one.kind, one.field) for one in found] == [
+    assert [(difference.kind, difference.field) for difference in differences] == [
         ("granted-qos", "reason_codes[1]"),
         ("reason-code", "reason_codes[2]"),
     ]
@@ -92,7 +92,7 @@ def test_what_the_recorded_version_could_not_say_is_not_compared() -> None:
     live = Puback(1, reason_code=0x10, properties=Properties(user_property=[("k", "v")]))
 
     assert field_differences(Puback(1, 0, UNSAID), live, V5) == []
-    assert [one.kind for one in field_differences(Puback(1, 0, UNSAID), Puback(1, 0x87), V5)] == [
-        DifferenceKind.REASON_CODE
-    ]
+    assert [
+        field_difference.kind for field_difference in field_differences(Puback(1, 0, UNSAID), Puback(1, 0x87), V5)
+    ] == [DifferenceKind.REASON_CODE]
     assert field_differences(Connack(properties=UNSAID), Connack(properties=Properties(receive_maximum=3)), V5) == []

@@ -76,9 +76,9 @@ def test_percentiles_are_values_that_were_measured() -> None:
 
 
 def test_kinds_that_one_side_has_are_compared() -> None:
-    found = side_by_side({"ping": [1], "connect": [5]}, {"ping": [2], "subscribe": []})
+    rows = side_by_side({"ping": [1], "connect": [5]}, {"ping": [2], "subscribe": []})
 
-    assert found == [
+    assert rows == [
         ("connect", Quantiles(1, 5, 5, 5, 5, 5), None),
         ("ping", Quantiles(1, 1, 1, 1, 1, 1), Quantiles(1, 2, 2, 2, 2, 2)),
     ]

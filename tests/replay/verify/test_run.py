@@ -14,23 +14,25 @@ def test_publications_know_whether_they_were_performed() -> None:
             "dev > connect will=w will_payload=gone will_qos=1\ndev > publish a x",
         )
     )
-    found = {key[:2]: [(one.qos, one.performed is not None) for one in rows] for key, rows in run.publications.items()}
+    actual_pairs = {
+        key[:2]: [(row.qos, row.performed is not None) for row in rows] for key, rows in run.publications.items()
+    }
 
-    assert found == {("w", b"gone"): [(1, True)], ("a", b"x"): [(0, True)], ("a", b"y"): [(1, False)]}
+    assert actual_pairs == {("w", b"gone"): [(1, True)], ("a", b"x"): [(0, True)], ("a", b"y"): [(1, False)]}
 
 
 def test_subscriptions_are_of_the_client_on_all_its_connections() -> None:
     run = ReplayRun(pairs("dev > connect\ndev > subscribe 1 a/+:0 $share/g/a/b:1\ndev > fin\ndev > connect", ""))
     again = run.pairs[1].script
 
-    assert [one.topic_filter for one in run.subscriptions(again, "a/b")] == ["a/+", "$share/g/a/b"]
-    assert [one.shared for one in run.subscriptions(again, "a/b")] == [False, True]
+    assert [subscription.topic_filter for subscription in run.subscriptions(again, "a/b")] == ["a/+", "$share/g/a/b"]
+    assert [subscription.shared for subscription in run.subscriptions(again, "a/b")] == [False, True]
     assert run.subscriptions(again, "a") == []
 
 
 def test_recordings_that_lack_something_are_incomplete() -> None:
     def incomplete(text: str) -> bool:
-        return ReplayRun((one, None) for one in record(text)).incomplete
+        return ReplayRun((script, None) for script in record(text)).incomplete
 
     assert not incomplete("dev > connect\ndev < lost 3\nscan > fin")
     assert incomplete("dev > connect\ndev > lost 3")
@@ -43,7 +45,7 @@ def test_topics_that_are_ignored() -> None:
 
 
 def test_deliveries_are_followed_by_their_identifiers() -> None:
-    (pair,) = ReplayRun((one, None) for one in record("""
+    (pair,) = ReplayRun((script, None) for script in record("""
         dev > connect
         dev < publish a x qos=2 id=1
         dev < publish a x qos=2 id=1 dup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from xml.etree import ElementTree
 
-from mqttscope.broker_test.verdict import Verdict
+from mqttscope.broker_test.verdict import BrokerVerdict
 from mqttscope.report.broker_test.ci_reports import WORDS, sarif_log, write_junit
 from mqttscope.report.broker_test.outcome import RANK
 from tests import tools
@@ -20,7 +20,7 @@ def test_a_suite_for_each_broker_and_a_failure_for_each_deviation() -> None:
     root = ElementTree.fromstring(sink.data)
 
     assert (root.get("tests"), root.get("failures")) == ("6", "2")
-    assert [one.get("name") for one in root] == ["mqtt://h:1883", "ws://other/mqtt"]
+    assert [node.get("name") for node in root] == ["mqtt://h:1883", "ws://other/mqtt"]
     failure = root.find(".//failure")
     assert failure is not None
     assert failure.get("type") == "tolerated"
@@ -31,10 +31,10 @@ def test_a_suite_for_each_broker_and_a_failure_for_each_deviation() -> None:
 
 
 def test_names_that_are_no_text_and_secrets_do_no_harm() -> None:
-    made = with_reduction(secret())
-    made.broker, made.capture = "\udcff", "odd \udcff.pcapng"
-    lines, data = Lines(), sarif_log([made])
-    write_junit(lines, [made])
+    broker_run = with_reduction(secret())
+    broker_run.broker, broker_run.capture = "\udcff", "odd \udcff.pcapng"
+    lines, data = Lines(), sarif_log([broker_run])
+    write_junit(lines, [broker_run])
     (result,) = json.loads(data)["runs"][0]["results"]
 
     assert len(ElementTree.fromstring(lines.data)) == 1
@@ -59,4 +59,4 @@ def test_it_is_valid_and_names_what_is_broken() -> None:
 
 
 def test_every_deviation_has_words() -> None:
-    assert set(WORDS) == set(RANK) - {Verdict.CONFORMING}
+    assert set(WORDS) == set(RANK) - {BrokerVerdict.CONFORMING}

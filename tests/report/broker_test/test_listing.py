@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from mqttscope.broker_test.fit import Numbered
+from mqttscope.broker_test.fit import NumberedCase
 from mqttscope.mutate import mutation
 from mqttscope.report.base import View
 from mqttscope.report.broker_test.listing import WrittenCase, comment, document, listing_json, summary, write_listing
@@ -19,20 +19,20 @@ def listed(*names: str) -> str:
 
 
 def test_each_says_what_it_breaks_and_what_is_demanded() -> None:
-    said = listed("publish:qos-3", "publish.topic_name:spaces", "flow:second-connect")
+    text = listed("publish:qos-3", "publish.topic_name:spaces", "flow:second-connect")
 
-    assert "publish:qos-3\n  Both QoS bits of PUBLISH are set.\n" in said
-    assert "5.0: breaks MQTT-3.3.1-4; close with 0x81" in said
-    assert "3.1, 3.1.1, 5.0: legal; accept" in said
-    assert said.endswith("3 mutations\n")
+    assert "publish:qos-3\n  Both QoS bits of PUBLISH are set.\n" in text
+    assert "5.0: breaks MQTT-3.3.1-4; close with 0x81" in text
+    assert "3.1, 3.1.1, 5.0: legal; accept" in text
+    assert text.endswith("3 mutations\n")
 
 
 def test_what_comes_before_the_version_is_told_with_the_statement_that_a_linter_cites() -> None:
     name = "connect.protocol_name:cut-before"
     rows = listing_json(mutation(name), "client")["versions"]
 
-    told = "5.0: breaks V5-LENGTH-overrun; close with 0x81; seen in a capture as V311-LENGTH-overrun of 3.1.1"
-    assert told in listed(name)
+    text = "5.0: breaks V5-LENGTH-overrun; close with 0x81; seen in a capture as V311-LENGTH-overrun of 3.1.1"
+    assert text in listed(name)
     assert rows["5.0"]["cited_instead"] == ["3.1.1 V311-LENGTH-overrun"]
     assert rows["3.1.1"]["cited_instead"] == []
 
@@ -57,7 +57,7 @@ def test_the_list_for_programs_says_what_a_list_needs() -> None:
 
 def row(name: str) -> WrittenCase:
     """The third connection."""
-    return WrittenCase(2, 40, Numbered(17, 0, make_case(name, script())))
+    return WrittenCase(2, 40, NumberedCase(17, 0, make_case(name, script())))
 
 
 def test_the_comment_has_name_statement_and_reaction() -> None:

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from mqttscope.broker_test.drivers.run import CaseResult
-from mqttscope.broker_test.verdict import Verdict
+from mqttscope.broker_test.verdict import BrokerVerdict
 from mqttscope.mqtt import Auth, Connack, Connect, Disconnect, Properties, ProtocolVersion, Publish, encode
-from mqttscope.mutate import Action, Case, select
+from mqttscope.mutate import Action, MutationCase, select
 from mqttscope.mutate.mutation import NotApplicableError
 from mqttscope.replay.script import Script
 from mqttscope.report.broker_test import outcome
@@ -41,10 +41,10 @@ def login() -> Script:
     )
 
 
-def everything(case: Case) -> bytes:
+def everything(case: MutationCase) -> bytes:
     """All bytes that the report of a case has."""
-    changes = (part for one in case.flow.changes for part in (one.removed, one.inserted))
-    return b"\0".join([*(one.data for one in case.flow.steps), *changes])
+    changes = (part for change in case.flow.changes for part in (change.removed, change.inserted))
+    return b"\0".join([*(step.data for step in case.flow.steps), *changes])
 
 
 def test_the_field_is_covered_byte_for_byte_and_the_steps_need_not_be_packets() -> None:
@@ -74,43 +74,43 @@ def test_nothing_else_is_touched() -> None:
 @pytest.mark.parametrize("family", ["connect", "auth", "flow", "random"])
 def test_no_mutation_lets_a_secret_through(family: str) -> None:
     script, tried = login(), 0
-    for one in select(family, version=V5, sender="client"):
+    for mutation in select(family, version=V5, sender="client"):
         try:
-            case = make_case(one.name, script)
+            case = make_case(mutation.name, script)
         except NotApplicableError:
             continue
         if sum(len(step.data) for step in case.flow.steps) > 100_000:
             continue
         tried += 1
         shown = everything(outcome.concealed_case(CaseResult(case, None, script=script)))
-        assert PASSWORD not in shown, one.name
-        assert b"token-4711" not in shown, one.name
-        assert len(shown) == len(everything(case)), one.name
-        assert any(step.action is Action.SEND for step in case.flow.steps) or one.kind == "flow"
+        assert PASSWORD not in shown, mutation.name
+        assert b"token-4711" not in shown, mutation.name
+        assert len(shown) == len(everything(case)), mutation.name
+        assert any(step.action is Action.SEND for step in case.flow.steps) or mutation.kind == "flow"
     assert tried > 5
 
 
 def test_counts() -> None:
-    made = run()
+    broker_run = run()
 
-    assert made.verdicts == {Verdict.TOLERATED: 1, Verdict.CONFORMING: 2}
-    assert [one.case.mutation.name for one in made.deviations] == ["publish:qos-3"]
-    assert made.by_statement()["5.0 MQTT-3.3.1-4"] == {Verdict.TOLERATED: 1}
-    assert made.by_statement()["5.0 (legal)"] == {Verdict.CONFORMING: 1}
-    assert set(made.by_mutation()) == {"publish:qos-3", "publish.topic_name:spaces", "random:bits"}
-    assert set(outcome.RANK) == set(Verdict)
+    assert broker_run.verdicts == {BrokerVerdict.TOLERATED: 1, BrokerVerdict.CONFORMING: 2}
+    assert [deviation.case.mutation.name for deviation in broker_run.deviations] == ["publish:qos-3"]
+    assert broker_run.by_statement()["5.0 MQTT-3.3.1-4"] == {BrokerVerdict.TOLERATED: 1}
+    assert broker_run.by_statement()["5.0 (legal)"] == {BrokerVerdict.CONFORMING: 1}
+    assert set(broker_run.by_mutation()) == {"publish:qos-3", "publish.topic_name:spaces", "random:bits"}
+    assert set(outcome.RANK) == set(BrokerVerdict)
 
 
 def test_the_worst_comes_first() -> None:
-    made = run("mqtt://h", ("publish:qos-3", Verdict.TOLERATED), ("random:bits", Verdict.CRASHED))
+    broker_run = run("mqtt://h", ("publish:qos-3", BrokerVerdict.TOLERATED), ("random:bits", BrokerVerdict.CRASHED))
 
-    assert [one.case.mutation.name for one in made.deviations] == ["random:bits", "publish:qos-3"]
+    assert [deviation.case.mutation.name for deviation in broker_run.deviations] == ["random:bits", "publish:qos-3"]
 
 
 def test_for_programs() -> None:
-    made = with_reduction(run())
-    first = outcome.result_json(made.results[0], made.reduced[0])
-    summary = outcome.summary_json(made)
+    broker_run = with_reduction(run())
+    first = outcome.result_json(broker_run.results[0], broker_run.reduced[0])
+    summary = outcome.summary_json(broker_run)
 
     assert (first["schema"], first["event"], first["verdict"], first["number"]) == (1, "case", "tolerated", 0)
     assert first["statements"] == ["5.0 MQTT-4.13.1-1"]
@@ -122,43 +122,43 @@ def test_for_programs() -> None:
 
 
 def test_bytes_that_are_no_text_are_written_as_in_other_reports() -> None:
-    made = run()
-    made.broker, made.capture, made.stopped = "\udcff=mqtt://h", "odd \udcff.pcapng", "a \udcff"
-    made.results[0] = replace(made.results[0], unclean=("retained message a/\udced\udca0\udc80",))
-    made.not_played["no \ud800"] = 1
-    row = json.loads(outcome.case_line(made.results[0], made))
-    summary = json.loads(outcome.summary_lines([made]))
+    broker_run = run()
+    broker_run.broker, broker_run.capture, broker_run.stopped = "\udcff=mqtt://h", "odd \udcff.pcapng", "a \udcff"
+    broker_run.results[0] = replace(broker_run.results[0], unclean=("retained message a/\udced\udca0\udc80",))
+    broker_run.not_played["no \ud800"] = 1
+    row = json.loads(outcome.case_line(broker_run.results[0], broker_run))
+    summary = json.loads(outcome.summary_lines([broker_run]))
 
     assert row["left_behind"] == ["retained message a/\\xed\\xa0\\x80"]
     assert row["broker"] == summary["broker"] == {"length": 10, "hex": b"\xff=mqtt://h".hex()}
     assert summary["capture"] == {"length": 12, "hex": b"odd \xff.pcapng".hex()}
     assert summary["stopped"] == "a \\xff"
     assert summary["not_played"][1]["reason"] == "no \\xed\\xa0\\x80"
-    assert json.loads(outcome.document([made]))["results"][0]["left_behind"] == row["left_behind"]
+    assert json.loads(outcome.document([broker_run]))["results"][0]["left_behind"] == row["left_behind"]
 
 
 def test_the_document_is_one_for_any_number_of_brokers() -> None:
     alone, both = json.loads(outcome.document([run()])), json.loads(outcome.document([run("a"), run("b")], matrix=True))
 
     assert (alone["event"], len(alone["results"])) == ("mutate", 3)
-    assert (both["event"], [one["broker"] for one in both["runs"]]) == ("matrix", ["a", "b"])
+    assert (both["event"], [row["broker"] for row in both["runs"]]) == ("matrix", ["a", "b"])
     assert both["runs"][0]["results"] == alone["results"]
 
 
 def test_what_was_sent_is_told_where_the_broker_deviates_or_one_case_is_played() -> None:
-    made = run()
-    shown = [outcome.case_json(one, made)["case"] for one in made.results]
-    made.alone = True
+    broker_run = run()
+    shown = [outcome.case_json(result, broker_run)["case"] for result in broker_run.results]
+    broker_run.alone = True
 
-    assert ["steps" in one for one in shown] == ["changes" in one for one in shown] == [True, False, False]
-    assert all("steps" in outcome.case_json(one, made)["case"] for one in made.results)
+    assert ["steps" in each for each in shown] == ["changes" in each for each in shown] == [True, False, False]
+    assert all("steps" in outcome.case_json(result, broker_run)["case"] for result in broker_run.results)
 
 
 def test_passwords_are_hidden_unless_asked_for() -> None:
-    made = with_reduction(secret())
-    hidden = outcome.case_json(made.results[0], made)
-    made.show_secrets = True
-    shown = outcome.case_json(made.results[0], made)
+    broker_run = with_reduction(secret())
+    hidden = outcome.case_json(broker_run.results[0], broker_run)
+    broker_run.show_secrets = True
+    shown = outcome.case_json(broker_run.results[0], broker_run)
 
     assert b"open sesame".hex() not in str(hidden)
     assert hidden["case"]["redacted"] is hidden["reduced"]["redacted"] is True

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mqttscope.broker_test.verdict import Verdict
-from mqttscope.mutate import Action, Step
+from mqttscope.broker_test.verdict import BrokerVerdict
+from mqttscope.mutate import Action, FlowStep
 from mqttscope.report.base import View
 from mqttscope.report.broker_test.text import html, markdown, write
 from mqttscope.report.page import Page
 from tests.report.broker_test.tries import run, secret, with_reduction
 
-ONE = run("mqtt://one", ("publish:qos-3", Verdict.TOLERATED), ("random:bits", Verdict.CONFORMING))
-TWO = run("mqtt://two|x", ("publish:qos-3", Verdict.CONFORMING), ("random:bits", Verdict.CONFORMING))
+ONE = run("mqtt://one", ("publish:qos-3", BrokerVerdict.TOLERATED), ("random:bits", BrokerVerdict.CONFORMING))
+TWO = run("mqtt://two|x", ("publish:qos-3", BrokerVerdict.CONFORMING), ("random:bits", BrokerVerdict.CONFORMING))
 
 
 def test_markdown() -> None:
@@ -22,19 +22,19 @@ def test_markdown() -> None:
     assert "| tolerated | 1 | 0 |" in lines
     assert "| `publish:qos-3` | 5.0 | tolerated | · |" in lines
     assert not any("random:bits" in line for line in lines)
-    assert "· conforming, – the broker does not speak the version, empty: not played" in lines
+    assert "· conforming, – version not supported by the broker, empty: not played" in lines
     assert "conforming," not in markdown([TWO])
 
 
 def test_html_and_names_that_are_no_text() -> None:
-    page = html([run("mqtt://<b>", ("publish:qos-3", Verdict.CRASHED)), TWO])
+    page = html([run("mqtt://<b>", ("publish:qos-3", BrokerVerdict.CRASHED)), TWO])
 
     assert "<th>mqtt://&lt;b&gt;</th>" in page
     assert "<tr><td>publish:qos-3</td><td>5.0</td><td>crashed</td><td>·</td></tr>" in page
-    for made in (markdown, html):
-        assert "\\xff" in made([run("\udcff")]).encode().decode()
+    for result in (markdown, html):
+        assert "\\xff" in result([run("\udcff")]).encode().decode()
     # A version that is not spoken.
-    silent = run("mqtt://three", ("random:bits", Verdict.CONFORMING))
+    silent = run("mqtt://three", ("random:bits", BrokerVerdict.CONFORMING))
     silent.results.clear()
     silent.unspoken = ("5.0",)
     assert "| `publish:qos-3` | 5.0 | tolerated | – |" in markdown([ONE, silent]).splitlines()
@@ -47,7 +47,7 @@ def text(tried: object) -> str:
 
 
 def test_deviations_tables_and_the_sum() -> None:
-    said = text(with_reduction(run()))
+    shown_text = text(with_reduction(run()))
 
     for line in (
         "tolerated: publish:qos-3; case 0; 5.0",
@@ -61,37 +61,37 @@ def test_deviations_tables_and_the_sum() -> None:
         "1 case not played",
         "2 cases left out",
     ):
-        assert line in said
-    assert "\x1b" not in said
+        assert line in shown_text
+    assert "\x1b" not in shown_text
 
 
 def test_where_all_is_well_the_sum_is_enough() -> None:
-    said = text(run("mqtt://h", ("random:bits", Verdict.CONFORMING)))
+    shown_text = text(run("mqtt://h", ("random:bits", BrokerVerdict.CONFORMING)))
 
-    assert said.startswith("1 case against mqtt://h; 1 conforming")
-    assert "By statement" not in said
+    assert shown_text.startswith("1 case against mqtt://h; 1 conforming")
+    assert "By statement" not in shown_text
 
 
 def test_reduced_cases_are_shown_without_their_passwords() -> None:
-    made = with_reduction(secret())
+    broker_run = with_reduction(secret())
     word = b"open sesame"
 
-    assert b"*".hex() * 3 in text(made).replace(" ", "").replace("\n", "")
-    assert word.hex(" ") not in " ".join(text(made).split())
-    made.show_secrets = True
-    assert word.hex(" ") in " ".join(text(made).split())
+    assert b"*".hex() * 3 in text(broker_run).replace(" ", "").replace("\n", "")
+    assert word.hex(" ") not in " ".join(text(broker_run).split())
+    broker_run.show_secrets = True
+    assert word.hex(" ") in " ".join(text(broker_run).split())
 
 
 def test_reduced_cases_say_what_is_done_beside_sending() -> None:
-    made = with_reduction(run())
-    small = made.reduced[0].minimized
+    broker_run = with_reduction(run())
+    small = broker_run.reduced[0].minimized
     steps = [
-        Step(Action.SEND, b"\xc0\x00"), Step(Action.AWAIT), Step(Action.PAUSE, nanoseconds=8_000_000_000),
-        Step(Action.STOP_READING), Step(Action.SEND, b"\xe0\x00"), Step(Action.RESET),
+        FlowStep(Action.SEND, b"\xc0\x00"), FlowStep(Action.AWAIT), FlowStep(Action.PAUSE, nanoseconds=8_000_000_000),
+        FlowStep(Action.STOP_READING), FlowStep(Action.SEND, b"\xe0\x00"), FlowStep(Action.RESET),
     ]  # fmt: skip
     small.case = replace(small.case, flow=replace(small.case.flow, steps=steps))
 
-    lines = text(made).split("bytes:\n")[1].splitlines()
+    lines = text(broker_run).split("bytes:\n")[1].splitlines()
     assert [line.strip() for line in lines[:5]] == [
-        "c0 00", "waits 8.00 s", "reads nothing any more", "e0 00", "resets the connection"
+        "c0 00", "waits 8.00 s", "stops reading", "e0 00", "resets the connection"
     ]  # fmt: skip

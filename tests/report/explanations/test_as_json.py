@@ -21,7 +21,7 @@ from mqttscope.explain.model import Cause, Certainty
 from tests.conftest import ROOT
 from tests.dev.schemas import closed, shipped
 from tests.each import some
-from tests.report.explanations.samples import report, traces
+from tests.report.explanations.samples import nodes, report, traces
 
 SCHEMA = closed(shipped("explanations"))
 
@@ -45,19 +45,19 @@ def test_every_document_is_of_the_schema(name: str) -> None:
 
 
 def test_messages_are_of_the_schema() -> None:
-    made = json.loads(traces("json", "undelivered", "plant/#"))
+    document = json.loads(traces("json", "undelivered", "plant/#"))
 
-    jsonschema.validate(made, SCHEMA)
-    assert made["explanations"] == []
-    assert {one["fate"] for one in made["messages"][0]["clients"]} > {"delivered", "unsubscribed"}
-    assert made["totals"] is None
+    jsonschema.validate(document, SCHEMA)
+    assert document["explanations"] == []
+    assert {row["fate"] for row in document["messages"][0]["clients"]} > {"delivered", "unsubscribed"}
+    assert document["totals"] is None
 
 
 def test_the_most_probable_cause_stands_at_the_top() -> None:
-    (one,) = json.loads(report("json", "half-open"))["explanations"]
+    (row,) = json.loads(report("json", "half-open"))["explanations"]
 
-    assert (one["cause"], one["certainty"], one["headline"]) == (
-        one["causes"][0]["cause"], one["causes"][0]["certainty"], one["causes"][0]["headline"],
+    assert (row["cause"], row["certainty"], row["headline"]) == (
+        row["causes"][0]["cause"], row["causes"][0]["certainty"], row["causes"][0]["headline"],
     )  # fmt: skip
 
 
@@ -65,5 +65,15 @@ def test_the_page_names_every_key_cause_and_fate() -> None:
     words = set(re.findall(r"[a-z_]+", (ROOT / "docs" / "explain.md").read_text("utf-8")))
     keys = set(keys_of(SCHEMA))
 
-    assert keys - words == {"qos", "retain", "hex", "length"}  # as everywhere
-    assert {str(one) for one in (*Cause, *Fate, *Certainty)} - words == set()
+    assert keys - words == {"qos", "hex", "length"}  # as everywhere
+    assert {str(each) for each in (*Cause, *Fate, *Certainty)} - words == set()
+
+
+def test_answers_about_edge_nodes_are_of_the_schema() -> None:
+    document = json.loads(nodes("json"))
+
+    jsonschema.validate(document, SCHEMA)
+    assert [(row["node"], row["question"], row["certainty"]) for row in document["edge_nodes"]] == [
+        ("g/e", "offline", "likely"), ("g/e", "rebirth", "likely"), ("g/e", "no_birth", "certain"),
+    ]  # fmt: skip
+    assert "edge_nodes" not in json.loads(report("json", "half-open"))

@@ -12,10 +12,10 @@ from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.engine import InternalError, Linter
 from mqttscope.lint.examples import START_NS, segments
 from mqttscope.lint.finding import Confidence, Finding, Related, Severity
-from mqttscope.lint.gate import Entry, Suppression
+from mqttscope.lint.gate import BaselineEntry, Suppression
 from mqttscope.lint.quality import Quality
 from mqttscope.report.base import View
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.findings.shown import make_reporter
 from tests.report.make import Lines
 
@@ -75,20 +75,20 @@ def real(code: str) -> list[Finding]:
     """The findings of a rule in its bad examples."""
     rule = all_rules()[code]
     linter = Linter([rule()], strict=True)
-    captured = (one for example in rule.bad for one in dissect_segments(segments(example)))
+    captured = (dissect_segment for example in rule.bad for dissect_segment in dissect_segments(segments(example)))
     return [finding for event in captured for finding in linter.feed(event)]
 
 
 def many() -> list[Finding]:
     """Findings of all kinds."""
-    found = [finding for code in CODES for finding in real(code)]
+    findings = [finding for code in CODES for finding in real(code)]
     mild = replace(MADE, severity=Severity.INFO, confidence=Confidence.HEURISTIC, rule="ENC101")
-    return [*found, MADE, mild, AT_THE_END, HOSTILE]
+    return [*findings, MADE, mild, AT_THE_END, HOSTILE]
 
 
-def summary(**changes: Any) -> Summary:
+def summary(**changes: Any) -> RunSummary:
     """A summary in which everything has something to say."""
-    made = Summary(
+    run_summary = RunSummary(
         rules=[all_rules()[code]() for code in CODES],
         captures=["capture.pcap"],
         counts=Counter({Severity.ERROR: 2, Severity.WARNING: 1, Severity.INFO: 3}),
@@ -96,32 +96,32 @@ def summary(**changes: Any) -> Summary:
         withheld=Counter(PUB209=2, CON212=5),
         quality=Quality(connections=3, joined=1, lost_bytes=700, errors=["cut\x1b.pcap"]),
         internal_errors=[InternalError("ENC101", "capture.pcap", 9, "ValueError: \x1b[31m\udcff", "trace")],
-        fixed=[Entry("f" * 32, "CON212", "dev\x1b", "", "connect", "client_to_server", "")],
+        fixed=[BaselineEntry("f" * 32, "CON212", "dev\x1b", "", "connect", "client_to_server", "")],
         profile="Example broker",
         truncated=True,
     )
     for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+        setattr(run_summary, name, value)
+    return run_summary
 
 
-def clean(**changes: Any) -> Summary:
+def clean(**changes: Any) -> RunSummary:
     """The summary of a run that found nothing and missed nothing, but for what is changed."""
-    made = Summary(rules=[all_rules()[code]() for code in CODES], captures=["capture.pcap"])
+    run_summary = RunSummary(rules=[all_rules()[code]() for code in CODES], captures=["capture.pcap"])
     for name, value in changes.items():
-        setattr(made, name, value)
-    return made
+        setattr(run_summary, name, value)
+    return run_summary
 
 
-NOTHING = "nothing to judge: no MQTT packet in what was read"
+NOTHING = "nothing to judge: the captures contain no MQTT packet"
 
 
-def idle(**changes: Any) -> Summary:
+def idle(**changes: Any) -> RunSummary:
     """The summary of a run that met no packet."""
     return clean(nothing=NOTHING, packets=0, **changes)
 
 
-def unreadable() -> Summary:
+def unreadable() -> RunSummary:
     """The summary of a run that could read nothing."""
     return clean(truncated=True, packets=0, quality=Quality(errors=["gone.pcap"]))
 
@@ -129,17 +129,21 @@ def unreadable() -> Summary:
 def written(
     name: str,
     findings: Iterable[Finding | tuple[Finding, Suppression]],
-    end: Summary | None = None,
+    end: RunSummary | None = None,
+    sink: Any = None,
     **options: Any,
 ) -> str:
-    """What a format writes; options are those of `make_reporter` and the fields of `View`."""
-    sink = Lines()
-    view = View(**{"width": 0, **{one: options.pop(one) for one in VIEW & options.keys()}})
-    reporter = make_reporter(name, sink, view, **options)
-    for one in findings:
-        reporter.feed(*(one if isinstance(one, tuple) else (one, None)))
+    """What a format writes; options are those of `make_reporter` and the fields of `View`.
+
+    ``sink`` takes what is no text.
+    """
+    lines = Lines()
+    view = View(**{"width": 0, **{option: options.pop(option) for option in VIEW & options.keys()}})
+    reporter = make_reporter(name, lines if sink is None else sink, view, **options)
+    for finding in findings:
+        reporter.feed(*(finding if isinstance(finding, tuple) else (finding, None)))
     reporter.close(clean() if end is None else end)
-    return sink.data.decode()
+    return lines.data.decode()
 
 
-VIEW = {one.name for one in fields(View)}
+VIEW = {field.name for field in fields(View)}

@@ -12,7 +12,7 @@ import pytest
 
 from mqttscope.lint.finding import Confidence, Severity
 from mqttscope.lint.gate import Policy
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from tests import tools
 from tests.each import each
 from tests.report.findings.samples import (
@@ -34,16 +34,16 @@ COMMAND = re.compile(r"::(error|warning|notice) ((?:[a-z]+=[^,:]*)(?:,[a-z]+=[^,
 
 def read(line: str) -> tuple[str, dict[str, str], str]:
     """A command as the runner reads it."""
-    found = COMMAND.fullmatch(line)
-    assert found is not None, line
+    result = COMMAND.fullmatch(line)
+    assert result is not None, line
     named = {}
-    for one in found[2].split(","):
-        name, _, value = one.partition("=")
+    for word in result[2].split(","):
+        name, _, value = word.partition("=")
         for code, char in (("%3A", ":"), ("%2C", ","), ("%0D", "\r"), ("%0A", "\n"), ("%25", "%")):
             value = value.replace(code, char)
         named[name] = value
-    told = found[3].replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
-    return found[1], named, told
+    text = result[3].replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
+    return result[1], named, text
 
 
 def test_a_finding_is_an_annotation() -> None:
@@ -82,10 +82,10 @@ def test_every_line_is_a_command() -> None:
 
 
 def test_a_run_that_failed_is_an_error() -> None:
-    command, _, told = read(written("github", [], summary()).splitlines()[-1])
+    command, _, text = read(written("github", [], summary()).splitlines()[-1])
 
     assert command == "error"
-    assert told.splitlines()[-1] == "a capture could not be read to its end: findings may be missing"
+    assert text.splitlines()[-1] == "a capture could not be read to its end: findings may be missing"
 
 
 def test_an_error_that_does_not_count_is_a_warning() -> None:
@@ -94,16 +94,16 @@ def test_an_error_that_does_not_count_is_a_warning() -> None:
     text = written("github", [MADE, likely, replace(likely, severity=Severity.INFO)], end, counts=Policy().breaks)
     commands = [read(line) for line in text.splitlines()]
 
-    assert [one[0] for one in commands] == ["error", "warning", "notice", "notice"]
-    assert commands[1][2].endswith("\nThis error does not count (--fail-on, --fail-confidence).")
-    assert commands[3][2] == "2 errors (1 counts), 1 note by 3 rules"
+    assert [command[0] for command in commands] == ["error", "warning", "notice", "notice"]
+    assert commands[1][2].endswith("\nThis error does not fail the run (--fail-on, --fail-confidence).")
+    assert commands[3][2] == "2 errors (1 fails the run), 1 note by 3 rules"
 
 
-@each("end, told", [(idle(), NOTHING), (unreadable(), "nothing could be read: gone.pcap")])
-def test_nothing_to_judge_is_an_error_and_all_that_is_said(end: Summary, told: str) -> None:
+@each("end, expected", [(idle(), NOTHING), (unreadable(), "nothing could be read: gone.pcap")])
+def test_nothing_to_judge_is_an_error_and_all_that_is_said(end: RunSummary, expected: str) -> None:
     (line,) = written("github", [], end).splitlines()
 
-    assert read(line) == ("error", {"title": "mqttscope"}, told)
+    assert read(line) == ("error", {"title": "mqttscope"}, expected)
 
 
 SCHEMA = {
@@ -147,9 +147,9 @@ def issues(*findings: Any) -> list[dict[str, Any]]:
 
 def every(*findings: Any) -> list[dict[str, Any]]:
     """The issues where each finding is one."""
-    found = json.loads(written("gitlab", findings, summary(), every=True))
-    assert isinstance(found, list)
-    return found
+    document = json.loads(written("gitlab", findings, summary(), every=True))
+    assert isinstance(document, list)
+    return document
 
 
 def test_an_issue() -> None:
@@ -164,19 +164,19 @@ def test_an_issue() -> None:
 
 
 def test_severities() -> None:
-    found = [issues(replace(MADE, severity=one))[0]["severity"] for one in Severity]
+    result = [issues(replace(MADE, severity=severity))[0]["severity"] for severity in Severity]
 
-    assert found == ["major", "minor", "info"]
+    assert result == ["major", "minor", "info"]
 
 
 def test_fingerprints_differ_and_come_again() -> None:
     elsewhere, other = replace(MADE, capture="b.pcap"), replace(MADE, fingerprint="f" * 32, topic="b")
-    first = [one["fingerprint"] for one in issues(MADE, other, elsewhere, HOSTILE)]
+    first = [issue["fingerprint"] for issue in issues(MADE, other, elsewhere, HOSTILE)]
 
     assert len(set(first)) == len(first) == 3
-    assert [one["fingerprint"] for one in issues(other, MADE, elsewhere, HOSTILE)] == first
+    assert [issue["fingerprint"] for issue in issues(other, MADE, elsewhere, HOSTILE)] == first
     assert issues(MADE, other)[0]["description"].endswith("last in frame 118)")
-    assert len({one["fingerprint"] for one in every(MADE, MADE, HOSTILE)}) == 3
+    assert len({document["fingerprint"] for document in every(MADE, MADE, HOSTILE)}) == 3
 
 
 def test_no_findings_are_an_empty_list() -> None:
@@ -184,5 +184,5 @@ def test_no_findings_are_an_empty_list() -> None:
 
 
 def test_hostile_text_is_safe() -> None:
-    assert all(one["description"].isprintable() for one in issues(*many()))
+    assert all(issue["description"].isprintable() for issue in issues(*many()))
     check(written("gitlab", many()).split("\n"), 0)

@@ -10,7 +10,7 @@ from mqttscope.lint.quality import QualityLevel, Shortfall
 from mqttscope.lint.rule import Timing
 from mqttscope.report.base import View
 from mqttscope.report.findings import base
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.style import Painter
 from tests.each import each
 from tests.report.findings.samples import AT_THE_END, MADE, NOTHING, clean, idle, summary, unreadable
@@ -31,6 +31,7 @@ def test_a_place_names_capture_frame_and_flow_and_the_arrow_leaves_the_one_to_bl
 def test_statements_name_their_version_once() -> None:
     several = replace(MADE, statements=("5.0 MQTT-1.5.4-1", "5.0 V5-X", "3.1 Y"))
     assert base.cited(several) == "5.0 MQTT-1.5.4-1, V5-X, 3.1 Y"
+    assert base.cited(replace(MADE, statements=("5.0 A", "sparkplug 3.0 tck-id-b"))) == "5.0 A, sparkplug 3.0 tck-id-b"
     assert base.cited(replace(MADE, statements=())) == ""
 
 
@@ -38,10 +39,10 @@ def test_counts_in_words_say_how_many_make_the_run_fail() -> None:
     counts = Counter({Severity.ERROR: 3, Severity.WARNING: 1, Severity.INFO: 2})
 
     assert base.counted(Counter({Severity.ERROR: 1, Severity.INFO: 2})) == "1 error, 2 notes"
-    assert base.counted(counts, Counter({Severity.ERROR: 2})) == "3 errors (2 count), 1 warning, 2 notes"
-    assert base.counted(counts, Counter()) == "3 errors (0 count), 1 warning, 2 notes"
+    assert base.counted(counts, Counter({Severity.ERROR: 2})) == "3 errors (2 fail the run), 1 warning, 2 notes"
+    assert base.counted(counts, Counter()) == "3 errors (0 fail the run), 1 warning, 2 notes"
     by_warning = base.counted(counts, Counter({Severity.ERROR: 3, Severity.WARNING: 1}), Severity.WARNING)
-    assert by_warning == "3 errors (3 count), 1 warning (1 counts), 2 notes"
+    assert by_warning == "3 errors (3 fail the run), 1 warning (1 fails the run), 2 notes"
     assert base.counted(Counter()) == base.counted(Counter(), Counter()) == "no findings"
 
 
@@ -62,17 +63,17 @@ def test_what_makes_a_run_fail() -> None:
 
 
 def test_everything_is_said() -> None:
-    told = [one for one, _ in base.sentences(summary())]
+    texts = [text for text, _ in base.sentences(summary())]
 
-    assert told[0].split("; ") == [
+    assert texts[0].split("; ") == [
         "2 errors, 1 warning, 3 notes by 3 rules",
         "5 suppressed (4 by the baseline, 1 by the configuration)",
         "profile Example broker",
     ]
-    assert told[1:] == [
+    assert texts[1:] == [
         "7 possible findings not shown: the capture lacks what they need: CON212 (5), PUB209 (2)",
         "quality of the capture: 1 connection joined after the CONNECT; 700 bytes lost; 1 capture not read to the end",
-        "fixed since the baseline: CON212 dev\x1b (--update-baseline takes it out)",
+        "fixed since the baseline: CON212 dev\x1b (--update-baseline removes it)",
         "rules that failed, so that findings may be missing: ENC101",
         "a capture could not be read to its end: findings may be missing",
     ]
@@ -87,13 +88,13 @@ COUNTING = clean(counts=NOTES, hidden=NOTES, failing=NOTES, fail_on=Severity.INF
 
 
 @each(
-    "end, told",
+    "end, expected",
     [
         (clean(), ["no findings by 3 rules"]),
         (idle(), [NOTHING]),
         (clean(nothing="too little to judge", packets=5, counts=ERROR), ["too little to judge", "1 error by 3 rules"]),
         (HIDDEN, ["4 notes by 3 rules; 4 not shown (--min-severity)"]),
-        (COUNTING, ["4 notes (4 count) by 3 rules; 4 not shown (--min-severity, of which 4 count)"]),
+        (COUNTING, ["4 notes (4 fail the run) by 3 rules; 4 not shown (--min-severity, 4 of them fail the run)"]),
         (unreadable(), []),
         (
             clean(pending=Counter(ACK515=2)),
@@ -105,8 +106,8 @@ COUNTING = clean(counts=NOTES, hidden=NOTES, failing=NOTES, fail_on=Severity.INF
         ),
     ],
 )
-def test_the_last_lines(end: Summary, told: list[str]) -> None:
-    assert base.lines(end, PAINTER) == told
+def test_the_last_lines(end: RunSummary, expected: list[str]) -> None:
+    assert base.lines(end, PAINTER) == expected
 
 
 def test_where_nothing_could_be_read_only_standard_error_speaks() -> None:

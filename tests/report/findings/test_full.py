@@ -13,10 +13,10 @@ from mqttscope.mqtt import Publish, encode
 from mqttscope.mqtt.constants import ProtocolVersion
 from mqttscope.report.base import View
 from mqttscope.report.findings import full
-from mqttscope.report.findings.concise import Concise
-from mqttscope.report.findings.full import Full, PacketView, Ranked
-from mqttscope.report.findings.shown import Entrance, ShownFinding, make_reporter
-from mqttscope.secrets.findings import Hiding
+from mqttscope.report.findings.concise import ConciseFindings
+from mqttscope.report.findings.full import FullFindings, PacketView, RankedFindings
+from mqttscope.report.findings.shown import FindingEntrance, ShownFinding, make_reporter
+from mqttscope.secrets.findings import HidingOptions
 from tests.each import each
 from tests.report.findings import samples
 from tests.report.make import Lines
@@ -50,8 +50,8 @@ def test_the_worst_comes_first_whatever_the_order_of_the_capture() -> None:
 def test_errors_are_written_as_they_are_found() -> None:
     sink = Lines()
     reporter = make_reporter("full", sink, View(width=0), ranked=True, live=True)
-    for one in (WARNING, samples.MADE, WARNING, replace(samples.MADE, frame=200)):
-        reporter.feed(one)
+    for finding in (WARNING, samples.MADE, WARNING, replace(samples.MADE, frame=200)):
+        reporter.feed(finding)
 
     assert sink.data.count(b"error[CON212]") == 1
     assert b"warning[CON212]" not in sink.data
@@ -80,38 +80,38 @@ def test_what_there_is_no_room_for_is_folded_and_said(monkeypatch: pytest.Monkey
     assert len([line for line in lines if line.startswith("error[")]) == 3, "errors never wait"
     assert len([line for line in lines if line.startswith("warning[")]) == 3
     assert any("warning[CON212]: a warning, and 2 more warnings" in line for line in lines)
-    assert any(line.startswith("limit: ") and "--format concise or jsonl has all" in line for line in lines)
+    assert any(line.startswith("limit: ") and "--format concise or jsonl shows all" in line for line in lines)
 
 
 def test_the_registry_ranks_where_it_is_asked_to() -> None:
     def kind(name: str, *, ranked: bool = False) -> type:
-        made = make_reporter(name, Lines(), View(width=0), ranked=ranked)
-        assert isinstance(made, Entrance)
-        return type(made.format)
+        entrance = make_reporter(name, Lines(), View(width=0), ranked=ranked)
+        assert isinstance(entrance, FindingEntrance)
+        return type(entrance.format)
 
-    assert kind("full", ranked=True) is Ranked
-    assert kind("full") is Full
-    assert kind("concise", ranked=True) is Concise
+    assert kind("full", ranked=True) is RankedFindings
+    assert kind("full") is FullFindings
+    assert kind("concise", ranked=True) is ConciseFindings
 
 
 V5 = ProtocolVersion.V5
 
 
 def shown(finding: Finding, **view: int | bool) -> tuple[list[str], list[str]]:
-    made = View(**{"width": 100, **view})  # type: ignore[arg-type]
-    packets, found = PacketView(made), ShownFinding(finding, made.hiding())
-    assert found.event is not None
-    return packets.lines(found.event), packets.dump(found)
+    new_view = View(**{"width": 100, **view})  # type: ignore[arg-type]
+    packets, shown_finding = PacketView(new_view), ShownFinding(finding, new_view.hiding())
+    assert shown_finding.event is not None
+    return packets.lines(shown_finding.event), packets.dump(shown_finding)
 
 
 def publish(payload: bytes, field: str = "", offset: int = 0, length: int = 0, **changes: object) -> Finding:
     raw = encode(Publish(topic_name="a/b", payload=payload), V5)
-    given = {"raw": raw, "packet_type": "publish", "field": field, "offset": offset, "length": length, **changes}
-    return replace(samples.MADE, version="5.0", **given)  # type: ignore[arg-type]
+    document = {"raw": raw, "packet_type": "publish", "field": field, "offset": offset, "length": length, **changes}
+    return replace(samples.MADE, version="5.0", **document)  # type: ignore[arg-type]
 
 
 @each(
-    "finding, told",
+    "finding, expected",
     [
         (publish(b"hi"), "  03:04:05.000000 #3 dev1   → PUBLISH    q0 a/b  hi"),
         # The arrow is that of the packet and not of the blame.
@@ -120,14 +120,14 @@ def publish(payload: bytes, field: str = "", offset: int = 0, length: int = 0, *
         (publish(b"", raw=bytes.fromhex("40 02 000a"), packet_type="puback"), "PUBACK     id=10"),
     ],
 )
-def test_the_line_is_that_of_inspect(finding: Finding, told: str) -> None:
+def test_the_line_is_that_of_inspect(finding: Finding, expected: str) -> None:
     (line,), _ = shown(finding)
 
-    assert line.endswith(told)
+    assert line.endswith(expected)
 
 
 def event_line(finding: Finding, kind: type[Event]) -> str:
-    event = ShownFinding(finding, Hiding()).event
+    event = ShownFinding(finding, HidingOptions()).event
     assert isinstance(event, kind)
     return PacketView(View(width=0)).lines(event)[0]
 
@@ -211,7 +211,7 @@ def test_advice_is_given_once_per_rule_and_the_reason_code_of_5_0_is_named() -> 
 def test_a_finding_about_the_end_of_a_connection_has_no_bytes() -> None:
     lines = samples.written("full", [samples.AT_THE_END]).splitlines()
 
-    assert ShownFinding(samples.AT_THE_END, Hiding()).event is None
+    assert ShownFinding(samples.AT_THE_END, HidingOptions()).event is None
     assert lines[0].startswith("error[CON212]: no answer came")
     assert lines[2].startswith("  breaks ")
 

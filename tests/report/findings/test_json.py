@@ -42,9 +42,9 @@ def test_values_are_plain() -> None:
 
 def test_any_finding_is_one_harmless_line() -> None:
     for finding in many():
-        made = line(FINDING.view(finding)).decode()
-        check([made], 0)
-        assert json.loads(made)["rule"] == finding.rule
+        text = line(FINDING.view(finding)).decode()
+        check([text], 0)
+        assert json.loads(text)["rule"] == finding.rule
 
 
 def test_the_summary() -> None:
@@ -76,7 +76,7 @@ def test_the_document_has_findings_and_summary() -> None:
 
     assert list(shown) == ["schema", "findings", "summary"]
     assert shown["schema"] == 1
-    assert [one["rule"] for one in shown["findings"]] == [one.rule for one in many()]
+    assert [row["rule"] for row in shown["findings"]] == [finding.rule for finding in many()]
     assert shown["summary"]["profile"] == "Example broker"
 
 
@@ -91,5 +91,5 @@ def test_no_findings_are_an_empty_list_or_no_line() -> None:
 def test_json_lines_are_one_finding_each_and_the_output_is_harmless() -> None:
     lines = written("jsonl", many(), summary()).splitlines()
 
-    assert [json.loads(one) for one in lines] == [json.loads(line(FINDING.view(finding))) for finding in many()]
+    assert [json.loads(text) for text in lines] == [json.loads(line(FINDING.view(finding))) for finding in many()]
     check(written("json", many(), summary()).split("\n"), 0)

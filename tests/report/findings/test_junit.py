@@ -62,7 +62,7 @@ def parsed(findings: Iterable[Any], end: Any = None, *, every: bool = True) -> E
             if element is not root or name != "skipped":
                 assert int(element.get(name, "")) == sum(case.find(tag) is not None for case in cases)
         assert int(element.get("tests", "")) == len(cases)
-    assert len({one.get("name") for one in root}) == len(root)
+    assert len({node.get("name") for node in root}) == len(root)
     return root
 
 
@@ -86,8 +86,8 @@ def test_every_document_is_valid() -> None:
 
 
 def case(root: ET.Element, suite: str, name: str) -> ET.Element:
-    (found,) = (one for one in root.iter("testcase") if (one.get("classname"), one.get("name")) == (suite, name))
-    return found
+    (node,) = (node for node in root.iter("testcase") if (node.get("classname"), node.get("name")) == (suite, name))
+    return node
 
 
 def of_rule(root: ET.Element) -> ET.Element:
@@ -105,14 +105,14 @@ def failed(root: ET.Element) -> tuple[str | None, str, str]:
 def test_a_suite_per_capture_and_a_case_per_rule() -> None:
     root = parsed([MADE, replace(MADE, capture="b.pcap", rule="ENC101")])
 
-    assert [one.get("name") for one in root] == ["capture.pcap", "b.pcap", "mqttscope"]
-    assert [one.get("name") for one in root[1]] == [
+    assert [node.get("name") for node in root] == ["capture.pcap", "b.pcap", "mqttscope"]
+    assert [node.get("name") for node in root[1]] == [
         "CON212 second-connect",
         "ENC101 utf8-ill-formed",
         "PUB209 qos-exceeds-maximum",
     ]
-    assert [len(one) for one in root[0]] == [1, 0, 0]
-    assert [len(one) for one in root[1]] == [0, 1, 0]
+    assert [len(node) for node in root[0]] == [1, 0, 0]
+    assert [len(node) for node in root[1]] == [0, 1, 0]
 
 
 def test_a_failure_holds_all_findings_of_its_rule_and_those_of_one_cause_are_one_line() -> None:
@@ -131,25 +131,25 @@ def test_what_does_not_fail_the_run_does_not_fail_the_case() -> None:
     end = clean(fail_on=Severity.WARNING)
     likely = replace(mild, confidence=Confidence.LIKELY)
 
-    assert [one.tag for one in of_rule(parsed([mild]))] == ["system-out"]
-    assert [one.get("type") for one in of_rule(parsed([mild], end))] == ["warning"]
-    assert [one.tag for one in of_rule(parsed([likely, mild], end))] == ["failure", "system-out"]
+    assert [node.tag for node in of_rule(parsed([mild]))] == ["system-out"]
+    assert [node.get("type") for node in of_rule(parsed([mild], end))] == ["warning"]
+    assert [node.tag for node in of_rule(parsed([likely, mild], end))] == ["failure", "system-out"]
 
 
 def test_captures_without_findings_pass() -> None:
     root = parsed([(MADE, IN_BASELINE)])
 
-    assert [one.get("name") for one in root] == ["capture.pcap", "mqttscope"]
-    assert [one.get("name") for one in parsed([])] == ["capture.pcap", "mqttscope"]
+    assert [node.get("name") for node in root] == ["capture.pcap", "mqttscope"]
+    assert [node.get("name") for node in parsed([])] == ["capture.pcap", "mqttscope"]
     assert root.get("failures") == parsed([]).get("failures") == "0"
     assert root[0].get("tests") == "3"
 
 
 def test_folders_and_patterns_are_no_captures_of_their_own() -> None:
-    found = [replace(MADE, capture="day/a.pcap"), replace(MADE, capture="x/b.pcap")]
-    root = parsed(found, clean(captures=["day", "x/*.pcap", "none.pcap"]))
+    findings = [replace(MADE, capture="day/a.pcap"), replace(MADE, capture="x/b.pcap")]
+    root = parsed(findings, clean(captures=["day", "x/*.pcap", "none.pcap"]))
 
-    assert [one.get("name") for one in root] == ["day/a.pcap", "x/b.pcap", "none.pcap", "mqttscope"]
+    assert [node.get("name") for node in root] == ["day/a.pcap", "x/b.pcap", "none.pcap", "mqttscope"]
 
 
 def test_what_went_wrong_with_the_run() -> None:
@@ -187,7 +187,7 @@ def test_a_capture_without_packets_is_skipped_and_one_with_them_is_not() -> None
     end = summary(captures=["idle.pcap", "capture.pcap"], packets=4, spoken={"capture.pcap"}, truncated=False)
     root = parsed([MADE], end)
 
-    counts = {one.get("name"): [one.get(name) for name in ("tests", "skipped", "failures")] for one in root}
+    counts = {node.get("name"): [node.get(name) for name in ("tests", "skipped", "failures")] for node in root}
     assert (counts["idle.pcap"], counts["capture.pcap"]) == (["3", "3", "0"], ["3", "0", "1"])
     assert len(case(root, "mqttscope", "there was something to judge")) == 0
 
@@ -195,12 +195,12 @@ def test_a_capture_without_packets_is_skipped_and_one_with_them_is_not() -> None
 def test_a_run_with_nothing_to_judge_is_skipped_and_an_error_where_packets_are_required() -> None:
     for required, tag in ((False, "skipped"), (True, "error")):
         root = parsed([], idle(spoken=set(), required=required))
-        (told,) = case(root, "mqttscope", "there was something to judge")
-        assert (told.tag, told.get("message")) == (tag, NOTHING)
-        assert required or all(one[0].tag == "skipped" for one in root[0])
+        (node,) = case(root, "mqttscope", "there was something to judge")
+        assert (node.tag, node.get("message")) == (tag, NOTHING)
+        assert required or all(node[0].tag == "skipped" for node in root[0])
 
 
 def test_what_fails_and_is_not_shown_is_a_failure() -> None:
-    (failure,) = case(parsed([], clean(hidden_failing=2)), "mqttscope", "what fails is shown")
+    (failure,) = case(parsed([], clean(hidden_failing=2)), "mqttscope", "no failing finding is hidden")
 
-    assert failure.get("message") == "2 findings that make the run fail are below --min-severity"
+    assert failure.get("message") == "2 findings that fail the run are below --min-severity"

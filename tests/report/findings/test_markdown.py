@@ -48,7 +48,7 @@ def test_notes_are_one_line_for_each_rule_unless_it_is_verbose() -> None:
 
     assert text.count("<details>") == 1
     assert text.index("<details>") < text.index("* **OPS212** ping") < text.index("* **ACK206** resend: ")
-    (line,) = [one for one in text.splitlines() if one.startswith("* **OPS212** ping-without-idle: pings early ")]
+    (line,) = [line for line in text.splitlines() if line.startswith("* **OPS212** ping-without-idle: pings early ")]
     assert line.endswith(", capture.pcap, frame 118, 10.0.0.4:51234 → 10.0.0.2:1883 (dev1) (and 1 more)")
     assert "<details><summary><b>OPS212</b>" in written("markdown", [note], verbose=True)
 

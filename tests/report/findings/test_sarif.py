@@ -87,7 +87,7 @@ def test_a_result_points_at_frame_packet_and_bytes() -> None:
     assert location["physicalLocation"]["region"] == {"startLine": 118}
     assert location["physicalLocation"]["address"]["relativeAddress"] == 18
     assert location["physicalLocation"]["address"]["length"] == 16
-    names = [one["fullyQualifiedName"] for one in location["logicalLocations"]]
+    names = [row["fullyQualifiedName"] for row in location["logicalLocations"]]
     assert names == ["connection 3", "connection 3, packet 7"]
     # A finding about a connection has no bytes.
     (location,) = result_of(samples.AT_THE_END)["locations"]
@@ -107,32 +107,32 @@ def test_levels() -> None:
 
 
 def test_fingerprints_stay_and_equal_ones_are_numbered_for_github() -> None:
-    prints = [one["partialFingerprints"] for one in run_of(samples.MADE, samples.MADE, every=True)["results"]]
+    prints = [row["partialFingerprints"] for row in run_of(samples.MADE, samples.MADE, every=True)["results"]]
 
     assert prints[0]["mqttscopeFingerprint/v1"] == prints[1]["mqttscopeFingerprint/v1"] == samples.MADE.fingerprint
-    assert [one["primaryLocationLineHash"][-2:] for one in prints] == [":1", ":2"]
+    assert [each["primaryLocationLineHash"][-2:] for each in prints] == [":1", ":2"]
 
 
 def test_findings_of_one_cause_are_one_result_that_is_known_again() -> None:
     later = samples.MADE.timestamp_ns + 1_500_000_000
     other = replace(samples.MADE, fingerprint="f" * 32, topic="b", frame=200, timestamp_ns=later)
     elsewhere = replace(other, capture="b.pcap")
-    one, there = run_of(samples.MADE, other, elsewhere)["results"]
+    row, there = run_of(samples.MADE, other, elsewhere)["results"]
     again, _ = run_of(other, samples.MADE, elsewhere)["results"]
 
-    assert (one["occurrenceCount"], there["occurrenceCount"]) == (2, 1), "a cause of two files is two results"
-    assert one["partialFingerprints"] == again["partialFingerprints"] != there["partialFingerprints"]
-    assert one["partialFingerprints"].keys() == {"mqttscopeCause/v1", "primaryLocationLineHash"}
-    assert one["properties"]["fingerprint"] == samples.MADE.fingerprint, "as the baseline knows it"
-    assert one["properties"]["lastTimestamp"] == "2026-01-02T03:04:06.500000000Z"
-    assert one["message"]["text"].endswith(
+    assert (row["occurrenceCount"], there["occurrenceCount"]) == (2, 1), "a cause of two files is two results"
+    assert row["partialFingerprints"] == again["partialFingerprints"] != there["partialFingerprints"]
+    assert row["partialFingerprints"].keys() == {"mqttscopeCause/v1", "primaryLocationLineHash"}
+    assert row["properties"]["fingerprint"] == samples.MADE.fingerprint, "as the baseline knows it"
+    assert row["properties"]["lastTimestamp"] == "2026-01-02T03:04:06.500000000Z"
+    assert row["message"]["text"].endswith(
         "Found 2 times from 2026-01-02T03:04:05.000Z to 2026-01-02T03:04:06.500Z, last in frame 200."
     )
 
 
 def test_suppressed_results_are_kept_and_marked() -> None:
-    found = (samples.MADE, samples.IN_BASELINE), (samples.MADE, samples.ACCEPTED), samples.MADE
-    known, accepted, new = run_of(*found)["results"]
+    row = (samples.MADE, samples.IN_BASELINE), (samples.MADE, samples.ACCEPTED), samples.MADE
+    known, accepted, new = run_of(*row)["results"]
 
     assert known["suppressions"][0]["kind"] == "external"
     assert accepted["suppressions"][0]["justification"] == "firmware 2.1 sleeps too long\\x1b[31m"
@@ -148,7 +148,7 @@ def test_a_run_that_failed_says_so() -> None:
     assert notes[0]["associatedRule"]["id"] == "ENC101"
     assert notes[0]["message"]["text"] == "ENC101 failed: ValueError: \\x1b[31m\\xff"
     assert notes[1]["message"]["text"].startswith("cut\\x1b.pcap could not be read to its end")
-    assert [one["level"] for one in notes] == ["error", "error", "note", "note", "note"]
+    assert [note["level"] for note in notes] == ["error", "error", "note", "note", "note"]
     assert run_of(end=samples.clean())["invocations"][0]["executionSuccessful"] is True
 
 
@@ -164,13 +164,13 @@ def test_nothing_to_judge_is_no_success() -> None:
 
 def test_rules_that_did_not_run_are_told() -> None:
     (invocation,) = run_of(end=samples.clean())["invocations"]
-    told = {
-        one["descriptor"]["id"]: one["configuration"]["enabled"] for one in invocation["ruleConfigurationOverrides"]
+    document = {
+        row["descriptor"]["id"]: row["configuration"]["enabled"] for row in invocation["ruleConfigurationOverrides"]
     }
 
-    assert "CON212" not in told
-    assert not any(told.values())
-    assert all(all_rules()[code].code[:3] not in ("TOP", "PAY", "SEC", "OPS", "PRF") for code in told)
+    assert "CON212" not in document
+    assert not any(document.values())
+    assert all(all_rules()[code].code[:3] not in ("TOP", "PAY", "SEC", "OPS", "PRF") for code in document)
 
 
 def test_hostile_text_does_no_harm() -> None:

@@ -21,10 +21,10 @@ from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.gate import Suppression
 from mqttscope.report.base import Sink, View
 from mqttscope.report.findings import shown
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.findings.shown import FORMATS, STREAMED, ShownFinding
 from mqttscope.report.style import Painter
-from mqttscope.secrets.findings import Hiding
+from mqttscope.secrets.findings import HidingOptions
 from tests.cli.running import environment
 from tests.conftest import ROOT
 from tests.each import each, some
@@ -45,18 +45,18 @@ class Forgetful:
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Write it all."""
-        for name in (one for one in dir(ShownFinding) if not one.startswith("_")):
+        for name in (text for text in dir(ShownFinding) if not text.startswith("_")):
             self._write(getattr(shown, name))
         self._write(shown.repeats(Painter(View(width=0))))
         self._write({name: value for name, value in vars(shown).items() if not name.startswith("_")})
-        self._write([getattr(shown.finding, one.name) for one in fields(Finding)])
+        self._write([getattr(shown.finding, field.name) for field in fields(Finding)])
         event = shown.event
         if event is not None:
-            found = event.malformed if isinstance(event, MalformedEvent) else event.packet
-            self._write([event, found, found.raw])
+            packet = event.malformed if isinstance(event, MalformedEvent) else event.packet
+            self._write([event, packet, packet.raw])
         self._write((shown, suppressed))
 
-    def close(self, summary: Summary) -> None:
+    def close(self, summary: RunSummary) -> None:
         """Write that as well."""
         self._write(summary)
 
@@ -72,10 +72,10 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shown.FORMATS, "forgetful", ("forgetful", "Forgetful"))
 
 
-def told(made: Mutant) -> bytes:
+def told(new_mutant: Mutant) -> bytes:
     linter, sink = Linter(rules()), Text()
     reporter = shown.make_reporter("forgetful", sink, View())
-    for event in dissect_segments(made.segments, READING):
+    for event in dissect_segments(new_mutant.segments, READING):
         for finding in linter.feed(event):
             reporter.feed(finding)
     reporter.close(clean())
@@ -85,15 +85,15 @@ def told(made: Mutant) -> bytes:
 @pytest.mark.usefixtures("registered")
 @pytest.mark.parametrize(("kind", "count"), some([(mutant, 80), (splice, 20)], several=True))
 def test_a_format_cannot_leak(kind: Any, count: int) -> None:
-    found, findings = [], 0
+    texts, findings = [], 0
     for seed in range(count):
-        made = kind(seed)
-        secrets, written = Secrets(made.scene.secrets), told(made)
+        result = kind(seed)
+        secrets, written = Secrets(result.scene.secrets), told(result)
         findings += written.count(b"ShownFinding(Finding(")
         leak = secrets.leak(written)
-        if leak is not None and not says(made, secrets):
-            found.append(f"{leak} of {made.name}")
-    assert found == []
+        if leak is not None and not says(result, secrets):
+            texts.append(f"{leak} of {result.name}")
+    assert texts == []
     assert findings > 2 * count
 
 
@@ -109,14 +109,14 @@ def test_it_would_leak_what_is_shown_on_request() -> None:
 
 def test_names_that_are_hidden_are_counted_all_the_same() -> None:
     keys = ["AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLF"]
-    one, other = (ShownFinding(Finding(**{**_values(), "client_identifier": key}), Hiding()) for key in keys)
+    finding, other = (ShownFinding(Finding(**{**_values(), "client_identifier": key}), HidingOptions()) for key in keys)
 
-    assert one.finding.client_identifier == other.finding.client_identifier
-    assert one.client_key != other.client_key
+    assert finding.finding.client_identifier == other.finding.client_identifier
+    assert finding.client_key != other.client_key
 
 
 def test_a_finding_is_concealed_when_a_format_asks_and_once() -> None:
-    shown = ShownFinding(MADE, Hiding())
+    shown = ShownFinding(MADE, HidingOptions())
 
     assert shown.size == len(CONNECT)
     assert shown.finding is shown.finding
@@ -127,7 +127,7 @@ def test_a_finding_is_concealed_when_a_format_asks_and_once() -> None:
 
 
 def _values() -> dict[str, Any]:
-    return {one.name: getattr(MADE, one.name) for one in fields(Finding)}
+    return {field.name: getattr(MADE, field.name) for field in fields(Finding)}
 
 
 TIMES = "from 2026-01-02T03:04:05.000Z to 2026-01-02T03:04:07.000Z, last in frame 300"
@@ -151,7 +151,7 @@ def test_findings_of_one_cause_are_one_line_at_the_place_of_the_first() -> None:
 
 def test_the_fault_of_a_server_is_one_finding_with_some_of_its_clients() -> None:
     by_server = [later(300, 2 * (n > 0), direction="server_to_client", client_identifier=f"dev{n}") for n in range(900)]
-    by_client = [replace(one, direction="client_to_server") for one in by_server]
+    by_client = [replace(finding, direction="client_to_server") for finding in by_server]
 
     (line, _) = written("concise", by_server).splitlines()
     assert line.endswith(f"(900 times {TIMES}, 900 clients: 'dev0', 'dev1', 'dev2' and 897 more)")
@@ -168,14 +168,16 @@ def test_both_numbers_are_told() -> None:
     end = clean(counts=Counter({Severity.ERROR: 41}), failing=Counter({Severity.ERROR: 40}))
     findings = [later(n, 0, client_identifier=f"dev{n % 3}") for n in range(41)]
 
-    assert written("concise", findings, end).splitlines()[-1].startswith("3 errors (41 occurrences, 40 count) by ")
-    assert written("concise", findings, end, every=True).splitlines()[-1].startswith("41 errors (40 count) by ")
+    assert (
+        written("concise", findings, end).splitlines()[-1].startswith("3 errors (41 occurrences, 40 fail the run) by ")
+    )
+    assert written("concise", findings, end, every=True).splitlines()[-1].startswith("41 errors (40 fail the run) by ")
 
 
 def test_what_the_baseline_knows_is_told_apart_from_what_is_new() -> None:
     results = json.loads(written("sarif", [MADE, (MADE, IN_BASELINE), (MADE, IN_BASELINE)]))["runs"][0]["results"]
 
-    assert [(one["occurrenceCount"], "suppressions" in one) for one in results] == [(1, False), (2, True)]
+    assert [(result["occurrenceCount"], "suppressions" in result) for result in results] == [(1, False), (2, True)]
     (line, _) = written("concise", [(MADE, IN_BASELINE), MADE]).splitlines()
     assert " times " not in line
 
@@ -201,12 +203,12 @@ def test_live_the_first_comes_at_once_and_the_sums_at_the_end(name: str) -> None
 
 def test_the_oldest_cause_makes_room_and_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping, "MAX_GROUPS", 2)
-    found = [replace(MADE, client_identifier=name) for name in "aabbccaa"]
-    lines = written("concise", found).splitlines()[:-1]
+    findings = [replace(MADE, client_identifier=name) for name in "aabbccaa"]
+    lines = written("concise", findings).splitlines()[:-1]
 
     assert [line.partition(" (")[2][0] for line in lines] == ["a", "b", "c", "a"]
     assert all("(2 times " in line for line in lines)
-    live = written("concise", found, live=True).splitlines()[:-1]
+    live = written("concise", findings, live=True).splitlines()[:-1]
     assert [" again: " in line for line in live] == [False, False, False, True, False, True, True, True]
 
 
@@ -245,7 +247,7 @@ SHOWN: list[tuple[str, dict[str, Any]]] = [("concise", {}), ("full", {}), ("full
 @each("name, options", SHOWN)
 def test_suppressed_findings_are_not_shown(name: str, options: dict[str, Any]) -> None:
     mild = [replace(MADE, severity=severity) for severity in Severity]
-    text = written(name, [(one, IN_BASELINE) for one in mild], **options)
+    text = written(name, [(finding, IN_BASELINE) for finding in mild], **options)
 
     assert text.endswith("no findings by 3 rules\n")
     assert text.count("\n") == 1

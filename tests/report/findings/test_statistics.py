@@ -10,7 +10,7 @@ import pytest
 
 from mqttscope.lint.finding import Severity
 from mqttscope.report.base import View
-from mqttscope.report.findings.base import Summary
+from mqttscope.report.findings.base import RunSummary
 from mqttscope.report.findings.statistics import make_statistics
 from tests.report.findings.samples import IN_BASELINE, MADE, clean, many, summary
 from tests.report.make import Lines
@@ -18,12 +18,12 @@ from tests.report.test_harmless import check
 
 
 def shown(
-    *findings: object, width: int = 100, kind: str = "full", end: Summary | None = None, **changes: object
+    *findings: object, width: int = 100, kind: str = "full", end: RunSummary | None = None, **changes: object
 ) -> list[str]:
     sink = Lines()
     reporter = make_statistics(kind, sink, View(width=width))
-    for one in findings:
-        reporter.feed(*(one if isinstance(one, tuple) else (one, None)))
+    for finding in findings:
+        reporter.feed(*(finding if isinstance(finding, tuple) else (finding, None)))
     reporter.close(end or clean(**changes))
     return sink.lines
 
@@ -57,14 +57,14 @@ def test_the_same_as_json() -> None:
     end = summary(withheld=Counter(PUB209=4))
     (document,), rows = ([json.loads(line) for line in shown(*FOUND, kind=name, end=end)] for name in ("json", "jsonl"))
 
-    assert [(one["rule"], one["findings"], one["suppressed"], one["withheld"]) for one in document["rules"]] == [
+    assert [(row["rule"], row["findings"], row["suppressed"], row["withheld"]) for row in document["rules"]] == [
         ("ENC101", 2, 0, 0), ("CON212", 1, 1, 0), ("PUB209", 0, 0, 4),
     ]  # fmt: skip
     assert document["summary"]["truncated"]
-    assert rows == [{"schema": 1, **one} for one in document["rules"]]
+    assert rows == [{"schema": 1, **each} for each in document["rules"]]
 
 
 def test_a_finding_about_many_clients_counts_them() -> None:
     lines = shown(replace(MADE, clients=33))
 
-    assert next(one for one in lines if "CON212" in one).split()[-1] == "33"
+    assert next(line for line in lines if "CON212" in line).split()[-1] == "33"

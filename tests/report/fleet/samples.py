@@ -4,34 +4,38 @@ from __future__ import annotations
 
 from mqttscope.report.fleet.model import (
     AcknowledgeRow,
-    Asked,
     CaptureTrust,
     ClientEndings,
-    Crossing,
+    ClientNames,
+    ClientTimeline,
+    ConnectionSpan,
     DayRow,
     DeliveryRow,
+    EndingReport,
     EndingRow,
-    Endings,
     Expiry,
     FilterRow,
     FleetReport,
+    FleetTopicRow,
     GroupRow,
-    Lane,
     Latency,
     LatencyBucket,
-    Names,
+    LostRow,
+    NewsPeriod,
+    NewsReport,
     Overview,
     Percentiles,
-    Ranked,
+    RankedRows,
     Reconnects,
-    Retained,
+    ReportQuery,
+    RetainedReport,
     RetainedRow,
+    RuleClientCount,
     RuleRow,
-    Span,
+    SilentRow,
     StormRow,
-    Talk,
-    TopicRow,
-    Trust,
+    TopicReport,
+    TrustReport,
 )
 
 HOSTILE = "<script>alert('&\"1')</script>\x1b[31m\u202e\n"
@@ -49,40 +53,41 @@ def rule(group: str | None, code: str = "PUB101", severity: str = "error") -> Ru
 def full() -> FleetReport:
     """A report whose lists all have rows."""
     times = Percentiles(1_000, 850_000, 12_300_000, 2_500_000_000, 3_000_000_000)
-    few = Names(7, [HOSTILE, "pump-1", "pump-2", LONG, ""])
+    spans = [ConnectionSpan(NOW, NOW + HOUR, "fin"), ConnectionSpan(NOW + 2 * HOUR, None, "open")]
+    few = ClientNames(7, [HOSTILE, "pump-1", "pump-2", LONG, ""])
     return FleetReport(
         "lakes/<b>north</b>",
-        Asked(NOW, NOW + 9 * HOUR, ["pump-*"], ["plant/#"], [SERVER], ["PUB"], 5, ["firmware", HOSTILE]),
+        ReportQuery(NOW, NOW + 9 * HOUR, ["pump-*"], ["plant/#"], [SERVER], ["PUB"], 5, ["firmware", HOSTILE]),
         Overview(3, 2, 40, 120, 98_765, 4_000, 8_000, 70, 1_300, 20, NOW, NOW + 8 * HOUR),
-        Ranked([rule(None), rule(None, "OPS103", "info")], 9),
-        Ranked([rule(HOSTILE), rule(LONG), rule(None)], 3),
-        Ranked([rule("pump-#"), rule("")], 2),
-        Ranked([rule("1.4"), rule(HOSTILE)], 2),
-        Ranked([GroupRow("pump-#", 30, 90, 900, 20, 80), GroupRow(HOSTILE, 1, 1, 0, 0, 0)], 5),
-        Ranked([GroupRow("1.4", 30, 90, 900, 20, 80), GroupRow(None, 1, 1, 3, 0, 0)], 2),
+        RankedRows([rule(None), rule(None, "OPS103", "info")], 9),
+        RankedRows([rule(HOSTILE), rule(LONG), rule(None)], 3),
+        RankedRows([rule("pump-#"), rule("")], 2),
+        RankedRows([rule("1.4"), rule(HOSTILE)], 2),
+        RankedRows([GroupRow("pump-#", 30, 90, 900, 20, 80), GroupRow(HOSTILE, 1, 1, 0, 0, 0)], 5),
+        RankedRows([GroupRow("1.4", 30, 90, 900, 20, 80), GroupRow(None, 1, 1, 3, 0, 0)], 2),
         [DayRow("2026-01-02", 100, 9_000, 3_000, 15, 70, 900), DayRow("2026-01-03", 20, 2_000, 1_000, 5, 10, 300)],
         Latency(
             [AcknowledgeRow("client", 1, times, 3, 2, 1), AcknowledgeRow("server", 2, Percentiles(), 9, 0, 0)],
             times,
             12,
             34,
-            Ranked([DeliveryRow(HOSTILE, times), DeliveryRow(LONG, times)], 8),
-            Ranked([DeliveryRow("pump-1", times)], 1),
+            RankedRows([DeliveryRow(HOSTILE, times), DeliveryRow(LONG, times)], 8),
+            RankedRows([DeliveryRow("pump-1", times)], 1),
             [LatencyBucket(10_000, 5, 0), LatencyBucket(20_000, 0, 0), LatencyBucket(None, 1, 7)],
         ),
-        Talk(
-            Ranked([TopicRow(SERVER, HOSTILE, 100, 300, 5_000, few, few, few)], 70),
-            Ranked([FilterRow(SERVER, LONG, few, 12)], 4),
+        TopicReport(
+            RankedRows([FleetTopicRow(SERVER, HOSTILE, 100, 300, 5_000, few, few, few)], 70),
+            RankedRows([FilterRow(SERVER, LONG, few, 12)], 4),
             1,
             2,
             3,
         ),
-        Retained(10, 2, 1, 30, 6, 1, 2, Ranked([RetainedRow(SERVER, HOSTILE, 5, 1, 20, "held", NOW)], 9)),
+        RetainedReport(10, 2, 1, 30, 6, 1, 2, RankedRows([RetainedRow(SERVER, HOSTILE, 5, 1, 20, "held", NOW)], 9)),
         Expiry(20, 30, Percentiles(30, 40, 55, 60, 60), 4, 3, 2, 1, 20),
         Reconnects(
             109,
             9,
-            Ranked(
+            RankedRows(
                 [
                     StormRow(SERVER, None, NOW, NOW + HOUR, 77, 51, 4.5, 30),
                     StormRow(SERVER, HOSTILE, NOW, NOW + HOUR, 9, 9, 1.0, 1),
@@ -92,23 +97,28 @@ def full() -> FleetReport:
             [(NOW + index * HOUR, index % 4) for index in range(30)],
             60,
         ),
-        Trust(
+        TrustReport(
             120, 5, 2, 1, 4, 6, 638, 1, 818, 1, 17, 1, 3,
-            Ranked([CaptureTrust(HOSTILE, 6, 638, 1, 818, 17, [HOSTILE, "ends in the middle of a frame"])], 1),
+            RankedRows([CaptureTrust(HOSTILE, 6, 638, 1, 818, 17, [HOSTILE, "ends in the middle of a frame"])], 1),
         ),
-        Endings(
+        EndingReport(
             [EndingRow("disconnect", "client", 80), EndingRow("fin", "server", 30), EndingRow("idle", None, 10)],
-            Ranked([ClientEndings(SERVER, HOSTILE, 12, 11, 3, 1, 6, 1, 1)], 4),
-            Ranked(
+            RankedRows([ClientEndings(SERVER, HOSTILE, 12, 11, 3, 1, 6, 1, 1)], 4),
+            RankedRows(
                 [
-                    Lane(SERVER, HOSTILE, 3, [Span(NOW, NOW + HOUR, "fin"), Span(NOW + 2 * HOUR, None, "open")]),
-                    Lane(SERVER, LONG, 1, [Span(NOW - HOUR, NOW + 9 * HOUR, "disconnect")]),
-                    Lane(SERVER, "", 1, [Span(NOW + HOUR, NOW + HOUR, "reset")]),
+                    ClientTimeline(SERVER, HOSTILE, 3, spans),
+                    ClientTimeline(SERVER, LONG, 1, [ConnectionSpan(NOW - HOUR, NOW + 9 * HOUR, "disconnect")]),
+                    ClientTimeline(SERVER, "", 1, [ConnectionSpan(NOW + HOUR, NOW + HOUR, "reset")]),
                 ],
                 9,
             ),
         ),
-        [Crossing(HOSTILE, "PUB101", 1_234, "error"), Crossing(None, "OPS103", 1, "info")],
+        [RuleClientCount(HOSTILE, "PUB101", 1_234, "error"), RuleClientCount(None, "OPS103", 1, "info")],
+        news=NewsReport(
+            NewsPeriod(98_765, 20, 12, NOW, 7, 2), NewsPeriod(50_000, 5, 3, NOW - HOUR, 9, 2),
+            RankedRows([LostRow(SERVER, HOSTILE, 5, 2, NOW, NOW + HOUR, "not_sent")], 2),
+            RankedRows([SilentRow(SERVER, HOSTILE, 2 * HOUR, HOUR // 60, NOW, True)], 3),
+        ),
     )  # fmt: skip
 
 

@@ -32,8 +32,8 @@ def test_text_fits(width: int) -> None:
 
 
 def test_text() -> None:
-    told = as_text([("a", "int"), ("b", "string")], [[1, "x"], [None, "yy"], [300, True]], View(width=80)).decode()
-    assert told == "   a  b\n──────────\n   1  x\nnull  yy\n 300  true\n"
+    text = as_text([("a", "int"), ("b", "string")], [[1, "x"], [None, "yy"], [300, True]], View(width=80)).decode()
+    assert text == "   a  b\n──────────\n   1  x\nnull  yy\n 300  true\n"
     assert as_text([("ä", "int")], [], View(unicode=False)) == b"\\u00e4\n------\n"
     assert '{"a":1}' in as_text(COLUMNS, ROWS, View(width=0)).decode()
     # Nothing is cut there; what no line should hold becomes a list.
@@ -42,23 +42,23 @@ def test_text() -> None:
 
 
 def test_csv() -> None:
-    found = list(csv.reader(io.StringIO(b"".join(as_csv(COLUMNS, ROWS)).decode(), newline="")))
+    text_lists = list(csv.reader(io.StringIO(b"".join(as_csv(COLUMNS, ROWS)).decode(), newline="")))
 
-    assert found[0][:3] == ["name", "number", "what is it"]
-    assert found[1][0] == "<script>alert('&\"1')</script>\\x1b[31m\\u202e\\n"
-    assert found[1][1:] == ["12", '{"a":1}', "00ff"]
-    assert found[2] == [LONG, "", "", ""]
-    assert found[3][1:] == [str(10**30), '{"b":[true,1.5]}', ""]
+    assert text_lists[0][:3] == ["name", "number", "what is it"]
+    assert text_lists[1][0] == "<script>alert('&\"1')</script>\\x1b[31m\\u202e\\n"
+    assert text_lists[1][1:] == ["12", '{"a":1}', "00ff"]
+    assert text_lists[2] == [LONG, "", "", ""]
+    assert text_lists[3][1:] == [str(10**30), '{"b":[true,1.5]}', ""]
 
 
 def test_json() -> None:
     data = b"".join(as_json(COLUMNS, ROWS))
-    made = json.loads(data)
+    document = json.loads(data)
 
-    assert made["schema"] == 1
-    assert [one["name"] for one in made["columns"]] == [name for name, _ in COLUMNS]
-    assert [list(row.values()) for row in made["rows"]] == ROWS
+    assert document["schema"] == 1
+    assert [row["name"] for row in document["columns"]] == [name for name, _ in COLUMNS]
+    assert [list(row.values()) for row in document["rows"]] == ROWS
     assert data.count(b"\n") == 5
     assert b"\x1b" not in data
     assert "\u202e" not in data.decode()
-    assert json.loads(b"".join(as_json(COLUMNS, []))) == {"schema": 1, "columns": made["columns"], "rows": []}
+    assert json.loads(b"".join(as_json(COLUMNS, []))) == {"schema": 1, "columns": document["columns"], "rows": []}

@@ -9,28 +9,29 @@ import pytest
 
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
-from mqttscope.report.fleet.model import Names
-from mqttscope.report.fleet.text import conditions, document, doubts, moment, named, people, render
+from mqttscope.report.fleet.model import ClientNames
+from mqttscope.report.fleet.text import conditions, document, doubts, named, people, render
 from mqttscope.report.jsonl import dumps
+from mqttscope.report.when import moment
 from tests.report.fleet.samples import HOSTILE, NOW, empty, full
 
 
 def test_keys_and_values() -> None:
-    made = json.loads(dumps(document(full())))
+    new_document = json.loads(dumps(document(full())))
 
-    assert made["schema"] == 1
-    assert list(made)[1:4] == ["lake", "asked", "overview"]
-    assert made["asked"]["since"] == made["overview"]["first"] == "2026-01-02T03:04:05.123456789Z"
-    assert made["overview"]["first_ns"] == NOW
-    assert made["rules"]["total"] == 9
-    assert made["by_client"]["rows"][0]["group"] == HOSTILE
-    assert made["latency"]["end_to_end"] == {
+    assert new_document["schema"] == 1
+    assert list(new_document)[1:4] == ["lake", "asked", "overview"]
+    assert new_document["asked"]["since"] == new_document["overview"]["first"] == "2026-01-02T03:04:05.123456789Z"
+    assert new_document["overview"]["first_ns"] == NOW
+    assert new_document["rules"]["total"] == 9
+    assert new_document["by_client"]["rows"][0]["group"] == HOSTILE
+    assert new_document["latency"]["end_to_end"] == {
         "count": 1_000, "p50_ns": 850_000, "p90_ns": 12_300_000, "p99_ns": 2_500_000_000, "maximum_ns": 3_000_000_000,
     }  # fmt: skip
-    assert made["expiry"]["remaining"]["p50_s"] == 40
-    assert made["reconnects"]["timeline"][1]["connects"] == 1
-    assert made["reconnects"]["storms"]["rows"][0]["from"].endswith("Z")
-    assert made["talk"]["topics"]["rows"][0]["publishers"]["count"] == 7
+    assert new_document["expiry"]["remaining"]["p50_s"] == 40
+    assert new_document["reconnects"]["timeline"][1]["connects"] == 1
+    assert new_document["reconnects"]["storms"]["rows"][0]["from"].endswith("Z")
+    assert new_document["talk"]["topics"]["rows"][0]["publishers"]["count"] == 7
 
 
 def test_nothing_has_the_same_keys() -> None:
@@ -48,9 +49,9 @@ def test_words() -> None:
     assert (named(None, "client"), named("", "shape"), named("a", "property")) == (
         "(no Client Identifier)", "(empty)", "a",
     )  # fmt: skip
-    assert people(Names(7, ["a", "b", "c", "d"])) == "a, b, c +4"
-    assert people(Names(2, ["a", "b"])) == "a, b"
-    assert people(Names()) == ""
+    assert people(ClientNames(7, ["a", "b", "c", "d"])) == "a, b, c +4"
+    assert people(ClientNames(2, ["a", "b"])) == "a, b"
+    assert people(ClientNames()) == ""
 
 
 def test_conditions_and_doubts() -> None:
@@ -67,11 +68,12 @@ def test_conditions_and_doubts() -> None:
 
 
 SECTIONS = (
-    "Rules that were broken", "Groups of Client Identifiers", "Rules by group of Client Identifiers",
-    "Groups by User Property", "Rules by User Property", "Rules by client", "Day by day",
-    "From PUBLISH to its acknowledgement", "From publisher to subscriber", "Slowest topics", "Slowest subscribers",
-    "Who talks on which topic", "Topic Filters", "Retained messages", "Message Expiry Interval", "Connecting",
-    "How far this may be trusted",
+    "Broken rules", "Messages lost", "Silent devices", "From publisher to subscriber", "Slowest topics", "Connecting",
+    "Groups of Client Identifiers", "Rules by group of Client Identifiers", "Groups by User Property",
+    "Rules by User Property", "Rules by client", "How connections ended", "Day by day",
+    "From PUBLISH to its acknowledgement", "Slowest subscribers",
+    "Publishers and subscribers by topic", "Topic Filters", "Retained messages", "Message Expiry Interval",
+    "Missing data",
 )  # fmt: skip
 
 
@@ -85,7 +87,7 @@ def test_it_fits(width: int) -> None:
 
 
 def test_what_it_says() -> None:
-    told = render(full(), View(width=120)).decode()
+    text = render(full(), View(width=120)).decode()
 
     for part in (
         "1,300 findings, 20 errors among them",
@@ -99,13 +101,13 @@ def test_what_it_says() -> None:
         "12 more without a captured publication · 34 of content that was published more than once",
         "1 topic that nobody subscribed to",
         "10 set, 2 cleared, 1 refused, 30 delivered",
-        "40 s left in the middle, 60 s at most",
+        "median 40 s left, maximum 60 s",
         "(all of 10.0.0.2:1883)",
-        "(says nothing)",
+        "(not set)",
         "(no Client Identifier)",
         "<script>alert('&\"1')</script>\\x1b[31m\\u202e\\n",
     ):
-        assert part in told, part
+        assert part in text, part
 
 
 def test_without_unicode_and_with_colour() -> None:
@@ -116,9 +118,9 @@ def test_without_unicode_and_with_colour() -> None:
 
 
 def test_nothing() -> None:
-    told = render(empty(), View()).decode()
+    text = render(empty(), View()).decode()
 
-    assert "no findings: rules run when captures are taken in" in told
-    assert "nothing is missing" in told
-    assert "no bursts" in told
-    assert "Day by day" not in told
+    assert "no findings: rules run when captures are ingested" in text
+    assert "nothing: all connections were captured" in text
+    assert "no bursts" in text
+    assert "Day by day" not in text

@@ -1,4 +1,4 @@
-"""Reads pages as a browser would: tags, attributes, text, and the blocks of JSON in them."""
+"""Reads pages as a browser would: tags, attributes, text, and the documents of their rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Reader(HTMLParser):
         self.tags: set[str] = set()
         self.attributes: set[str] = set()
         self.open: list[str] = []
-        self.said: list[str] = []
+        self.texts: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.add(tag)
@@ -34,7 +34,7 @@ class Reader(HTMLParser):
         self.attributes.update(name for name, _ in attrs)
 
     def handle_data(self, data: str) -> None:
-        self.said.append(data)
+        self.texts.append(data)
 
 
 def read(page: bytes) -> Reader:
@@ -45,7 +45,12 @@ def read(page: bytes) -> Reader:
     return reader
 
 
-def blocks(page: bytes, kind: str) -> list[Any]:
-    """The rows of a kind, of all their blocks."""
-    pattern = rb'<script type="application/json" class="%s">(.*?)</script>' % kind.encode()
-    return [row for found in re.findall(pattern, page, re.S) for row in json.loads(found)]
+def documents(page: bytes) -> list[Any]:
+    """The JSON documents of the rows, in the order of the page."""
+    return [json.loads(hit) for hit in re.findall(rb"<code>(.*?)</code>", page)]
+
+
+def rows(page: bytes) -> list[str]:
+    """The rows of the list: lines of markup."""
+    blocks = re.findall(r'<noscript class="rows">\n(.*?)\n</noscript>', page.decode(), re.S)
+    return [line for block in blocks for line in block.split("\n")]

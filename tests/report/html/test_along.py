@@ -7,21 +7,21 @@ from itertools import pairwise
 
 import pytest
 
-from mqttscope.report.html.along import MAX_PIECES, WIDTHS, Along
+from mqttscope.report.html.along import MAX_PIECES, WIDTHS, TimelineCounts
 
 START_NS = 1_767_323_045_123_456_789
 SECOND = 10**9
 
 
 def test_lengths_are_multiples_of_each_other() -> None:
-    assert all(wider % one == 0 for one, wider in pairwise(WIDTHS))
+    assert all(wider % number == 0 for number, wider in pairwise(WIDTHS))
 
 
 @pytest.mark.parametrize("span_ns", [1, 10**6, 50 * 10**6, SECOND, 3_600 * SECOND, 10**17, 10**18])
 def test_everything_is_counted_in_few_pieces(span_ns: int) -> None:
     drawn = random.Random(span_ns)
     times = [START_NS + drawn.randrange(span_ns) for _ in range(2_000)]
-    along = Along("packets", "errors")
+    along = TimelineCounts("packets", "errors")
     for at, now in enumerate(times):
         along.add(now, at % 2)
     bars = along.bars()
@@ -31,22 +31,22 @@ def test_everything_is_counted_in_few_pieces(span_ns: int) -> None:
     # Each piece holds what lies in it.
     first = min(times) // along.width_ns
     for at, bar in enumerate(bars):
-        assert sum(bar.pieces) == sum(one // along.width_ns == first + at for one in times)
+        assert sum(bar.pieces) == sum(time // along.width_ns == first + at for time in times)
 
 
 def test_the_order_does_not_matter() -> None:
     times = [START_NS + at**3 * 10**6 for at in range(200)]
-    made = []
+    pairs = []
     for order in (times, times[::-1], random.Random(1).sample(times, len(times))):
-        along = Along("packets")
+        along = TimelineCounts("packets")
         for now in order:
             along.add(now)
-        made.append((along.width_ns, along.bars()))
-    assert made[0] == made[1] == made[2]
+        pairs.append((along.width_ns, along.bars()))
+    assert pairs[0] == pairs[1] == pairs[2]
 
 
 @pytest.mark.parametrize(
-    ("span_ns", "name", "told"),
+    ("span_ns", "name", "expected"),
     [
         (20 * 10**6, "03:04:05.123", "2026-01-02 UTC; each bar is 1 ms"),
         (200 * SECOND, "03:04:05", "2026-01-02 UTC; each bar is 5 s"),
@@ -55,17 +55,17 @@ def test_the_order_does_not_matter() -> None:
         (100 * 86_400 * SECOND, "2026-01-02", "2026-01-02 UTC; each bar is 1 d"),
     ],
 )
-def test_times_are_as_exact_as_bars_are_short(span_ns: int, name: str, told: str) -> None:
-    along = Along("packets")
+def test_times_are_as_exact_as_bars_are_short(span_ns: int, name: str, expected: str) -> None:
+    along = TimelineCounts("packets")
     along.add(START_NS)
     along.add(START_NS + span_ns)
 
     assert along.bars()[0].name == name
-    assert along.told() == told
+    assert along.scale_text() == expected
 
 
 def test_times_that_are_no_dates_are_counted_too() -> None:
-    along = Along("packets")
+    along = TimelineCounts("packets")
     for now in (0, 1 << 63, 1 << 70, START_NS):
         along.add(now)
     assert sum(bar.pieces[0] for bar in along.bars()) == 4
@@ -73,7 +73,7 @@ def test_times_that_are_no_dates_are_counted_too() -> None:
 
 
 def test_nothing_or_one_piece_is_no_chart() -> None:
-    along = Along("packets")
-    assert (along.chart("x"), along.told(), along.bars()) == ("", "", [])
+    along = TimelineCounts("packets")
+    assert (along.chart("x"), along.scale_text(), along.bars()) == ("", "", [])
     along.add(START_NS)
     assert along.chart("x") == ""

@@ -15,18 +15,20 @@ from tests.report.make import Lines
 
 
 def written(recorded: str, live: str, **options: object) -> list[dict[str, Any]]:
-    sink, found = Lines(), verify(pairs(recorded, live))
+    sink, verification = Lines(), verify(pairs(recorded, live))
     report = ReplayJson(sink, View(**options))  # type: ignore[arg-type]
-    for difference in found.differences:
+    for difference in verification.differences:
         report.feed(difference)
-    report.close(found)
+    report.close(verification)
     assert "\u202e" not in sink.data.decode()
     return [orjson.loads(line) for line in sink.lines]
 
 
 def test_a_difference_has_both_packets_as_inspect_shows_them() -> None:
-    found = written(asked("dev > publish a x qos=1 id=1", "dev < puback 1"), "dev > connect\ndev < connack code=0x87")
-    first = found[0]
+    documents = written(
+        asked("dev > publish a x qos=1 id=1", "dev < puback 1"), "dev > connect\ndev < connack code=0x87"
+    )
+    first = documents[0]
 
     assert {key: value for key, value in first.items() if key not in ("recorded", "live")} == {
         "schema": 1, "event": "difference", "kind": "reason-code", "connection": 0, "name": "dev", "version": "5.0",
@@ -60,9 +62,9 @@ def test_the_live_packet_names_its_own_connection() -> None:
     both = pairs(asked(), "dev > connect\ndev < connack code=0x87")
     assert both[0][1] is not None
     both[0][1].connection.server = "live:1883"
-    found = verify(both)
+    verification = verify(both)
     report = ReplayJson(Lines(), View())
-    shown = report.difference(found.differences[0])
+    shown = report.difference(verification.differences[0])
 
     assert (shown["recorded"]["server"], shown["live"]["server"]) == ("broker:1883", "live:1883")
 

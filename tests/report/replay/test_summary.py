@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from mqttscope.replay.drivers.run import make_plan
-from mqttscope.replay.live import Note, NoteKind
+from mqttscope.replay.live import NoteKind, ReplayNote
 from mqttscope.report.base import View
 from mqttscope.report.page import Page
 from mqttscope.report.replay import summary
@@ -22,11 +22,11 @@ def test_in_words_and_for_programs() -> None:
     summary.write_plan(
         page, plan, scripts, broker="mqtt://h:1883", pace="2x", length_ns=1_500_000_000, changes=["renamed"]
     )
-    said = page.encoded().decode()
+    shown_text = page.encoded().decode()
 
     for line in ("would replay to mqtt://h:1883", "pace 2x", "at least 1.50 s", "1 PUBLISH", "kept", "renamed"):
-        assert line in said
-    assert "\x1b" not in said
+        assert line in shown_text
+    assert "\x1b" not in shown_text
     summary.write_plan(page, plan, scripts, broker="b", pace="asap", length_ns=0, changes=[])
     assert "as soon as possible" in page.encoded().decode()
     document = summary.plan_document(plan, scripts, broker="b", pace="asap", length_ns=0, changes=[])
@@ -77,28 +77,31 @@ def test_json_has_nanoseconds() -> None:
     assert (ping["live"], delivery["recorded"]) == (None, None)
 
 
-def outcome(**fields: Any) -> summary.Outcome:
+def outcome(**fields: Any) -> summary.ReplayOutcome:
     scripts = recordings((0, ">", connect("a")), (1, ">", connect("b")))
-    made = summary.Outcome(
+    replay_outcome = summary.ReplayOutcome(
         "mqtt://h:1883", "asap", scripts, [scripts[0], None], sent=3, received=2, seconds=0.5, **fields
     )
-    made.add_notes(
-        [(Note(NoteKind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 2), (Note(NoteKind.ADDED, "PINGREQ"), 1)]
+    replay_outcome.add_notes(
+        [
+            (ReplayNote(NoteKind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 2),
+            (ReplayNote(NoteKind.ADDED, "PINGREQ"), 1),
+        ]
     )
-    made.add_notes([(Note(NoteKind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 1)])
-    made.failures["cannot connect"] += 2
-    made.left_out["no CONNECT"] += 1
-    return made
+    replay_outcome.add_notes([(ReplayNote(NoteKind.SKIPPED, "PUBLISH, since \x1b[31mit ended"), 1)])
+    replay_outcome.failures["cannot connect"] += 2
+    replay_outcome.left_out["no CONNECT"] += 1
+    return replay_outcome
 
 
-def text(one: summary.Outcome) -> str:
+def text(replay_outcome: summary.ReplayOutcome) -> str:
     page = Page(View(width=100, unicode=False))
-    summary.write_summary(page, one)
+    summary.write_summary(page, replay_outcome)
     return page.encoded().decode()
 
 
 def test_in_words() -> None:
-    said = text(outcome(changes=["topics renamed"], missed=4, stopped=True))
+    shown_text = text(outcome(changes=["topics renamed"], missed=4, stopped=True))
 
     for line in (
         "replayed to mqtt://h:1883; pace asap; 1 of 2 connections",
@@ -106,13 +109,13 @@ def test_in_words() -> None:
         "stopped before its end",
         "2 times cannot connect",
         "1 connection not played: no CONNECT",
-        "waited in vain 4 times for what the recording has",
+        "waited in vain 4 times for packets of the recording",
         "topics renamed",
         "PINGREQ",
     ):
-        assert line in said
-    assert "\x1b" not in said
-    assert said.index("Sent beside the recording") < said.index("Not sent")
+        assert line in shown_text
+    assert "\x1b" not in shown_text
+    assert shown_text.index("Sent beside the recording") < shown_text.index("Not sent")
 
 
 def test_for_programs() -> None:
@@ -124,8 +127,8 @@ def test_for_programs() -> None:
 
 
 def test_pairs_belong_together() -> None:
-    one = outcome()
+    replay_outcome = outcome()
 
-    assert [(recorded.name, live and live.name) for recorded, live in one.pairs] == [("a", "a"), ("b", None)]
-    assert one.performed == 1
-    assert one.noted(NoteKind.ADDED) == [("PINGREQ", 1)]
+    assert [(recorded.name, live and live.name) for recorded, live in replay_outcome.pairs] == [("a", "a"), ("b", None)]
+    assert replay_outcome.performed == 1
+    assert replay_outcome.noted(NoteKind.ADDED) == [("PINGREQ", 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.events import MalformedEvent, PacketEvent
-from mqttscope.replay.script import Entry, Script
+from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.replay.verify import verify
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
@@ -27,7 +27,7 @@ from tests.report.make import Lines
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 
 
-def one(line: str) -> tuple[Entry, Script]:
+def one(line: str) -> tuple[ScriptEntry, Script]:
     (script,) = record(f"dev {line}")
     return script.entries[0], script
 
@@ -120,22 +120,22 @@ REFUSED = "dev > connect\ndev < connack code=0x87"
 def shown(
     recorded: str, live: str, *, cause: str = "", stopped: bool = False, one_by_one: bool = False, **options: object
 ) -> list[str]:
-    sink, found = Lines(), verify(pairs(recorded, live))
+    sink, verification = Lines(), verify(pairs(recorded, live))
     report = ReplayText(sink, View(**options))  # type: ignore[arg-type]
-    for difference in found.differences:
+    for difference in verification.differences:
         difference.cause = cause
         if one_by_one:
             report.feed(difference)
     if not one_by_one:
-        report.feed_all(found)
-    report.close(found, stopped=stopped)
+        report.feed_all(verification)
+    report.close(verification, stopped=stopped)
     return sink.lines
 
 
 def test_both_packets_stand_side_by_side() -> None:
-    found = shown(asked("dev > publish a x qos=1 id=1", "dev < puback 1"), REFUSED, width=80)
+    texts = shown(asked("dev > publish a x qos=1 id=1", "dev < puback 1"), REFUSED, width=80)
 
-    assert found == [
+    assert texts == [
         "reason-code: The CONNACK of CONNECT has Reason Code 0x87 Not authorized instead",
         "    of 0x00 Success.",
         "  dev (connection 0), reason_code; 1 packet missing or new because of it",
@@ -153,9 +153,9 @@ def test_both_packets_stand_side_by_side() -> None:
 
 
 def test_in_narrow_terminals_the_live_packet_stands_below() -> None:
-    found = shown(asked(), REFUSED, width=60, time="none", unicode=False)
+    texts = shown(asked(), REFUSED, width=60, time="none", unicode=False)
 
-    assert found[2:10] == [
+    assert texts[2:10] == [
         "  dev (connection 0), reason_code",
         "  recorded: CONNACK, frame 2",
         "    session_present false",
@@ -168,12 +168,12 @@ def test_in_narrow_terminals_the_live_packet_stands_below() -> None:
 
 
 def test_what_is_not_there_is_nothing_and_payloads_may_be_left_out() -> None:
-    found = shown(delivered(*ALL), delivered(*ALL[1:]), width=100)
+    texts = shown(delivered(*ALL), delivered(*ALL[1:]), width=100)
 
-    assert found[2].rstrip().endswith("│ live: nothing")
-    assert found[3].split() == ["topic", "t/a", "│"]
-    assert any("payload" in one for one in found)
-    assert not any("payload" in one for one in shown(delivered(*ALL), delivered(*ALL[1:]), payload="none"))
+    assert texts[2].rstrip().endswith("│ live: nothing")
+    assert texts[3].split() == ["topic", "t/a", "│"]
+    assert any("payload" in text for text in texts)
+    assert not any("payload" in text for text in shown(delivered(*ALL), delivered(*ALL[1:]), payload="none"))
 
 
 @each("count", [300, 3_000])
@@ -187,9 +187,9 @@ def test_long_values_begin_where_they_differ(count: int) -> None:
 
 
 def test_differences_without_packets_have_their_sentence_alone() -> None:
-    found = shown("dev > connect\ndev < connack\ndev < fin", "dev > connect\ndev < connack\ndev > fin")
+    texts = shown("dev > connect\ndev < connack\ndev < fin", "dev > connect\ndev < connack\ndev > fin")
 
-    assert found[:3] == [
+    assert texts[:3] == [
         "close: The live broker did not end the connection as the recorded one did.",
         "  dev (connection 0), ending.by",
         "",
@@ -210,10 +210,10 @@ def test_nothing_is_wider_than_the_terminal(width: int, *, colour: bool, unicode
 
 
 def test_colours_say_what_differs() -> None:
-    found = shown(asked(), REFUSED, colour=True, width=100)
+    texts = shown(asked(), REFUSED, colour=True, width=100)
 
-    assert any("\x1b[31mreason_code 0x87" in line for line in found)
-    assert not any(" because " in line.lower() for line in found)
+    assert any("\x1b[31mreason_code 0x87" in line for line in texts)
+    assert not any(" because " in line.lower() for line in texts)
 
 
 def test_nothing_captured_reaches_the_terminal_as_it_is() -> None:
@@ -232,25 +232,25 @@ def test_secrets_are_not_printed() -> None:
 
 
 def test_what_could_not_be_judged_is_said() -> None:
-    found = shown(OPENED + "sub < lost 9\npub > publish t/a x", OPENED + "pub > publish t/a x\nsub < publish t/a x")
+    texts = shown(OPENED + "sub < lost 9\npub > publish t/a x", OPENED + "pub > publish t/a x\nsub < publish t/a x")
 
-    assert found[-2:] == ["1 packet not judged: the recording is not complete", "no differences in 2 of 2 connections"]
+    assert texts[-2:] == ["1 packet not judged: the recording is not complete", "no differences in 2 of 2 connections"]
 
 
 def test_of_many_fields_the_rest_is_counted() -> None:
     words = " ".join(f"user_property=k{index}:v" for index in range(60))
-    found = shown(delivered(f"publish t/a one {words}"), delivered("publish t/a one"))
+    texts = shown(delivered(f"publish t/a one {words}"), delivered("publish t/a one"))
 
-    assert "  … 25 more fields" in found
+    assert "  … 25 more fields" in texts
 
 
 def test_differences_of_one_pair_of_packets_share_a_block() -> None:
     recorded = "dev > connect\ndev < connack receive_maximum=5 maximum_qos=1"
-    found = shown(recorded, "dev > connect\ndev < connack receive_maximum=7", width=100)
-    marked = [line for line in found if line.startswith("! ")]
+    texts = shown(recorded, "dev > connect\ndev < connack receive_maximum=7", width=100)
+    marked = [line for line in texts if line.startswith("! ")]
 
-    assert sum(line.startswith("property: ") for line in found) == 2
-    assert sum("recorded: CONNACK" in line for line in found) == 1
+    assert sum(line.startswith("property: ") for line in texts) == 2
+    assert sum("recorded: CONNACK" in line for line in texts) == 1
     assert sorted(line.split()[1] for line in marked) == ["properties.maximum_qos", "properties.receive_maximum"]
 
 
@@ -261,7 +261,7 @@ def test_differences_with_one_cause_are_told_as_one_behind_it() -> None:
     lines = shown(recorded, live, cause="the broker does not speak MQTT 5.0", width=100)
 
     assert lines[:3] == [
-        "7 differences, of which 7 because the broker does not speak MQTT 5.0",
+        "7 differences, 7 of them because the broker does not speak MQTT 5.0",
         "",
         "Because the broker does not speak MQTT 5.0:",
     ]

@@ -6,12 +6,12 @@ from mqttscope.mqtt import ControlPacket, PacketType, Puback, Pubcomp, Pubrec, P
 
 
 class AckUnknownPacketId(Rule):
-    """An acknowledgement has a packet identifier that nothing outstanding has.
+    """An acknowledgement has a packet identifier that no unanswered packet has.
 
-    The other side cannot tell what was acknowledged: it drops the packet, closes the connection, or waits forever for
-    the acknowledgement that was meant.
+    The receiver cannot match it to a packet: it drops the acknowledgement, closes the connection, or waits forever for
+    the right one.
 
-    Instead, copy the packet identifier from the packet that is answered.
+    Instead, copy the packet identifier from the packet that you answer.
     """
 
     code = "ACK203"
@@ -40,15 +40,15 @@ class AckUnknownPacketId(Rule):
     needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
-        identifiers as they came
+        identifiers copied from the packets
             opened; > publish a qos=1 id=7; < puback 7; > subscribe 8 a:0; < suback 8 0
-        the rest of an exchange of an earlier connection
+        the end of an exchange that began on an earlier connection
             opened resume < present; > pubrel 7; < pubcomp 7; < pubrel 3; > pubcomp 3
         MQTT 3.1.1 continues with PUBREL whatever the server remembers
             opened 3.1.1 resume; > pubrel 7; < pubcomp 7
         the PUBLISH is not in the capture
             opened 3.1.1; lost > publish a qos=1 id=7; < puback 7
-        joined in the middle
+        capture started in mid-connection
             midstream; < puback 7
     """)
     bad = examples("""
@@ -56,37 +56,37 @@ class AckUnknownPacketId(Rule):
             opened; > publish a qos=1 id=7; < puback 8 !packet_identifier
         PUBREC in MQTT 3.1.1
             opened 3.1.1; < publish a qos=2 id=7; > pubrec 1792 !packet_identifier
-        PUBREL and PUBCOMP of nothing
+        PUBREL and PUBCOMP without a PUBLISH
             opened; > pubrel 7 !packet_identifier; > pubcomp 9 !packet_identifier
         SUBACK for another number
             opened; > subscribe 7 a:0; < suback 8 0 !packet_identifier
         UNSUBACK in MQTT 3.1
             opened 3.1; < unsuback 2 !packet_identifier
-        PUBCOMP for a message of QoS 1 that has been acknowledged
+        PUBCOMP for a QoS 1 message that was already acknowledged
             opened; > publish a qos=1 id=7; < puback 7; < pubcomp 7 !packet_identifier
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Look for what it may answer; a second answer, or one of the wrong kind, is for other rules."""
+        """Look for a packet it may answer; other rules report second answers and answers of the wrong kind."""
         if isinstance(at.event, MalformedEvent) and other_layout(at.event.malformed, at.version) is None:
-            return None  # what follows a packet that was cut short can look like an acknowledgement
+            return None  # bytes after a truncated packet can look like an acknowledgement
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         kind = packet.packet_type
         if kind == PacketType.PUBREL:
             if identifier in at.sender.exchanges or identifier in at.party.owes_pubrel or at.party.has_sent(identifier):
                 return None
-        elif identifier in at.receiver.exchanges or identifier in at.other.shared or _was_asked(kind, identifier, at):
+        elif identifier in at.receiver.exchanges or identifier in at.other.shared or _has_request(kind, identifier, at):
             return None
-        if not at.party.in_step() or (kind <= PacketType.PUBCOMP and not _fresh(kind, at)):
+        if not at.party.in_step() or (kind <= PacketType.PUBCOMP and not _began_here(kind, at)):
             return None
         return self.report(
             "packet_identifier",
-            f"{packet_name(packet)} with identifier {identifier} answers nothing that is outstanding",
+            f"{packet_name(packet)} with identifier {identifier} does not match any unanswered packet",
         )
 
 
-def _was_asked(kind: int, identifier: int, at: RuleContext) -> bool:
-    """Whether there was something on this connection that this kind of packet answers."""
+def _has_request(kind: int, identifier: int, at: RuleContext) -> bool:
+    """Whether this connection had a packet that this kind of acknowledgement answers."""
     if kind in (PacketType.SUBACK, PacketType.UNSUBACK):
         table = at.history.subscriptions
         name = "subscribe" if kind == PacketType.SUBACK else "unsubscribe"
@@ -99,8 +99,8 @@ def _was_asked(kind: int, identifier: int, at: RuleContext) -> bool:
     return at.other.has_sent(identifier)
 
 
-def _fresh(kind: int, at: RuleContext) -> bool:
-    """Whether what is answered cannot be from before this connection."""
+def _began_here(kind: int, at: RuleContext) -> bool:
+    """Whether the answered packet must have been sent on this connection."""
     connection = at.connection
     if connection.clean_start:
         return True
@@ -109,6 +109,6 @@ def _fresh(kind: int, at: RuleContext) -> bool:
     if not at.from_client:
         return True
     if at.version is V5:
-        return kind != PacketType.PUBREL and not at.knew(at.history.connack_sent)  # else SES201 has the reason
-    # 3.1.1 MQTT-4.4.0-1 has a client send PUBREL again after CleanSession 0, whatever Session Present says.
+        return kind != PacketType.PUBREL and not at.knew(at.history.connack_sent)  # else SES201 names the cause
+        # 3.1.1 MQTT-4.4.0-1: with CleanSession 0 a client resends PUBREL, whatever the Session Present flag.
     return kind != PacketType.PUBREL

@@ -5,13 +5,13 @@ from mqttscope.session.inflight import RECEIVED, RELEASED, SENT, Exchange
 
 
 class AckWrongType(Rule):
-    """An acknowledgement is of another kind than the packet that it answers asks for.
+    """An acknowledgement has the wrong type for the packet that it answers.
 
     PUBACK is for QoS 1, PUBREC for QoS 2, PUBREL for PUBREC, PUBCOMP for PUBREL, SUBACK for SUBSCRIBE, UNSUBACK for
-    UNSUBSCRIBE.  The sender continues waiting for the right one, or takes a QoS 2 message for delivered that may be
-    dropped or come twice.
+    UNSUBSCRIBE.  The sender keeps waiting for the right one, or treats a QoS 2 message as delivered that may still be
+    dropped or arrive twice.
 
-    Instead, answer by the QoS of the message and follow all four steps of QoS 2.
+    Instead, choose the answer by the QoS of the message, and send all four packets of a QoS 2 exchange.
     """
 
     code = "ACK204"
@@ -31,10 +31,10 @@ class AckWrongType(Rule):
         QoS 1, SUBSCRIBE and UNSUBSCRIBE
             opened 3.1.1; > publish a qos=1 id=1; > subscribe 2 a:0; > unsubscribe 3 a; < puback 1; < suback 2 0
             < unsuback 3
-        a late second PUBACK meets the next message
+        a late second PUBACK arrives while the next message uses the identifier
             opened 3.1.1; > publish a qos=1 id=7; +20 > publish a dup qos=1 id=7; < puback 7; > publish b qos=2 id=7
             crossing < puback 7; < pubrec 7
-        a PUBREC again, to a repeated PUBLISH
+        a second PUBREC, for a repeated PUBLISH
             opened 3.1.1; > publish a qos=2 id=7; +20 > publish a dup qos=2 id=7; < pubrec 7; > pubrel 7
             crossing < pubrec 7; > pubrel 7; < pubcomp 7; < pubcomp 7
         the PUBREC is not in the capture
@@ -58,7 +58,7 @@ class AckWrongType(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Compare with what the exchange of this identifier waits for."""
+        """Compare with the packet that the exchange of this identifier waits for."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         kind = packet.packet_type
         if kind == PacketType.PUBREL:
@@ -67,34 +67,34 @@ class AckWrongType(Rule):
                 return None
             if running.phase in (RECEIVED, RELEASED) or at.party.settled.get(identifier) == running.packet:
                 return None
-            wanted = _wanted(running)
+            wanted = _expected_answer(running)
         else:
             running = at.receiver.exchanges.get(identifier)
             if running is None:
                 return None
-            wanted = _wanted(running)
+            wanted = _expected_answer(running)
             again = kind == PacketType.PUBREC and running.qos == 2
             if again or (kind == PacketType.PUBCOMP and identifier in at.party.owes_pubcomp):
                 return None
         if wanted == PacketType(kind).name or not at.party.in_step():
             return None
         if identifier in (at.party if kind == PacketType.PUBREL else at.other).shared:
-            return None  # it belongs to the other exchange that had the identifier at the same time
+            return None  # it belongs to the other exchange that used the identifier at that time
         before = at.other.ended.get(identifier)
         if before is not None and before.answers <= before.retransmissions:
-            return None  # a message that was sent more than once may still have an answer due
-        sure = _had(running, kind, at)
-        if not sure and _earlier(identifier, at):
-            return None  # an answer to the exchange that had the identifier before
+            return None  # a message sent more than once may still be owed an answer
+        sure = _has_arrived(running, kind, at)
+        if not sure and _was_used_before(identifier, at):
+            return None  # an answer to the exchange that used the identifier before
         began = running.kind.upper() + (f" of QoS {running.qos}" if running.kind == "publish" else "")
-        told = f"{packet_name(packet)} with identifier {identifier} answers a {began}, which waits for {wanted}"
+        text = f"{packet_name(packet)} with identifier {identifier} answers a {began}, which waits for {wanted}"
         first = Related.to(f"{running.kind.upper()} {identifier}", running)
         return self.report(
-            "", told, confidence=None if sure else Confidence.LIKELY, related=(first,), statements=_cited(running, at)
+            "", text, confidence=None if sure else Confidence.LIKELY, related=(first,), statements=_cited(running, at)
         )
 
 
-def _wanted(running: Exchange) -> str:
+def _expected_answer(running: Exchange) -> str:
     """The packet that an exchange waits for from the other side."""
     if running.kind != "publish":
         return "SUBACK" if running.kind == "subscribe" else "UNSUBACK"
@@ -103,8 +103,8 @@ def _wanted(running: Exchange) -> str:
     return {SENT: "PUBREC", RECEIVED: "PUBREL", RELEASED: "PUBCOMP"}[running.phase]
 
 
-def _had(running: Exchange, kind: int, at: RuleContext) -> bool:
-    """Whether the one who answers had the packet that began the exchange."""
+def _has_arrived(running: Exchange, kind: int, at: RuleContext) -> bool:
+    """Whether the sender of the acknowledgement had received the packet that began the exchange."""
     if kind == PacketType.PUBREL:
         return True
     if running.kind == "publish":
@@ -115,7 +115,7 @@ def _had(running: Exchange, kind: int, at: RuleContext) -> bool:
     return 0 < position <= at.party.acknowledged
 
 
-def _earlier(identifier: int, at: RuleContext) -> bool:
+def _was_used_before(identifier: int, at: RuleContext) -> bool:
     request = at.history.subscriptions.requests.get(identifier)
     return identifier in at.other.ended or (request is not None and request.answers > 0)
 

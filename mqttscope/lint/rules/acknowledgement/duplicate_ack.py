@@ -6,8 +6,8 @@ from mqttscope.session.inflight import SENT
 class DuplicateAck(Rule):
     """A PUBLISH or PUBREL is acknowledged twice although it was sent once.
 
-    The identifier may be in use again by then, and the second acknowledgement ends the wrong exchange.  One
-    acknowledgement for each time that a packet was sent is right.
+    The identifier may be in use again by then, and the second acknowledgement ends the wrong exchange.  Each
+    transmission of a packet is acknowledged exactly once.
 
     Instead, acknowledge each packet once, from one place in the program.
     """
@@ -20,7 +20,7 @@ class DuplicateAck(Rule):
     needs = Needs.WHOLE
 
     good = examples("""
-        one each
+        one acknowledgement for each packet
             opened; > publish a qos=1 id=7; < puback 7; > publish a qos=1 id=7; < puback 7
         a repeated PUBLISH is acknowledged again
             opened 3.1.1; > publish a qos=1 id=7; +20 > publish a dup qos=1 id=7; < puback 7 & puback 7
@@ -41,7 +41,7 @@ class DuplicateAck(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Look for an exchange that has had this acknowledgement as often as its packet was sent."""
+        """Look for an exchange that already has one acknowledgement for each transmission of its packet."""
         identifier: int = packet.packet_identifier  # type: ignore[attr-defined]
         kind = packet.packet_type
         running = at.receiver.exchanges.get(identifier)
@@ -55,12 +55,12 @@ class DuplicateAck(Rule):
             return None
         asked = "PUBREL" if kind == PacketType.PUBCOMP else "PUBLISH"
         return self.report(
-            "packet_identifier", f"{packet_name(packet)} with identifier {identifier} comes again for one {asked}"
+            "packet_identifier", f"second {packet_name(packet)} with identifier {identifier} for one {asked}"
         )
 
 
 def _answered(kind: int, identifier: int, at: RuleContext) -> bool:
-    """Whether PUBACK or PUBCOMP has ended the exchange before, as often as it was asked for."""
+    """Whether the exchange already ended with one PUBACK or PUBCOMP for each transmission."""
     ended = at.other.ended.get(identifier)
     if ended is None or ended.by != kind:
         return False
@@ -70,7 +70,7 @@ def _answered(kind: int, identifier: int, at: RuleContext) -> bool:
 
 
 def _pubrec_again(identifier: int, at: RuleContext) -> bool:
-    """Whether a PUBREC was sent before for a PUBLISH that was sent once."""
+    """Whether a PUBREC was already sent for a PUBLISH that was sent once."""
     if identifier in at.party.owes_pubrec:
         return False
     running = at.receiver.exchanges.get(identifier)

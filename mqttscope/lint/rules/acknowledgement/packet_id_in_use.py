@@ -5,13 +5,13 @@ from mqttscope.session.inflight import SENT, Exchange
 
 
 class PacketIdInUse(Rule):
-    """A new packet takes a packet identifier that an unanswered packet of the same side still has.
+    """A new packet uses a packet identifier that still belongs to an unanswered packet from the same side.
 
-    The next acknowledgement with that number then ends the wrong exchange: a message is taken for delivered that was
-    not, or the receiver drops the new one as a repeat.  PUBLISH, SUBSCRIBE and UNSUBSCRIBE of a client share one set of
-    identifiers; the server has its own, so the same number in both directions at once is fine.
+    The next acknowledgement with this identifier ends the wrong exchange: an undelivered message counts as delivered,
+    or the receiver drops the new message as a repeat.  PUBLISH, SUBSCRIBE and UNSUBSCRIBE of a client share one set of
+    identifiers.  The server has its own set, so both sides may use the same number at once.
 
-    Instead, take an identifier whose exchange has ended: after PUBACK, PUBCOMP, SUBACK, UNSUBACK, or a PUBREC that
+    Instead, use an identifier whose exchange has ended: after PUBACK, PUBCOMP, SUBACK, UNSUBACK, or a PUBREC that
     refuses the message.
     """
 
@@ -46,9 +46,9 @@ class PacketIdInUse(Rule):
         the same number in both directions
             opened 3.1.1; > publish a qos=2 id=7; < publish b qos=2 id=7; > pubrec 7; < pubrec 7; > pubrel 7; < pubrel 7
             > pubcomp 7; < pubcomp 7
-        the same message again
+        the same message resent
             opened 3.1.1; > publish a A qos=1 id=7; +20 > publish a A dup qos=1 id=7; < puback 7
-        the same SUBSCRIBE again
+        the same SUBSCRIBE resent
             opened 3.1; > subscribe 7 a:0; +20 > subscribe 7 a:0 header_flags=0x0a; < suback 7 0
         the acknowledgement is not in the capture
             opened; > publish a A qos=1 id=7; lost < puback 7; > publish a B qos=1 id=7; < puback 7
@@ -64,24 +64,24 @@ class PacketIdInUse(Rule):
             opened; > publish a qos=2 id=7; < pubrec 7; > unsubscribe 7 a !packet_identifier
         another SUBSCRIBE before the SUBACK
             opened 3.1.1; > subscribe 7 a:0; > subscribe 7 b:0 !packet_identifier
-        marked as a repeat, but another message
+        DUP is set, but it is another message
             opened 3.1.1; > publish a qos=1 id=7; > publish b dup qos=1 id=7 !packet_identifier
-        alike, but with another QoS
+        the same message, but with another QoS
             opened 3.1.1; > publish a qos=1 id=7; +5 > publish a qos=2 id=7 !packet_identifier
     """)
 
     def check(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext) -> Findings:
-        """Look the identifier up among what is not answered."""
+        """Look for an unanswered packet with this identifier."""
         running = at.sender.exchanges.get(packet.packet_identifier)  # type: ignore[arg-type]
         if running is None or not at.party.in_step():
-            return None  # free, or the sender has had packets that the capture has not shown yet
+            return None  # free, or the sender received packets that the capture has not shown yet
         if at.party.settled.get(running.packet_identifier) == running.packet:
             return None
         identifier, unsure = running.packet_identifier, False
         if isinstance(packet, Publish):
             if running.kind == "publish" and at.party.repeats(packet, at.topic, running):
                 if packet.dup or packet.qos == running.qos:
-                    return None  # sent again; without DUP that is PUB311
+                    return None  # resent; a missing DUP flag is PUB311
                 unsure = True
         elif _same_request(packet, at, running):
             return None
@@ -90,7 +90,7 @@ class PacketIdInUse(Rule):
         seconds = (at.timestamp_ns - running.timestamp_ns) / 1e9
         return self.report(
             "packet_identifier",
-            f"{name} takes packet identifier {identifier}, still in use by the {other} sent {seconds:.3g} s before"
+            f"{name} uses packet identifier {identifier}, still in use by the {other} sent {seconds:.3g} s before"
             + (", before its PUBCOMP" if running.phase is not SENT else ""),
             confidence=Confidence.LIKELY if unsure else None,
             related=(Related.to(f"{other} {identifier}", running),),
@@ -98,7 +98,7 @@ class PacketIdInUse(Rule):
         )
 
     def _cited(self, packet: Publish | Subscribe | Unsubscribe, at: RuleContext, running: Exchange) -> tuple[str, ...]:
-        """Statements for the QoS of both packets."""
+        """Statements about the QoS of both packets."""
         side = "client" if at.from_client else "server"
         rows = self.statements_for(at.version, side, packet_name(packet).lower(), "packet_identifier")
         if at.version is V3_1:
@@ -115,7 +115,7 @@ class PacketIdInUse(Rule):
 
 
 def _same_request(packet: Subscribe | Unsubscribe, at: RuleContext, running: Exchange) -> bool:
-    """Whether a SUBSCRIBE or UNSUBSCRIBE is the one that waits for its answer, sent again."""
+    """Whether a SUBSCRIBE or UNSUBSCRIBE repeats the request that still waits for its answer."""
     if running.kind != packet_name(packet).lower():
         return False
     request = at.history.subscriptions.request_for(running.packet_identifier, running.kind)

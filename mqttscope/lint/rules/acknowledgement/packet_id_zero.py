@@ -4,12 +4,12 @@ from mqttscope.mqtt.packets import Puback, Pubcomp, Publish, Pubrec, Pubrel, Sub
 
 
 class PacketIdZero(Rule):
-    """A packet has the packet identifier 0, which is no identifier.
+    """A packet has packet identifier 0, which is reserved.
 
-    Zero was left out on purpose, so that packets built wrongly show: from a counter that wraps around to 0, or from a
-    field that was never filled in.  Some servers close the connection, others lose track of the message.
+    Zero is reserved so that wrongly built packets can be detected: a counter that wrapped around to 0, or a field that
+    was never set.  Some servers close the connection, others lose track of the message.
 
-    Instead, count from 1 to 65,535 and begin again with 1.
+    Instead, count from 1 to 65,535 and start again at 1.
     """
 
     code = "ACK101"
@@ -30,7 +30,7 @@ class PacketIdZero(Rule):
     good = examples("""
         1 and 65,535
             opened; > publish a qos=1 id=1; < puback 1; > publish a qos=1 id=65535; < puback 65535
-        QoS 0 has none
+        QoS 0 does not use an identifier
             opened 3.1.1; > publish a
     """)
     bad = examples("""
@@ -40,7 +40,7 @@ class PacketIdZero(Rule):
             opened 3.1.1; < publish a qos=2 id=0 !packet_identifier
         PUBLISH in MQTT 3.1
             opened 3.1; > publish a qos=1 id=0 !packet_identifier
-        SUBSCRIBE and its echo
+        SUBSCRIBE and the SUBACK that copies it
             opened; > subscribe 0 a:0 !packet_identifier; < suback 0 0 !packet_identifier
         UNSUBSCRIBE
             opened; > unsubscribe 0 a !packet_identifier
@@ -50,7 +50,7 @@ class PacketIdZero(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Two zero bytes; an answer that repeats them is not to blame for more than taking them."""
+        """Report identifier 0; an answer that copies it from the request is only info."""
         if packet.packet_identifier != 0:  # type: ignore[attr-defined]
             return None
         asks = isinstance(packet, Publish | Subscribe | Unsubscribe)

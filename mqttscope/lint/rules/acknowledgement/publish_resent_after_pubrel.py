@@ -5,12 +5,12 @@ from mqttscope.session.inflight import RELEASED
 
 
 class PublishResentAfterPubrel(Rule):
-    """A QoS 2 PUBLISH is sent again after its PUBREL.
+    """A QoS 2 PUBLISH is resent after its PUBREL.
 
-    With the PUBREL the receiver may forget the packet identifier.  The repeated PUBLISH is then a new message to it,
-    and QoS 2 has delivered twice.
+    After the PUBREL the receiver may forget the packet identifier.  It then treats the resent PUBLISH as a new message,
+    and delivers the message twice in spite of QoS 2.
 
-    Instead, send only PUBREL again once it has been sent, until PUBCOMP comes.
+    Instead, once PUBREL has been sent, resend only PUBREL until PUBCOMP arrives.
     """
 
     code = "ACK207"
@@ -21,26 +21,35 @@ class PublishResentAfterPubrel(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        PUBREL again after a reconnect
+        PUBREL resent after a reconnect
             opened resume < present; > pubrel 7; < pubcomp 7
-        PUBLISH again before the PUBREL
+        PUBLISH resent before the PUBREL
             opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > publish a dup qos=2 id=7; < pubrec 7; > pubrel 7
             < pubcomp 7
         the PUBCOMP is not in the capture
             opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; lost < pubcomp 7; > publish a qos=2 id=7
             < pubrec 7
+        another message with the identifier of a completed one
+            opened 3.1.1 resume; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; > reset
+            @1 opened 3.1.1 resume < present; @1 > publish a other qos=2 id=7; @1 < pubrec 7; @1 > pubrel 7
+            @1 < pubcomp 7
     """)
     bad = examples("""
         before the PUBCOMP
             opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; +20 > publish a dup qos=2 id=7 !
         from the server, in MQTT 3.1.1
             opened 3.1.1; < publish a qos=2 id=7; > pubrec 7; < pubrel 7; +20 < publish a dup qos=2 id=7 !
-        the PUBREL of an earlier connection first
+        after a resent PUBREL from an earlier connection
             opened resume < present; > pubrel 7; > publish a dup qos=2 id=7 !
-        the PUBREL was sent on the connection before
+        the PUBREL was sent on the previous connection
             opened resume session_expiry_interval=3600; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > publish a dup qos=2 id=7 !
-        by the server, in MQTT 3.1.1
+        after a PUBCOMP on the previous connection: the server delivers it as a new message
+            @1 opened client=c2; @1 > subscribe 1 a:2; @1 < suback 1 2; opened 3.1.1 resume; +2 > publish a x qos=2 id=7
+            < pubrec 7; > pubrel 7; @1 < publish a x qos=2 id=3; < pubcomp 7; @1 > pubrec 3; @1 < pubrel 3
+            @1 > pubcomp 3; > reset; @2 opened 3.1.1 resume < present; @2 > publish a x dup qos=2 id=7 !; @2 < pubrec 7
+            @2 > pubrel 7; @1 < publish a x qos=2 id=4; @2 < pubcomp 7; @1 > pubrec 4; @1 < pubrel 4; @1 > pubcomp 4
+        the same by the server, in MQTT 3.1.1
             opened 3.1.1 resume; > subscribe 1 a:2; < suback 1 2; < publish a qos=2 id=7; > pubrec 7; < pubrel 7
             > reset; @1 opened resume < present; @1 < publish a dup qos=2 id=7 !
     """)
@@ -51,17 +60,20 @@ class PublishResentAfterPubrel(Rule):
         if packet.qos != 2 or identifier is None or not at.party.in_step():
             return None
         running = at.sender.running(identifier, "publish")
-        told = f"PUBLISH {at.topic!r} with identifier {identifier} is sent again after its PUBREL"
+        text = f"PUBLISH {at.topic!r} with identifier {identifier} is resent after its PUBREL"
         if running is None:
-            before = at.model(SessionModel).carried(at.direction, at).get(identifier)
+            model = at.model(SessionModel)
+            before = model.carried(at.direction, at).get(identifier)
+            if before is None and packet.dup:
+                before = model.completed(at.direction, at).get(identifier)
             if before is not None and before.phase is RELEASED and before.sure and before.is_message(packet, at.topic):
-                told += " on the connection before"
+                text += " on the previous connection"
                 return self.report(
-                    "", told, confidence=Confidence.LIKELY, related=(Related.to("the first PUBLISH", before),)
+                    "", text, confidence=Confidence.LIKELY, related=(Related.to("the first PUBLISH", before),)
                 )
             if identifier not in at.other.owes_pubcomp or at.party.has_sent(identifier):
                 return None
-            return self.report("", told, confidence=Confidence.LIKELY)
+            return self.report("", text, confidence=Confidence.LIKELY)
         if running.phase is not RELEASED or not at.party.repeats(packet, at.topic, running):
             return None
-        return self.report("", told, related=(Related.to("the first PUBLISH", running),))
+        return self.report("", text, related=(Related.to("the first PUBLISH", running),))

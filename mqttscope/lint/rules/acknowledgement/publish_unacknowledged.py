@@ -1,24 +1,24 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Confidence, Report, RuleContext, Severity, examples, shown
-from mqttscope.lint.waiting import AnswerRule, Overdue, side_name
+from mqttscope.lint.waiting import AnswerRule, OverduePacket, side_name
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.connection import C2S
 from mqttscope.session.inflight import SENT
 
 QOS_3 = 3
-"""What is no QoS has no answer either: the receiver has to close the connection."""
+"""QoS 3 does not exist: the receiver has to close the connection instead of answering."""
 
 
 class PublishUnacknowledged(AnswerRule):
-    """A PUBLISH of QoS 1 or 2 gets no PUBACK or PUBREC.
+    """A PUBLISH of QoS 1 or 2 is not answered with PUBACK or PUBREC.
 
-    Its sender keeps the message and a place in its window, and sends it again after the next reconnect: nobody knows
-    whether it was delivered.  The finding comes when the answer has been missing for ``timeout`` seconds while the
-    connection lives, and only where TCP shows that the receiver got the PUBLISH.  A client may take its time with a
-    message, so that it is a warning there unless the client has acknowledged a later one.
+    The sender keeps the message and a place in its send window, and resends it after the next reconnect: it is unknown
+    whether the message was delivered.  Reported when the answer has been missing for ``timeout`` seconds on an open
+    connection, and only if TCP shows that the receiver got the PUBLISH.  A client may take its time with a message, so
+    for a client this is a warning unless it has acknowledged a later message.
 
-    Instead, answer each PUBLISH of QoS 1 with PUBACK and of QoS 2 with PUBREC, also where it is refused.
+    Instead, answer each QoS 1 PUBLISH with PUBACK and each QoS 2 PUBLISH with PUBREC, even if you refuse it.
     """
 
     code = "ACK515"
@@ -35,69 +35,69 @@ class PublishUnacknowledged(AnswerRule):
     good = examples("""
         acknowledged
             opened; > publish a qos=1 id=7; < puback 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
-        received, and not yet released
+        received, but not yet released
             opened 3.1.1; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < ack; @1 opened client=c2; +25 @1 > pingreq
-        the connection ends before long
+        the connection ends before the timeout
             opened; > publish a qos=1 id=7; +20 > pingreq; < pingresp; +5 > fin
-        the client takes leave before long
+        the client disconnects before the timeout
             opened; > publish a qos=1 id=7; +28 > disconnect; < ack; +4 > fin
-        the capture ends before long
+        the capture ends before the timeout
             opened; > publish a qos=1 id=7; +20 > pingreq; < pingresp
-        the server never got it
+        the server never received it
             opened; > publish a qos=1 id=7; @1 opened client=c2; +60 @1 > pingreq
         the capture lost bytes of the server
             opened; > publish a qos=1 id=7; lost < puback 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
-        the acknowledgment of the last bytes shows that they are missing
+        TCP acknowledges bytes that the capture lacks
             opened; > publish a qos=1 id=7; lost < puback 7; @1 opened client=c2; +60 @1 > pingreq
-        a packet of its own takes the client 45 s
+        the client is busy sending one packet for 45 s
             opened 3.1.1; < publish b qos=1 id=7; > raw 30 64 0001 "a" 00*37; +15 > raw 00*20; +15 > raw 00*20
             +15 > raw 00*20 & puback 7
     """)
     bad = examples("""
-        pings are answered, and the message is not
+        pings are answered, but not the message
             opened; > publish a qos=1 id=7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin !
-        beside a message with a QoS that does not exist, which is no reason for an answer
+        a message with the invalid QoS 3, which is not answered, and one with QoS 1
             opened; > raw 36 06 0001 "a" 000800; > publish a qos=1 id=7; < ack; +50 > fin !
         a later message is acknowledged, in MQTT 3.1.1
             opened 3.1.1; > publish a qos=2 id=7; > publish a qos=1 id=8; < puback 8; @1 opened client=c2
             +40 @1 > pingreq !!
         both sides, in MQTT 3.1
             opened 3.1; < publish b qos=1 id=1; > publish a qos=1 id=7; < ack; +50 > fin ! !
-        another limit
+        a shorter timeout
             settings timeout=5; opened; > publish a qos=1 id=7; < ack; +9 > fin !
-        not after a packet of its own that takes 45 s either
+        still missing after the client has sent one packet for 45 s
             opened 3.1.1 keep_alive=0; < publish b qos=1 id=7; > raw 30 64 0001 "a" 00*37; +15 > raw 00*20
             +15 > raw 00*20; +15 > raw 00*20; @1 opened client=c2 keep_alive=0; +60 @1 > pingreq !!
     """)
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
-        """What has had no answer at all."""
+        """Packets without any answer."""
         party, sender = at.history.party(debtor), at.connection.receiver(debtor)
         for owes in (party.owes_puback, party.owes_pubrec):
             for identifier, number in owes.items():
-                one = sender.running(identifier, "publish")
-                if one is not None and one.phase is SENT and one.packet == number and one.qos != QOS_3:
+                running = sender.running(identifier, "publish")
+                if running is not None and running.phase is SENT and running.packet == number and running.qos != QOS_3:
                     yield identifier, number
 
-    def describe(self, one: Overdue, at: RuleContext) -> Report | None:
-        """Say what was sent and what did not come."""
-        exchange = one.exchange
+    def describe(self, overdue: OverduePacket, at: RuleContext) -> Report | None:
+        """Name the packet that was sent and the answer that is missing."""
+        exchange = overdue.exchange
         if exchange is None:
             return None
         topic = "an unknown topic" if exchange.topic is None else shown(exchange.topic)
         seconds = (at.timestamp_ns - exchange.timestamp_ns) / SECOND_NS
         answer = "PUBACK" if exchange.qos == 1 else "PUBREC"
-        slow = one.sender is not C2S and not any(
-            ended.packet > one.packet for ended in at.history.server.ended.values()
+        slow = overdue.sender is not C2S and not any(
+            ended.packet > overdue.packet for ended in at.history.server.ended.values()
         )
         return self.overdue(
-            one,
-            f"PUBLISH {topic} with packet identifier {one.identifier} (QoS {exchange.qos}) got no {answer} within "
+            overdue,
+            f"PUBLISH {topic} with packet identifier {overdue.identifier} (QoS {exchange.qos}) got no {answer} within "
             f"{seconds:.0f} s",
             "the PUBLISH",
             severity=Severity.WARNING if slow else None,
             confidence=Confidence.HEURISTIC if slow else None,
-            statements=self._cited(exchange.qos, one.sender.opposite, at),
+            statements=self._cited(exchange.qos, overdue.sender.opposite, at),
         )
 
     def _cited(self, qos: int, debtor: Direction, at: RuleContext) -> tuple[str, ...]:

@@ -6,10 +6,10 @@ from mqttscope.mqtt.packets import Pubrel
 class PubrelAfterNegativePubrec(Rule):
     """A PUBREL follows a PUBREC that refused the message.
 
-    A reason code of 0x80 or more ends the exchange and frees the packet identifier.  The receiver knows nothing of it
-    any more and answers 0x92 (Packet Identifier not found) or closes the connection.
+    A reason code of 0x80 or more ends the exchange and frees the packet identifier.  The receiver has discarded the
+    exchange, and answers 0x92 (Packet Identifier not found) or closes the connection.
 
-    Instead, take the refusal as the end; tell the application that the message was not delivered.
+    Instead, treat the refusal as the end of the exchange, and report to the application that delivery failed.
     """
 
     code = "ACK208"
@@ -20,20 +20,20 @@ class PubrelAfterNegativePubrec(Rule):
     needs = Needs.WHOLE
 
     good = examples("""
-        the refusal is the end
+        the refusal ends the exchange
             opened; > publish a qos=2 id=7; < pubrec 7 code=0x97
-        0x10 is no refusal
+        0x10 is not a refusal
             opened; > publish a qos=2 id=7; < pubrec 7 code=0x10; > pubrel 7; < pubcomp 7
     """)
     bad = examples("""
         PUBREL after 0x97
             opened; > publish a qos=2 id=7; < pubrec 7 code=0x97; > pubrel 7 !
-        from the server, perhaps before the refusal had arrived
+        by the server, perhaps before the refusal arrived
             opened; < publish a qos=2 id=7; > pubrec 7 code=0x83; crossing < pubrel 7 !
     """)
 
     def check(self, packet: Pubrel, at: RuleContext) -> Findings:
-        """Look at how the exchange of this identifier ended."""
+        """Check how the exchange of this identifier ended."""
         identifier = packet.packet_identifier
         ended = at.party.ended.get(identifier)
         if ended is None or ended.by != PacketType.PUBREC or identifier in at.sender.exchanges:

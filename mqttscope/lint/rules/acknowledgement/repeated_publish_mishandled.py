@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, Report, RuleContext, Severity, examples, packet_name
-from mqttscope.lint.waiting import AnswerRule, Overdue
+from mqttscope.lint.waiting import AnswerRule, OverduePacket
 from mqttscope.mqtt import Direction, PacketType, Puback, Publish, Pubrec
 from mqttscope.session.inflight import RECEIVED
 
@@ -10,18 +10,18 @@ IN_USE = 0x91
 """Reason code: Packet Identifier in use."""
 AGAIN = "MQTT-4.3.3-10"
 OVER = {PacketType.PUBACK: "MQTT-4.3.2-5", PacketType.PUBREC: "MQTT-4.3.3-9", PacketType.PUBCOMP: "MQTT-4.3.3-12"}
-"""The statement that makes a PUBLISH a new message, by the packet that ended the exchange before."""
+"""Statement that makes a PUBLISH a new message, by the packet that ended the previous exchange."""
 
 
 class RepeatedPublishMishandled(AnswerRule):
-    """A receiver refuses a PUBLISH whose packet identifier it has seen before, or does not answer it.
+    """A receiver refuses or ignores a PUBLISH because it has seen its packet identifier before.
 
-    Until its PUBREL a QoS 2 message that comes again is the same message, and is answered with PUBREC again.  After
-    PUBACK, PUBCOMP or a refusing PUBREC the identifier is free, and a PUBLISH with it is a new message whatever its DUP
-    flag says.  A receiver that answers 0x91 (Packet Identifier in use) makes its peer give up the message, or the
-    connection.  A repeat without an answer is reported after ``timeout`` seconds.
+    Until its PUBREL, a repeated QoS 2 PUBLISH is the same message, and is answered with PUBREC again.  After PUBACK,
+    PUBCOMP or a refusing PUBREC the identifier is free, and a PUBLISH that uses it is a new message, whatever its DUP
+    flag.  A receiver that answers 0x91 (Packet Identifier in use) makes the sender give up the message or the
+    connection.  An unanswered repeat is reported after ``timeout`` seconds.
 
-    Instead, answer the repeat like the first one, and forget the identifier when its exchange is over.
+    Instead, answer a repeat like the first PUBLISH, and forget the identifier when its exchange has ended.
     """
 
     code = "ACK518"
@@ -36,19 +36,19 @@ class RepeatedPublishMishandled(AnswerRule):
     when = {Publish: "dup", Puback: "reason_code", Pubrec: "reason_code"}
 
     good = examples("""
-        PUBREC again
+        PUBREC for both
             opened 3.1; > publish a qos=2 id=7; < pubrec 7; > publish a dup qos=2 id=7; < pubrec 7
             > pubrel 7 & pubrel 7; < pubcomp 7 & pubcomp 7; +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
         a new message with an identifier that is free again
             opened; > publish a qos=1 id=7; < puback 7; > publish b qos=1 id=7; < puback 7 code=0x97; +20 > pingreq
             < pingresp; +20 > pingreq; < pingresp; > fin
-        in use from before the reconnect, as far as the capture tells
+        perhaps in use since before the reconnect
             opened resume < present; > publish a qos=1 id=7; < puback 7 code=0x91
     """)
     bad = examples("""
-        0x91 for the repeat
+        0x91 for a repeat
             opened; > publish a qos=2 id=7; < pubrec 7; > publish a dup qos=2 id=7; < pubrec 7 code=0x91 !reason_code
-        0x91 though the identifier was free again
+        0x91 though the identifier is free again
             opened; > publish a qos=1 id=7; < puback 7; > publish b qos=1 id=7; < puback 7 code=0x91 !reason_code
         0x91 after PUBCOMP
             opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; > publish b qos=2 id=7
@@ -58,7 +58,7 @@ class RepeatedPublishMishandled(AnswerRule):
     """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
-        """Begin to wait for the answer to a repeat; look at what refuses one."""
+        """Wait for the answer to a repeat, and check acknowledgements that refuse one."""
         if isinstance(packet, Publish):
             return super().check(packet, at) if packet.qos == 2 else None
         if packet.reason_code != IN_USE or packet.packet_identifier in at.other.shared:
@@ -68,32 +68,32 @@ class RepeatedPublishMishandled(AnswerRule):
         if running is None:
             return None
         if running.retransmissions:
-            told, one, broken = "that came again before its PUBREL", running, AGAIN
+            circumstance, exchange, broken = "that was resent before its PUBREL", running, AGAIN
         elif before is not None and before.packet < running.packet:
-            told, one = "after the exchange that had its identifier was over", before.exchange
+            circumstance, exchange = "after the exchange that had its identifier had ended", before.exchange
             broken = OVER[PacketType(before.by)]
         else:
             return None
         return self.report(
             "reason_code",
-            f"{packet_name(packet)} refuses a PUBLISH {told} with 0x91 (Packet Identifier in use), expected "
-            f"{packet_name(packet)} as for {'the first one' if one is running else 'a new message'}",
-            related=(Related.to("the PUBLISH before", one),),
+            f"{packet_name(packet)} refuses a PUBLISH {circumstance} with 0x91 (Packet Identifier in use), expected "
+            f"{packet_name(packet)} as for {'the first one' if exchange is running else 'a new message'}",
+            related=(Related.to("the PUBLISH before", exchange),),
             statements=(broken,),
         )
 
     def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
-        """Repeats whose first PUBLISH had its PUBREC."""
+        """Repeats of a PUBLISH that was answered with PUBREC."""
         sender = at.connection.receiver(debtor)
         for identifier, number in at.history.party(debtor).owes_pubrec.items():
-            one = sender.running(identifier, "publish")
-            if one is not None and one.phase is RECEIVED and one.packet < number:
+            exchange = sender.running(identifier, "publish")
+            if exchange is not None and exchange.phase is RECEIVED and exchange.packet < number:
                 yield identifier, number
 
-    def describe(self, one: Overdue, at: RuleContext) -> Report | None:
-        """Say what came again and what did not come."""
-        told = (
-            f"repeated PUBLISH with packet identifier {one.identifier} got no PUBREC within {self.set['timeout']} s, "
-            f"the first one did"
+    def describe(self, overdue: OverduePacket, at: RuleContext) -> Report | None:
+        """Name the repeat and the answer that is missing."""
+        text = (
+            f"repeated PUBLISH with packet identifier {overdue.identifier} got no PUBREC in {self.set['timeout']} s, "
+            "but the first one did"
         )
-        return self.overdue(one, told, "the first PUBLISH")
+        return self.overdue(overdue, text, "the first PUBLISH")

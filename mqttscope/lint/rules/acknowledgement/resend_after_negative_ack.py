@@ -5,16 +5,17 @@ from mqttscope.mqtt.packets import Publish
 
 
 class ResendAfterNegativeAck(Rule):
-    """A PUBLISH is sent again although its acknowledgement refused it.
+    """A PUBLISH is resent although an acknowledgement refused it.
 
-    A PUBACK or PUBREC with 0x80 or more acknowledges as well: the receiver has decided, and will decide the same again.
-    A sender that does not take it for an answer tries forever, mostly after each reconnect.
+    A PUBACK or PUBREC with 0x80 or more also ends the exchange: the receiver has decided, and will decide the same way
+    again.  A sender that ignores this answer retries forever, usually after each reconnect.  A refusal on an earlier
+    connection makes a warning: the capture may lack a connection in between.
 
-    Instead, give the message up, or publish it later as a new one with DUP 0.
+    Instead, give the message up, or publish it later as a new message with DUP 0.
     """
 
     code = "ACK209"
-    severity = Severity.ERROR
+    severities = (Severity.ERROR, Severity.WARNING)
     versions = (V5,)
     statements = {V5: {"MQTT-4.4.0-2": ""}}
     when = "dup"
@@ -24,14 +25,14 @@ class ResendAfterNegativeAck(Rule):
     good = examples("""
         given up
             opened; > publish a qos=1 id=7; < puback 7 code=0x87
-        published again
+        published as a new message
             opened; > publish a qos=1 id=7; < puback 7 code=0x97; +60 > publish a qos=1 id=7; < puback 7
-        its identifier has been used for another message on a connection between
+        another message used the identifier on a connection in between
             opened resume session_expiry_interval=3600; > publish a qos=1 id=7; < puback 7 code=0x97; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > publish b qos=1 id=7; @1 < puback 7
             @1 > reset; @2 opened resume session_expiry_interval=3600 < present
             @2 > publish a dup qos=1 id=7; @2 < puback 7
-        the session has ended since
+        the session has ended in between
             opened resume session_expiry_interval=3600; > publish a qos=1 id=7; < puback 7 code=0x97; > reset
             @1 opened session_expiry_interval=3600; @1 > reset
             @2 opened resume session_expiry_interval=3600 < present; @2 > publish a dup qos=1 id=7; @2 < puback 7
@@ -55,7 +56,7 @@ class ResendAfterNegativeAck(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look at how the exchange of this identifier ended."""
+        """Check how the exchange of this identifier ended."""
         identifier = packet.packet_identifier
         if not packet.qos or identifier is None:
             return None
@@ -65,27 +66,28 @@ class ResendAfterNegativeAck(Rule):
         if ended is None or ended.reason_code < 0x80 or identifier in at.sender.exchanges:
             return None
         if identifier in at.party.shared:
-            return None  # the refusal may have been for the other packet with this identifier
+            return None  # the refusal may belong to the other packet with this identifier
         if not at.knew(ended.answer) or not at.party.repeats(packet, at.topic, ended.exchange):
             return None
         name, code = PacketType(ended.by).name, ended.reason_code
         return self.report(
             "dup",
-            f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {name} 0x{code:02x} "
+            f"PUBLISH {at.topic!r} with identifier {identifier} is resent although {name} 0x{code:02x} "
             f"({reason_name(ended.by, code, V5)}) refused it",
             related=(Related.to(f"the {name}", ended.answer),),
         )
 
     def _after_reconnect(self, packet: Publish, identifier: int, at: RuleContext) -> Findings:
-        """Look at what was refused on the connection before."""
+        """Look for a refusal on an earlier connection."""
         model = at.model(SessionModel)
         before = model.refused(at.direction, at).get(identifier)
         if before is None or before.refused is None or not before.is_message(packet, at.topic):
             return None
         return self.report(
             "dup",
-            f"PUBLISH {at.topic!r} with identifier {identifier} is sent again although {before.refused.message[4:]}"
+            f"PUBLISH {at.topic!r} with identifier {identifier} is resent although {before.refused.message[4:]}"
             f" 0x{before.reason_code:02x} refused it on an earlier connection",
             related=(before.refused,),
-            **doubted(apart=model.apart),
+            # A connection in between with a CONNECT that the capture lacks may have used the identifier.
+            **{"severity": Severity.WARNING, **doubted(apart=model.apart)},
         )

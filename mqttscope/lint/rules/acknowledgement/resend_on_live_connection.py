@@ -5,13 +5,13 @@ from mqttscope.session.inflight import RELEASED
 
 
 class ResendOnLiveConnection(Rule):
-    """A PUBLISH or PUBREL is sent again on the connection that already carried it.
+    """A PUBLISH or PUBREL is resent on the connection that already carried it.
 
-    TCP loses nothing while the connection lives, so the receiver has the packet and only has to work twice; a slow
-    receiver is made slower.  MQTT 5.0 sends again after a reconnect and at no other time.  In MQTT 3.1.1 nothing asks
-    for it and nothing forbids it, and in 3.1 it is the usual retry.
+    TCP loses nothing while the connection is open, so the receiver already has the packet and has to handle it twice; a
+    slow receiver gets slower.  MQTT 5.0 forbids resending except after a reconnect.  MQTT 3.1.1 neither requires nor
+    forbids it, and in 3.1 it is the usual retry.
 
-    Instead, wait for the acknowledgement, or close the connection, connect again and then send again.
+    Instead, wait for the acknowledgement; or close the connection, reconnect and resend.
     """
 
     code = "ACK206"
@@ -24,7 +24,7 @@ class ResendOnLiveConnection(Rule):
     needs = Needs.WHOLE
 
     good = examples("""
-        sent again after a reconnect
+        resent after a reconnect
             opened resume < present; > publish a dup qos=1 id=7; > pubrel 8; < puback 7; < pubcomp 8
         the retry of MQTT 3.1
             opened 3.1; > publish a qos=2 id=7; +20 > publish a dup qos=2 id=7; < pubrec 7 & pubrec 7
@@ -35,11 +35,11 @@ class ResendOnLiveConnection(Rule):
     bad = examples("""
         PUBLISH after 20 seconds
             opened; > publish a qos=1 id=7; +20 > publish a dup qos=1 id=7 !dup; < puback 7 & puback 7
-        PUBLISH of the server that has been acknowledged
+        a PUBLISH by the server that was already acknowledged
             opened; < publish a qos=1 id=7; > puback 7; < publish a dup qos=1 id=7 !dup; > puback 7
         PUBREL
             opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; +20 > pubrel 7 !; < pubcomp 7 & pubcomp 7
-        information in MQTT 3.1.1
+        info in MQTT 3.1.1
             opened 3.1.1; > publish a qos=2 id=7; +20 > publish a dup qos=2 id=7 !dup; < pubrec 7 & pubrec 7
     """)
 
@@ -49,16 +49,14 @@ class ResendOnLiveConnection(Rule):
             return None
         identifier = packet.packet_identifier
         severity = None if at.version is V5 else Severity.INFO
-        after = (
-            "5.0 sends again only after a reconnect" if at.version is V5 else "3.1.1 asks for that after a reconnect"
-        )
+        after = f"MQTT {'5.0 allows' if at.version is V5 else '3.1.1 requires'} that only after a reconnect"
         if isinstance(packet, Pubrel):
             if identifier in at.party.owes_pubrel or identifier not in at.other.owes_pubcomp:
                 return None
             if not at.party.in_step():
                 return None
-            told = f"PUBREL with identifier {identifier} is sent again on a live connection; MQTT {after}"
-            return self.report("", told, severity=severity)
+            text = f"PUBREL with identifier {identifier} is resent on a live connection; {after}"
+            return self.report("", text, severity=severity)
         if identifier is None or not packet.qos:
             return None
         before = at.sender.running(identifier, "publish")
@@ -72,8 +70,8 @@ class ResendOnLiveConnection(Rule):
         if not at.party.repeats(packet, at.topic, before):
             return None
         seconds = (at.timestamp_ns - before.timestamp_ns) / 1e9
-        told = (
-            f"PUBLISH {at.topic!r} with identifier {identifier} is sent again after {seconds:.3g} s "
-            f"on a live connection; MQTT {after}"
+        text = (
+            f"PUBLISH {at.topic!r} with identifier {identifier} is resent after {seconds:.3g} s "
+            f"on a live connection; {after}"
         )
-        return self.report("dup", told, severity=severity, related=(Related.to("sent for the first time", before),))
+        return self.report("dup", text, severity=severity, related=(Related.to("the first transmission", before),))

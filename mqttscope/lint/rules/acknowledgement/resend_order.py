@@ -5,13 +5,13 @@ from mqttscope.session.inflight import SENT
 
 
 class ResendOrder(Rule):
-    """Messages that are sent again after a reconnect come in another order than the first time.
+    """Messages are resent after a reconnect in a different order from the first time.
 
-    Order is what a receiver of unacknowledged messages has left: a switch that was turned on and off again ends up
-    on.  Senders that sort by packet identifier get it wrong as soon as the identifiers begin again at 1.  Of a server
-    only messages with the same topic and QoS are compared, since others have no order.
+    Order matters to a receiver of state changes: a switch that was turned on and off again ends up on.  Senders that
+    sort by packet identifier resend in the wrong order once identifiers start again at 1.  For a server only messages
+    with the same topic and QoS are compared, since MQTT does not order others.
 
-    Instead, keep unacknowledged messages in the order in which they were sent first, and send them again in it.
+    Instead, store unacknowledged messages in the order of their first transmission, and resend them in that order.
     """
 
     code = "ACK312"
@@ -27,11 +27,11 @@ class ResendOrder(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        in the old order, though their identifiers are not
+        in the old order, though the identifiers are not ascending
             opened resume session_expiry_interval=3600; > publish a 9 qos=1 id=9 & publish a 1 qos=1 id=1; > reset
             @1 opened resume session_expiry_interval=3600 < present
             @1 > publish a 9 dup qos=1 id=9 & publish a 1 dup qos=1 id=1; @1 < puback 9 & puback 1
-        in the order of the first connection, on the third
+        on the third connection, in the order of the first
             opened resume session_expiry_interval=3600; > publish a 1 qos=1 id=1 & publish a 2 qos=1 id=2; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > publish a 1 dup qos=1 id=1; @1 > reset
             @2 opened resume session_expiry_interval=3600 < present
@@ -41,13 +41,13 @@ class ResendOrder(Rule):
             < publish a 1 qos=1 id=1 & publish b 2 qos=1 id=2; > reset
             @1 opened resume session_expiry_interval=3600 < present
             @1 < publish b 2 dup qos=1 id=2 & publish a 1 dup qos=1 id=1
-        QoS 2 that PUBREC had answered is over with its PUBLISH
+        a QoS 2 message that was answered with PUBREC is past its PUBLISH
             opened resume session_expiry_interval=3600; > publish a 1 qos=1 id=1 & publish a 2 qos=2 id=2; < pubrec 2
             > reset; @1 opened resume session_expiry_interval=3600 < present; @1 > publish a 1 dup qos=1 id=1
             @1 < puback 1
     """)
     bad = examples("""
-        the second message first
+        the second message is resent first
             opened resume session_expiry_interval=3600; > publish a 1 qos=1 id=1 & publish a 2 qos=1 id=2; > reset
             @1 opened resume session_expiry_interval=3600 < present
             @1 > publish a 2 dup qos=1 id=2 & publish a 1 dup qos=1 id=1 !packet_identifier
@@ -61,26 +61,26 @@ class ResendOrder(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for a message that was sent later at first and has been sent again already."""
+        """Look for a message first sent later that has already been resent."""
         identifier = packet.packet_identifier
         if not at.history.carries or identifier is None or at.party.has_sent(identifier):
             return None
         model = at.model(SessionModel)
         rows = model.carried(at.direction, at)
-        one = rows.get(identifier)
-        if one is None or not one.sure or not one.is_message(packet, at.topic):
+        exchange = rows.get(identifier)
+        if exchange is None or not exchange.sure or not exchange.is_message(packet, at.topic):
             return None
         for later in rows.values():
-            if later.order <= one.order or not later.sure or later.phase is not SENT:
+            if later.order <= exchange.order or not later.sure or later.phase is not SENT:
                 continue
-            if not at.from_client and (later.topic, later.qos) != (one.topic, one.qos):
+            if not at.from_client and (later.topic, later.qos) != (exchange.topic, exchange.qos):
                 continue
             if at.party.has_sent(later.packet_identifier):
                 return self.report(
                     "packet_identifier",
-                    f"PUBLISH id {later.packet_identifier} was sent again before id {identifier}, which had been sent "
-                    "first",
-                    related=(one.related, later.related),
+                    f"PUBLISH id {later.packet_identifier} was resent before id {identifier}, which had been first "
+                    "sent first",
+                    related=(exchange.related, later.related),
                     **doubted(apart=model.apart),
                 )
         return None

@@ -5,11 +5,11 @@ from mqttscope.session.inflight import SENT
 
 
 class ResendPacketIdChanged(Rule):
-    """A message is sent again after a reconnect with another packet identifier than before.
+    """A message is resent after a reconnect with a different packet identifier.
 
-    The identifier is all that the two sides know a message by.  Under a new one the receiver takes it for another
-    message, QoS 2 delivers it twice, and the old identifier waits forever.  Without DUP it could be a new message of
-    equal content, and that is not reported; nor is it where the session is older than the capture.
+    Both sides identify a message by its packet identifier alone.  With a new identifier the receiver treats the resent
+    message as another message, QoS 2 delivers it twice, and the old identifier is never freed.  A PUBLISH without DUP
+    may be a new message with equal content, so it is not reported; nor are sessions that are older than the capture.
 
     Instead, store the packet identifier with the message and use it again.
     """
@@ -28,14 +28,14 @@ class ResendPacketIdChanged(Rule):
         the same identifier
             opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=7; @1 < puback 7
-        equal content twice
+        two messages with equal content
             opened resume session_expiry_interval=3600; > publish a A qos=1 id=7 & publish a A qos=1 id=8; > reset
             @1 opened resume session_expiry_interval=3600 < present
             @1 > publish a A dup qos=1 id=7 & publish a A dup qos=1 id=8; @1 < puback 7 & puback 8
-        an unfinished message of before the capture may be alike
+        an unfinished message from before the capture may have equal content
             opened resume session_expiry_interval=3600 < present; > publish a A qos=1 id=7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A dup qos=1 id=3; @1 < puback 3
-        a new message of equal content
+        a new message with equal content
             opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=8; @1 < puback 8
     """)
@@ -50,7 +50,7 @@ class ResendPacketIdChanged(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for the message under another identifier."""
+        """Look for the same message with another identifier."""
         identifier = packet.packet_identifier
         if not at.history.carries or identifier is None or at.party.has_sent(identifier):
             return None
@@ -58,15 +58,15 @@ class ResendPacketIdChanged(Rule):
         rows = model.carried(at.direction, at)
         if not (model.born and model.whole and model.resumed) or identifier in rows:
             return None
-        for one in rows.values():
-            if not one.sure or one.answered or one.phase is not SENT or at.party.has_sent(one.packet_identifier):
+        for row in rows.values():
+            if not row.sure or row.answered or row.phase is not SENT or at.party.has_sent(row.packet_identifier):
                 continue
-            if one.is_message(packet, at.topic):
+            if row.is_message(packet, at.topic):
                 return self.report(
                     "packet_identifier",
-                    f"message on {shown(at.topic or '')} is sent again with packet identifier {identifier}, which was "
-                    f"{one.packet_identifier} before",
-                    related=(one.related,),
+                    f"message on {shown(at.topic or '')} is resent with packet identifier {identifier}; its identifier "
+                    f"was {row.packet_identifier} before",
+                    related=(row.related,),
                     **doubted(apart=model.apart),
                 )
         return None

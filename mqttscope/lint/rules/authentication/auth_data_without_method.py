@@ -5,8 +5,8 @@ from mqttscope.mqtt.packets import Connack, Connect
 class AuthDataWithoutMethod(Rule):
     """A CONNECT or CONNACK has Authentication Data without an Authentication Method.
 
-    Only the method says what the data mean.  The specification calls it a protocol error in CONNECT; a CONNACK is
-    judged alike, since its data answer a method too.
+    Only the method gives the data a meaning.  The specification defines this as a protocol error in CONNECT; mqttscope
+    treats CONNACK the same way, since its data also belong to a method.
 
     Instead, send Authentication Method together with Authentication Data.
     """
@@ -32,7 +32,7 @@ class AuthDataWithoutMethod(Rule):
     """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
-        """Look for both properties."""
+        """Check both properties."""
         block = packet.properties
         if block is None or block.authentication_data is None or block.authentication_method is not None:
             return None

@@ -12,10 +12,10 @@ FAILURE = 0x80
 
 @dataclass(slots=True)
 class Reauthentication:
-    """The re-authentication that runs."""
+    """A re-authentication in progress."""
 
     packet: int = -1
-    """Number of the AUTH that began it; -1 where none runs."""
+    """Number of the AUTH that began it; -1 without a re-authentication."""
     frame: int = 0
     timestamp_ns: int = 0
 
@@ -23,9 +23,9 @@ class Reauthentication:
 class AuthFailureNotClosed(Rule):
     """A connection stays open after its re-authentication has failed.
 
-    Whoever is not authenticated any more may continue.  What shows the failure is a DISCONNECT with a Reason Code from
-    0x80 on while the re-authentication runs; the sender then has ``close_timeout`` seconds to close.  Where the
-    exchange only stops for ``timeout`` seconds that is worth a note: the connection continues as it was.
+    A client that is no longer authenticated can continue.  The sign of failure is a DISCONNECT with a Reason Code of
+    0x80 or more during re-authentication; the sender then has ``close_timeout`` seconds to close.  An exchange that
+    merely stalls for ``timeout`` seconds is only info: the connection continues unchanged.
 
     Instead, send DISCONNECT with the reason and close the connection at once.
     """
@@ -40,7 +40,7 @@ class AuthFailureNotClosed(Rule):
     Memory = Reauthentication
 
     good = examples("""
-        it succeeds
+        successful
             opened authentication_method=m authentication_data=1 < authentication_method=m
             > auth code=0x19 authentication_method=m authentication_data=1
             < auth code=0 authentication_method=m authentication_data=1; +25 > pingreq; < pingresp; +25 > pingreq
@@ -49,7 +49,7 @@ class AuthFailureNotClosed(Rule):
             opened authentication_method=m authentication_data=1 < authentication_method=m
             > auth code=0x19 authentication_method=m authentication_data=1; < disconnect code=0x87; < fin
             @1 opened client=c2; +60 @1 > fin
-        another reason to leave, later
+        a later disconnect for another reason
             opened authentication_method=m authentication_data=1 < authentication_method=m
             > auth code=0x19 authentication_method=m authentication_data=1
             < auth code=0 authentication_method=m authentication_data=1; < disconnect code=0x8b; < fin
@@ -62,17 +62,17 @@ class AuthFailureNotClosed(Rule):
             +20 < auth code=0 authentication_method=m authentication_data=1; @1 opened client=c2; +60 @1 > fin
     """)
     bad = examples("""
-        DISCONNECT, and it stays open
+        DISCONNECT, but the connection stays open
             opened authentication_method=m authentication_data=1 < authentication_method=m
             > auth code=0x19 authentication_method=m authentication_data=1; < disconnect code=0x87; > ack; +10 > fin !
-        it is never finished
+        never completed
             opened authentication_method=m authentication_data=1 < authentication_method=m
             > auth code=0x19 authentication_method=m authentication_data=1; +25 > pingreq; < pingresp; +25 > pingreq
             < pingresp; > fin !
     """)
 
     def check(self, packet: Auth | Disconnect, at: RuleContext) -> Findings:
-        """Follow the exchange."""
+        """Track the re-authentication."""
         memory: Reauthentication = at.memory(self)
         if isinstance(packet, Auth):
             if at.from_client and packet.reason_code == REAUTHENTICATE and at.history.settled:
@@ -88,7 +88,7 @@ class AuthFailureNotClosed(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether it is over, and how."""
+        """Check whether the re-authentication has ended, and how."""
         memory: Reauthentication = at.memory(self)
         if memory.packet < 0 or has_closed(at, C2S) or has_closed(at, S2C):
             return None
@@ -99,7 +99,7 @@ class AuthFailureNotClosed(Rule):
                 if memory.packet < 0 or not has_arrived(at.history.party(direction), sent.position):
                     return None
                 name = reason_name(PacketType.DISCONNECT, sent.reason_code, V5)
-                return self._told(f"failed (DISCONNECT 0x{sent.reason_code:02x}, {name})", direction, memory)
+                return self._report(f"failed (DISCONNECT 0x{sent.reason_code:02x}, {name})", direction, memory)
         last = max(
             (auth for auth in (at.history.client.auth, at.history.server.auth) if auth is not None),
             key=lambda auth: auth.timestamp_ns,
@@ -111,14 +111,16 @@ class AuthFailureNotClosed(Rule):
         waits_for = S2C if last is at.history.client.auth else C2S
         if not has_arrived(at.history.party(waits_for.opposite), last.position):
             return None
-        return self._told("was never finished", waits_for, memory, Severity.INFO)
+        return self._report("was never completed", waits_for, memory, Severity.INFO)
 
-    def _told(self, sign: str, sender: Direction, memory: Reauthentication, severity: Severity | None = None) -> Report:
+    def _report(
+        self, end: str, sender: Direction, memory: Reauthentication, severity: Severity | None = None
+    ) -> Report:
         begun = Related.to("the AUTH that began it", memory)
         memory.packet = -1
         return self.report(
             "",
-            f"re-authentication {sign} but the connection stays open",
+            f"re-authentication {end} but the connection stays open",
             severity=severity,
             sender=sender,
             related=(begun,),

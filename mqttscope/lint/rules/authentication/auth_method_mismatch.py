@@ -3,10 +3,10 @@ from mqttscope.mqtt.packets import Auth, Connack
 
 
 class AuthMethodMismatch(Rule):
-    """An AUTH or a CONNACK names another Authentication Method than the CONNECT.
+    """An AUTH or a CONNACK has a different Authentication Method than the CONNECT.
 
-    The method is chosen once for the whole connection, re-authentication included.  A CONNACK that accepts repeats it;
-    where it is missing there, the client cannot know whether its credentials were looked at.
+    The CONNECT chooses the method for the whole connection, including re-authentication.  A successful CONNACK repeats
+    it; without it the client cannot be sure that the server checked its credentials.
 
     Instead, repeat the method of the CONNECT unchanged.
     """
@@ -18,41 +18,41 @@ class AuthMethodMismatch(Rule):
     also = {V5: ("MQTT-4.12.0-1",)}
 
     good = examples("""
-        the same everywhere
+        the same method in all packets
             > connect authentication_method=A; < auth code=0x18 authentication_method=A
             > auth code=0x18 authentication_method=A; < connack authentication_method=A
             > auth code=0x19 authentication_method=A; < auth code=0 authentication_method=A
-        a refusal need not repeat it
+        a refusal may omit it
             opened authentication_method=A < code=0x8c; < fin
     """)
     bad = examples("""
-        AUTH of the server
+        AUTH from the server
             > connect authentication_method=A
             < auth code=0x18 authentication_method=B !properties.authentication_method
-        AUTH of the client
+        AUTH from the client
             > connect authentication_method=A; < auth code=0x18 authentication_method=A
             > auth code=0x18 authentication_method=B !properties.authentication_method
         re-authentication
             opened authentication_method=A < authentication_method=A
             > auth code=0x19 authentication_method=B !properties.authentication_method
-        CONNACK with another
+        CONNACK with a different method
             opened authentication_method=A < authentication_method=B !properties.authentication_method
-        CONNACK without any
+        CONNACK without a method
             opened authentication_method=A < !properties
     """)
 
     def check(self, packet: Auth | Connack, at: RuleContext) -> Findings:
-        """Compare with the CONNECT; an AUTH without a method is another finding."""
+        """Compare with the CONNECT; AUT102 reports an AUTH without a method."""
         connect, sent = at.history.connect, at.history.connect_sent
         wanted = None if connect is None or connect.properties is None else connect.properties.authentication_method
         if wanted is None or sent is None:
             return None
         block = packet.properties
-        found = None if block is None else block.authentication_method
-        if found == wanted or (isinstance(packet, Connack) and packet.reason_code):
+        method = None if block is None else block.authentication_method
+        if method == wanted or (isinstance(packet, Connack) and packet.reason_code):
             return None
         request = Related.to("the CONNECT", sent)
-        if found is None:
+        if method is None:
             if isinstance(packet, Auth):
                 return None
             message = f"CONNACK accepts without the Authentication Method {wanted!r} of CONNECT"
@@ -60,7 +60,7 @@ class AuthMethodMismatch(Rule):
         again = isinstance(packet, Auth) and at.from_client and at.history.connack is not None
         return self.report(
             "properties.authentication_method",
-            f"{packet_name(packet)} has Authentication Method {found!r}, CONNECT named {wanted!r}",
+            f"{packet_name(packet)} has Authentication Method {method!r}, CONNECT has {wanted!r}",
             related=(request,),
             statements=("MQTT-4.12.0-5", "MQTT-4.12.1-1") if again else ("MQTT-4.12.0-5",),
         )

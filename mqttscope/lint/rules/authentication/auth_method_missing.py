@@ -5,8 +5,9 @@ from mqttscope.mqtt.packets import Auth
 class AuthMethodMissing(Rule):
     """An AUTH has no Authentication Method.
 
-    Each AUTH repeats the method that CONNECT named; its absence is a protocol error.  The specification also lets an
-    AUTH for success end right after its fixed header, where no method fits in: that short form is a warning.
+    Each AUTH repeats the method of the CONNECT; an AUTH without it is a protocol error.  The specification also allows
+    a successful AUTH to end right after its fixed header, which leaves no room for a method: this short form is a
+    warning.
 
     Instead, put the method of the CONNECT into every AUTH.
     """
@@ -24,12 +25,12 @@ class AuthMethodMissing(Rule):
             > auth code=0x18 authentication_method=SCRAM-SHA-1; < connack authentication_method=SCRAM-SHA-1
     """)
     bad = examples("""
-        no property at all
+        no properties
             > connect authentication_method=SCRAM-SHA-1; < raw f0 02 1800 !properties
         another property only
             > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
             > auth code=0x18 authentication_data=x !properties
-        a reason code alone
+        a reason code only
             > connect authentication_method=SCRAM-SHA-1; < raw f0 01 18 !
         the short form of success
             opened authentication_method=SCRAM-SHA-1 < authentication_method=SCRAM-SHA-1
@@ -37,11 +38,11 @@ class AuthMethodMissing(Rule):
     """)
 
     def check(self, packet: Auth, at: RuleContext) -> Findings:
-        """Look for the property."""
+        """Check the property."""
         block = packet.properties
         if block is not None and block.authentication_method is not None:
             return None
         if packet.reason_code is None:
-            message = "AUTH with Remaining Length 0 means success but cannot carry the Authentication Method it needs"
+            message = "AUTH with Remaining Length 0 means success but cannot carry the required Authentication Method"
             return self.report("", message, severity=Severity.WARNING)
         return self.report("" if block is None else "properties", "AUTH has no Authentication Method")

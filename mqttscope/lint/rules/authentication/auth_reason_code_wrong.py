@@ -1,5 +1,5 @@
 from mqttscope.lint.rules import V5, Findings, Needs, Rule, RuleContext, Severity, examples
-from mqttscope.lint.rules.authentication.packet_during_auth import saw_all
+from mqttscope.lint.rules.authentication.packet_during_auth import is_fully_captured
 from mqttscope.mqtt.constants import PacketType, reason_name
 from mqttscope.mqtt.packets import Auth
 
@@ -9,10 +9,10 @@ _SUCCESS, _CONTINUE, _AGAIN = 0x00, 0x18, 0x19
 class AuthReasonCodeWrong(Rule):
     """An AUTH has a reason code that its sender may not use at this point.
 
-    Before the CONNACK both sides continue with 0x18, and success is told by the CONNACK.  Afterwards only the client
-    can start again, with 0x19; the server then continues with 0x18 or ends with 0x00, and never starts by itself.
+    Before the CONNACK both sides continue with 0x18, and the CONNACK itself reports success.  After it only the client
+    can start again, with 0x19; the server then continues with 0x18 or ends with 0x00, and never starts an exchange.
 
-    Instead, follow that order.
+    Instead, follow this order.
     """
 
     code = "AUT205"
@@ -23,7 +23,7 @@ class AuthReasonCodeWrong(Rule):
     needs = Needs.WHOLE
 
     good = examples("""
-        a whole exchange and another
+        a complete exchange and another
             > connect authentication_method=A; < auth code=0x18 authentication_method=A
             > auth code=0x18 authentication_method=A; < auth code=0x18 authentication_method=A
             > auth code=0x18 authentication_method=A; < connack authentication_method=A
@@ -37,16 +37,16 @@ class AuthReasonCodeWrong(Rule):
             > auth code=0x19 authentication_method=A !reason_code
         0x00 before CONNACK
             > connect authentication_method=A; < auth code=0 authentication_method=A !reason_code
-        0x18 where 0x19 starts
+        0x18 but only 0x19 may start
             opened authentication_method=A < authentication_method=A
             > auth code=0x18 authentication_method=A !reason_code
-        0x19 while it is running
+        0x19 during re-authentication
             opened authentication_method=A < authentication_method=A; > auth code=0x19 authentication_method=A
             < auth code=0x18 authentication_method=A; > auth code=0x19 authentication_method=A !reason_code
-        success is the server's word
+        0x00 from the client
             opened authentication_method=A < authentication_method=A; > auth code=0x19 authentication_method=A
             < auth code=0x18 authentication_method=A; > auth code=0 authentication_method=A !reason_code
-        the server starts
+        the server starts with 0x18
             opened authentication_method=A < authentication_method=A
             < auth code=0x18 authentication_method=A !reason_code
         the server starts with 0x19
@@ -58,8 +58,8 @@ class AuthReasonCodeWrong(Rule):
     """)
 
     def check(self, packet: Auth, at: RuleContext) -> Findings:
-        """Compare with the place in the exchange."""
-        if not follows(at):
+        """Compare with the codes allowed at this point of the exchange."""
+        if not is_position_known(at):
             return None
         code = packet.reason_code or _SUCCESS
         if at.history.connack is None:
@@ -75,30 +75,30 @@ class AuthReasonCodeWrong(Rule):
         if code in wanted:
             return None
         who = "client" if at.from_client else "server"
-        expected = " or ".join(f"0x{one:02x}" for one in wanted)
-        expected = f"expected {expected}" if expected else "only the client starts to re-authenticate"
+        expected = " or ".join(f"0x{allowed:02x}" for allowed in wanted)
+        expected = f"expected {expected}" if expected else "only the client may start re-authentication"
         return self.report(
             "" if packet.reason_code is None else "reason_code",
             f"AUTH 0x{code:02x} ({reason_name(PacketType.AUTH, code, V5)}) from the {who} {when}; {expected}",
         )
 
 
-def follows(at: RuleContext) -> bool:
-    """Whether it is known where in the exchange an AUTH stands, so that its reason code can be compared with that."""
+def is_position_known(at: RuleContext) -> bool:
+    """Whether the position of an AUTH in the exchange is known, so that its reason code can be checked."""
     history = at.history
     connect, connack = history.connect, history.connack
     block = None if connect is None else connect.properties
     if block is None or block.authentication_method is None or history.connack_malformed is not None:
         return False
     if not at.connection.handshake_seen:
-        return False  # which of two packets was first is certain only from the first byte on
+        return False  # the order of two packets is certain only if the capture has the start of the connection
     if connack is None:
-        return not at.from_client or saw_all(at)
+        return not at.from_client or is_fully_captured(at)
     return not connack.reason_code
 
 
 def _running(at: RuleContext) -> bool:
-    """Whether the client has begun to re-authenticate and the server has not ended it."""
+    """Whether the client has started re-authentication and the server has not ended it."""
     client, server, accepted = at.history.client.auth, at.history.server.auth, at.history.connack_sent
     if client is None or accepted is None or client.packet < accepted.packet:
         return False

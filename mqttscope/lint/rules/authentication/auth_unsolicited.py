@@ -3,12 +3,12 @@ from mqttscope.mqtt.packets import Auth, Connack
 
 
 class AuthUnsolicited(Rule):
-    """A side uses enhanced authentication although the CONNECT named no Authentication Method.
+    """A side uses enhanced authentication although the CONNECT has no Authentication Method.
 
-    Only the CONNECT can choose enhanced authentication; a peer that did not ask for it cannot answer an AUTH, and
+    Only the CONNECT can request enhanced authentication; a peer that did not request it cannot answer an AUTH, and
     closes the connection.
 
-    Instead, name the method in CONNECT, or use neither AUTH nor an Authentication Method in CONNACK.
+    Instead, put the method into CONNECT, or use neither AUTH nor an Authentication Method in CONNACK.
     """
 
     code = "AUT203"
@@ -18,23 +18,23 @@ class AuthUnsolicited(Rule):
     when = {Connack: "properties"}
 
     good = examples("""
-        asked for in CONNECT
+        requested in CONNECT
             > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
             > auth code=0x18 authentication_method=SCRAM-SHA-1; < connack authentication_method=SCRAM-SHA-1
-        not asked for and not used
+        not requested and not used
             opened
     """)
     bad = examples("""
-        AUTH of the server
+        AUTH from the server
             > connect; < auth code=0x18 authentication_method=SCRAM-SHA-1 !
-        AUTH of the client
+        AUTH from the client
             opened; > auth code=0x19 authentication_method=SCRAM-SHA-1 !
         a method in CONNACK
             opened < authentication_method=SCRAM-SHA-1 !properties.authentication_method
     """)
 
     def check(self, packet: Auth | Connack, at: RuleContext) -> Findings:
-        """Compare with the CONNECT, if that could be read."""
+        """Compare with the CONNECT if it was well-formed."""
         connect, sent = at.history.connect, at.history.connect_sent
         if connect is None or sent is None or at.history.connect_malformed is not None:
             return None

@@ -5,8 +5,8 @@ from mqttscope.mqtt import ControlPacket, Direction, PacketType
 class PacketDuringAuth(Rule):
     """A client that chose enhanced authentication sends other packets before the CONNACK.
 
-    Until the exchange is over the server does not know who speaks, and takes nothing but AUTH and DISCONNECT; it
-    closes the connection.  Without an Authentication Method a client may send early.
+    Until the exchange ends the client is not authenticated, and the server accepts only AUTH and DISCONNECT; on other
+    packets it closes the connection.  Without an Authentication Method a client may send early.
 
     Instead, wait for the CONNACK.
     """
@@ -27,7 +27,7 @@ class PacketDuringAuth(Rule):
             > connect authentication_method=SCRAM-SHA-1; > disconnect
         early packets without a method
             > connect & publish a; < connack
-        a capture that has only the client's half
+        the capture has only the client's direction
             > connect authentication_method=SCRAM-SHA-1; lost < connack authentication_method=SCRAM-SHA-1; > publish a
         no method
             opened; > publish a
@@ -42,23 +42,23 @@ class PacketDuringAuth(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Between CONNECT and CONNACK, as far as the client had received the server's bytes."""
+        """Check packets before the CONNACK, if the capture has all server bytes that the client had received."""
         history = at.history
         if history.connack is not None or history.connack_malformed is not None:
             return None
         connect, sent = history.connect, history.connect_sent
-        if connect is None or sent is None or connect.properties is None or not saw_all(at):
+        if connect is None or sent is None or connect.properties is None or not is_fully_captured(at):
             return None
         method = connect.properties.authentication_method
         if method is None or packet.packet_type in (PacketType.CONNECT, PacketType.AUTH, PacketType.DISCONNECT):
             return None
         return self.report(
             "",
-            f"the client sent {packet_name(packet)} before CONNACK although it named Authentication Method {method!r}",
+            f"the client sent {packet_name(packet)} before CONNACK although it uses Authentication Method {method!r}",
             related=(Related.to("the CONNECT", sent),),
         )
 
 
-def saw_all(at: RuleContext) -> bool:
-    """Whether the capture has all bytes of the other side that the sender had received when it sent this."""
+def is_fully_captured(at: RuleContext) -> bool:
+    """Whether the capture has all bytes that the sender of this packet had received from the other side."""
     return not at.receiver.gapped and 0 <= at.party.acknowledged <= at.other.position

@@ -3,10 +3,10 @@ from mqttscope.mqtt import Connack, Direction
 
 
 class AssignedClientIdMissing(Rule):
-    """A server accepts an empty Client Identifier and does not say which one it assigns.
+    """A server accepts an empty Client Identifier without announcing the identifier that it assigns.
 
-    The client needs the assigned identifier to come back to its session; without it the session is lost at the next
-    reconnect, and the client cannot be found in logs.
+    The client needs the assigned identifier to resume its session.  Without it the session is lost at the next
+    reconnect, and logs cannot identify the client.
 
     Instead, return the identifier in CONNACK as Assigned Client Identifier, or refuse with 0x85.
     """
@@ -22,13 +22,13 @@ class AssignedClientIdMissing(Rule):
             opened client=- < assigned_client_identifier=auto-7Q
         refused
             opened client=- < code=0x85; < fin
-        given by the client
+        chosen by the client
             opened
-        MQTT 3.1.1 cannot say it
+        MQTT 3.1.1 has no such property
             opened 3.1.1 client=-
     """)
     bad = examples("""
-        not said
+        not announced
             opened client=- < !properties
         other properties only
             opened client=- < receive_maximum=10 !properties

@@ -3,13 +3,14 @@ from mqttscope.mqtt import Connack, Direction
 
 
 class AssignedClientIdUnexpected(Rule):
-    """A server assigns a Client Identifier to a client that gave one itself.
+    """A server assigns a Client Identifier to a client that sent its own.
 
-    The property answers an empty identifier.  Servers that replace the client's identifier, by the name in its
-    certificate for example, use it to tell; a client that does not look at it believes in another session than the
-    server.  From here on the connection is followed under the assigned identifier.
+    The property is meant as the answer to an empty identifier.  Some servers replace the client's identifier, for
+    example by the name in its certificate, and announce it this way.  A client that ignores the property has a
+    different idea of its session than the server.  From here on mqttscope follows the connection under the assigned
+    identifier.
 
-    Instead, assign an identifier only to clients that give none, and refuse others with 0x85.
+    Instead, assign an identifier only to clients that send an empty one, and refuse others with 0x85.
     """
 
     code = "CON218"
@@ -21,15 +22,15 @@ class AssignedClientIdUnexpected(Rule):
     when = "properties"
 
     good = examples("""
-        none is needed
+        the client has its own
             opened
-        one is needed
+        the client has an empty one
             opened client=- < assigned_client_identifier=x9
     """)
     bad = examples("""
         replaced
             opened < assigned_client_identifier=x9 !properties.assigned_client_identifier
-        returned as it was
+        the client's own identifier, repeated
             opened < assigned_client_identifier=c1 !properties.assigned_client_identifier
     """)
 
@@ -41,6 +42,6 @@ class AssignedClientIdUnexpected(Rule):
             return None
         return self.report(
             "properties.assigned_client_identifier",
-            f"CONNACK assigns Client Identifier {assigned!r} although the client gave {connect.client_identifier!r}",
+            f"CONNACK assigns Client Identifier {assigned!r} although the client sent {connect.client_identifier!r}",
             related=(Related.to("the CONNECT", sent),),
         )

@@ -6,11 +6,11 @@ MAX_LENGTH = 23
 
 
 class ClientIdLength(Rule):
-    """A Client Identifier is one that not every server has to take.
+    """A server may refuse this Client Identifier.
 
-    MQTT 3.1 limits it to 1 to 23 characters and refuses others with 0x02, which makes it an error there.  Later
-    versions promise only 1 to 23 bytes of the letters and digits of ASCII; nearly all servers take more, so there it
-    is a note for those who have to work with every server: one for all clients of a run of the linter.
+    MQTT 3.1 allows 1 to 23 characters and refuses others with 0x02, which makes it an error there.  Later versions
+    guarantee only 1 to 23 bytes of ASCII letters and digits; nearly all servers accept more.  There the finding is
+    info, one for all clients of a run, and matters to clients that have to work with every server.
 
     Instead, use at most 23 of the characters 0-9, a-z and A-Z.
     """
@@ -46,7 +46,7 @@ class ClientIdLength(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Length, and characters from 3.1.1 on."""
+        """Check the length and, from 3.1.1 on, the characters."""
         identifier = packet.client_identifier
         if at.version is V3_1:
             if 1 <= len(identifier) <= MAX_LENGTH:
@@ -56,9 +56,9 @@ class ClientIdLength(Rule):
             return self.report("client_identifier", message, severity=Severity.ERROR)
         length = utf8_length(identifier)
         if length > MAX_LENGTH:
-            why = f"has {length} bytes; a server need not take more than {MAX_LENGTH}"
+            why = f"has {length} bytes; a server may refuse more than {MAX_LENGTH}"
         elif not is_plain(identifier):
-            why = "has other characters than 0-9, a-z and A-Z; a server need not take them"
+            why = "has other characters than 0-9, a-z and A-Z; a server may refuse them"
         else:
             return None
         return self.report(
@@ -66,13 +66,13 @@ class ClientIdLength(Rule):
         )
 
     def sum_up(self, clients: str, names: str) -> str:
-        """One note for all of them."""
+        """One note for all clients."""
         return (
-            f"CONNECT: {clients} clients have Client Identifiers that a server need not take (more than {MAX_LENGTH}"
+            f"CONNECT: {clients} clients have Client Identifiers that a server may refuse (more than {MAX_LENGTH}"
             f" bytes, or other characters than 0-9, a-z and A-Z): {names}"
         )
 
 
 def is_plain(identifier: str) -> bool:
-    """Whether all characters are ASCII letters and digits; also when there are none."""
+    """Whether all characters are ASCII letters and digits; true for the empty identifier."""
     return not identifier or (identifier.isascii() and identifier.isalnum())

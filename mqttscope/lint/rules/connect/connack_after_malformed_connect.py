@@ -5,16 +5,17 @@ from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType, rea
 from mqttscope.mqtt.packets import LEVELS_3_1_1, Connack, Connect
 
 _OWN_ANSWERS = (0x01, 0x02, 0x04, 0x05)
-"""Codes for faults that have an answer of their own: level, Client Identifier, who may connect."""
+"""Return codes of faults with their own refusal: protocol level, Client Identifier, authorization."""
 _OTHER_PROTOCOL = (MalformedReason.PROTOCOL_NAME_INVALID, MalformedReason.PROTOCOL_VERSION_UNKNOWN)
-"""Faults after which a server may continue by another specification."""
+"""Faults that may make a server treat the connection as another protocol."""
 
 
 class ConnackAfterMalformedConnect(Rule):
-    """A server answers a CONNECT that breaks MQTT 3.1.1 with a CONNACK.
+    """A server answers a CONNECT that violates MQTT 3.1.1 with a CONNACK.
 
-    In 3.1.1 such a CONNECT gets no answer, only a close; whoever accepts it guesses what the client means, and the
-    next server refuses the same client.  (MQTT 5.0 has reason codes for this and allows a CONNACK that refuses.)
+    In 3.1.1 the server has to close the connection without an answer to such a CONNECT.  A server that accepts it
+    guesses the client's intention, and the next server refuses the same client.  (MQTT 5.0 has reason codes for this
+    and allows a CONNACK that refuses.)
 
     Instead, close the connection without a CONNACK.
     """
@@ -27,9 +28,9 @@ class ConnackAfterMalformedConnect(Rule):
     sender = Direction.SERVER_TO_CLIENT
 
     good = examples("""
-        a CONNECT as it should be
+        a correct CONNECT
             opened 3.1.1
-        a refusal has its reasons
+        a refusal with a return code of its own
             opened 3.1.1 < code=0x05; < fin
     """)
     bad = examples("""
@@ -44,7 +45,7 @@ class ConnackAfterMalformedConnect(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Find what is wrong with the CONNECT."""
+        """Look for a fault in the CONNECT."""
         if packet.reason_code in _OWN_ANSWERS or at.history.connack is not None:
             return None
         why, sent = _problem(at), at.history.connect_sent
@@ -54,18 +55,18 @@ class ConnackAfterMalformedConnect(Rule):
         return self.report(
             "reason_code",
             f"malformed CONNECT ({why}) is answered with CONNACK 0x{packet.reason_code:02x} ({name}); "
-            "MQTT 3.1.1 wants a close without CONNACK",
+            "MQTT 3.1.1 requires a close without CONNACK",
             related=(Related.to("the CONNECT", sent),),
         )
 
 
 def _problem(at: RuleContext) -> str | None:
-    """What is wrong with the CONNECT of a client that speaks 3.1.1, ``None`` when nothing is."""
-    found = at.history.connect_malformed
-    connect = at.history.connect if found is None else found.packet
+    """The fault in a CONNECT of MQTT 3.1.1, or ``None``."""
+    malformed = at.history.connect_malformed
+    connect = at.history.connect if malformed is None else malformed.packet
     if not isinstance(connect, Connect) or connect.protocol_level not in LEVELS_3_1_1:
         return None
-    for fault in found.faults if found is not None else ():
+    for fault in malformed.faults if malformed is not None else ():
         if fault.reason in _OTHER_PROTOCOL:
             return None
         return f"{fault.field}: {fault.detail}" if fault.field else fault.detail

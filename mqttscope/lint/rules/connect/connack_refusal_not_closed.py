@@ -13,15 +13,15 @@ NAMED = {
     0x87: "MQTT-4.12.0-4",
     0x8C: "MQTT-4.12.0-1",
 }
-"""Reason codes of 5.0 with a statement of their own that the server has to close."""
+"""Reason codes of 5.0 with a specific statement that the server has to close."""
 
 
 class ConnackRefusalNotClosed(Rule):
-    """A server leaves a connection open that it has refused.
+    """A server refuses a connection but leaves it open.
 
-    The client may wait for the end of it, and each such connection takes a place from others.  The finding comes when
-    neither side has closed within ``timeout`` seconds of the refusing CONNACK, FIN, RST or the Close frame of a
-    WebSocket, and only where TCP shows that the client got it.  Where the client closes first nothing is known.
+    The client may wait for the close, and each such connection occupies a slot.  Reported if neither side has closed
+    (FIN, RST or a WebSocket Close frame) within ``timeout`` seconds after the refusing CONNACK, and only if TCP shows
+    that the client got it.  If the client closes first, nothing is reported.
 
     Instead, close the connection right after the CONNACK.
     """
@@ -51,13 +51,13 @@ class ConnackRefusalNotClosed(Rule):
     good = examples("""
         the server closes
             opened < code=0x86; < fin; @1 opened client=c2; +60 @1 > fin
-        the server closes a little later
+        the server closes shortly after
             opened 3.1.1 < code=0x05; > ack; +4 < fin; @1 opened 5.0 client=c2; +60 @1 > fin
         the client closes first
             opened < code=0x86; +1 > fin; @1 opened client=c2; +60 @1 > fin
-        the client never got it
+        the client never received it
             opened < code=0x86; @1 opened client=c2; +60 @1 > fin
-        the capture ends before long
+        the capture ends before the timeout
             opened < code=0x86; > ack
         the capture lacks bytes of the server
             opened < code=0x86; lost < connack code=0x86; @1 opened client=c2; +60 @1 > fin
@@ -65,7 +65,7 @@ class ConnackRefusalNotClosed(Rule):
             opened; > ack; @1 opened client=c2; +60 @1 > fin
     """)
     bad = examples("""
-        nobody closes
+        neither side closes
             opened < code=0x86; > ack; @1 opened client=c2; +60 @1 > fin !
         the client gives up in the end, in MQTT 3.1.1
             opened 3.1.1 < code=0x05; > ack; +20 > fin !
@@ -79,7 +79,7 @@ class ConnackRefusalNotClosed(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether anybody has closed."""
+        """Check whether a side has closed."""
         connack, sent = at.history.connack, at.history.connack_sent
         if connack is None or sent is None or not has_arrived(at.history.server, sent.position):
             return None
@@ -87,10 +87,10 @@ class ConnackRefusalNotClosed(Rule):
             return None
         code = connack.reason_code or 0
         waited = (at.timestamp_ns - sent.timestamp_ns) / SECOND_NS
-        told = f"server did not close within {waited:.0f} s after CONNACK 0x{code:02x}"
+        text = f"server did not close within {waited:.0f} s after CONNACK 0x{code:02x}"
         return self.report(
             "",
-            f"{told} ({reason_name(PacketType.CONNACK, code, at.version)})",
+            f"{text} ({reason_name(PacketType.CONNACK, code, at.version)})",
             sender=S2C,
             related=(Related.to("the CONNACK", sent),),
             statements=self._broken(code, at.version),
@@ -99,7 +99,7 @@ class ConnackRefusalNotClosed(Rule):
 
     @staticmethod
     def _broken(code: int, version: ProtocolVersion) -> tuple[str, ...]:
-        """The statements that say so, the one about this reason first."""
+        """Statements that require the close, the most specific one first."""
         if version is V5:
             return tuple(dict.fromkeys((NAMED.get(code, "MQTT-3.1.4-2"), "MQTT-3.2.2-7")))
         if version is V3_1_1:

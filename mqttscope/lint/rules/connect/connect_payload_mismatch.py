@@ -15,13 +15,13 @@ _WITHOUT_FLAG: dict[ProtocolVersion, tuple[tuple[int, str], ...]] = {
 
 
 class ConnectPayloadMismatch(MalformedRule):
-    """The payload of a CONNECT does not hold the fields that its connect flags announce.
+    """The payload of a CONNECT does not match its connect flags.
 
-    Fields stand in a fixed order and only the flags say which of them are there.  A field without its flag, or a flag
-    without its field, moves everything after it, and the server closes the connection.  In MQTT 3.1 the length of the
-    packet wins over the flags of user name and password: there they may be missing.
+    The fields have a fixed order, and only the flags show which fields are present.  A field without its flag, or a
+    flag without its field, shifts everything after it, and the server closes the connection.  In MQTT 3.1 the packet
+    length takes precedence over the flags for user name and password: there both may be missing.
 
-    Instead, set the flag of a field exactly when the field is written, and keep the order: Client Identifier, Will
+    Instead, set the flag of a field exactly when you write the field, and keep the order: Client Identifier, Will
     Properties, Will Topic, Will Payload, User Name, Password.
     """
 
@@ -54,30 +54,30 @@ class ConnectPayloadMismatch(MalformedRule):
             opened password=p
         all fields
             opened 3.1.1 resume user_name=u password=p will=dead/c1 will_payload=x
-        an empty user name is there
+        an empty user name is present
             opened 3.1.1 user_name=-
-        3.1: user name and password may be missing
+        user name and password may be missing in 3.1
             version 3.1; > raw 10 10 0006 "MQIsdp" 03c2003c 0002 "c1"; < connack
     """)
     bad = examples("""
-        no user name after its flag
+        User Name Flag without a user name
             > raw 10 0f 0004 "MQTT" 0582003c00 0002 "c1" !user_name
-        no password after its flag
+        Password Flag without a password
             > raw 10 11 0004 "MQTT" 04c2003c 0002 "c1" 0001 "u" !password
-        no will after its flag
+        Will Flag without a will
             > raw 10 0f 0004 "MQTT" 0506003c00 0002 "c1" !will
-        no will after its flag in 3.1
+        Will Flag without a will in 3.1
             > raw 10 10 0006 "MQIsdp" 0306003c 0002 "c1" !will
-        a user name without its flag
+        a user name without User Name Flag
             > connect user_name=u connect_flags=0x02 !
-        a password without its flag in 3.1.1
+        a password without Password Flag in 3.1.1
             > connect 3.1.1 user_name=u password=p connect_flags=0x82 !
         bytes after all fields
             > raw 10 17 0004 "MQTT" 04c2003c 0002 "c1" 0001 "u" 0001 "p" 0001 "q" !
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Say which flag and which field, and cite the statements about just these."""
+        """Name the flag and the field, and cite the statements about them."""
         rows = _WITHOUT_FLAG[at.version]
         name = fault.field.partition(".")[0]
         if name in _MISSING:
@@ -99,7 +99,7 @@ class ConnectPayloadMismatch(MalformedRule):
 
 
 def _with_flag(at: RuleContext, index: int) -> tuple[str, ...]:
-    """The statement that demands the user name (0) or the password (1) when its flag is 1."""
+    """The statement that requires the user name (0) or the password (1) if its flag is 1."""
     return (("MQTT-3.1.2-17", "MQTT-3.1.2-19") if at.version is V5 else ("MQTT-3.1.2-19", "MQTT-3.1.2-21"))[index:][:1]
 
 

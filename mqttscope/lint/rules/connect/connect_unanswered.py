@@ -8,12 +8,12 @@ from mqttscope.session.connection import CONNECTING, KNOWN_LEVELS
 class ConnectUnanswered(Rule):
     """A server does not answer a CONNECT.
 
-    The client cannot know whether it is connected, and tries again when it has waited long enough.  The finding comes
-    when a well-formed CONNECT has had no CONNACK, nor AUTH, for ``timeout`` seconds while the connection stays open,
-    and only where TCP shows that the server got it.  A server that closes instead refuses without a word, which is
-    allowed, and worth a note.
+    The client cannot find out whether it is connected, and retries after its own timeout.  Reported if a well-formed
+    CONNECT was not answered with CONNACK or AUTH for ``timeout`` seconds while the connection stays open, and only if
+    TCP shows that the server got it.  A server that closes instead refuses silently; that is allowed, and reported as
+    info.
 
-    Instead, answer each CONNECT with a CONNACK, also one that is refused.
+    Instead, answer each CONNECT with a CONNACK, even if you refuse it.
     """
 
     code = "CON527"
@@ -29,19 +29,19 @@ class ConnectUnanswered(Rule):
             opened; +60 > fin
         answered late
             > connect; +29 < connack; +60 > fin
-        AUTH is an answer, too
+        AUTH is an answer too
             > connect authentication_method=m; < auth code=0x18 authentication_method=m; > ack; +60 > fin
-        the client gives up before long
+        the client gives up before the timeout
             > connect; +20 > fin
-        the server never got it
+        the server never received it
             > connect; @1 opened client=c2; +60 @1 > fin
         the capture lost the CONNACK
             > connect; lost < connack; @1 opened client=c2; +60 @1 > fin
     """)
     bad = examples("""
-        nothing comes
+        no answer
             > connect; < ack; +40 > fin !
-        nothing comes in 3.1.1, and others are served
+        no answer in 3.1.1, while other clients are served
             > connect 3.1.1; < ack; @1 opened client=c2; +60 @1 > fin !
         the server closes instead
             > connect 3.1; < fin !
@@ -53,7 +53,7 @@ class ConnectUnanswered(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether anything has come."""
+        """Check whether an answer has arrived."""
         sent = at.history.connect_sent
         if sent is None or is_over(at) or not self._waits(connection, at):
             return None
@@ -72,7 +72,7 @@ class ConnectUnanswered(Rule):
         return at.history.connect_sent is not None and self._waits(at.connection, at)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """A silent refusal."""
+        """Report a close without an answer."""
         sent, connect = at.history.connect_sent, at.history.connect
         if sent is None or connect is None or connect.protocol_level not in KNOWN_LEVELS:
             return None
@@ -91,7 +91,7 @@ class ConnectUnanswered(Rule):
 
     @staticmethod
     def _waits(connection: Connection, at: RuleContext) -> bool:
-        """Whether a CONNECT without fault has had no answer at all."""
+        """Whether a well-formed CONNECT still has no answer."""
         history = at.history
         if history.connect is None or history.connect_malformed is not None or connection.phase is not CONNECTING:
             return False

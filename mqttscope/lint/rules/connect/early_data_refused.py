@@ -6,12 +6,12 @@ _NOT_LOST = (PacketType.CONNECT, PacketType.AUTH, PacketType.DISCONNECT)
 
 
 class EarlyDataRefused(Rule):
-    """What a client sent before the CONNACK is lost because the server refused it.
+    """Packets sent before the CONNACK are lost because the server refused the connection.
 
-    A client may send packets right after its CONNECT.  When the CONNACK refuses, the server throws them away, and a
-    client library that counts them as sent loses messages without a word.
+    A client may send packets right after its CONNECT.  If the CONNACK refuses, the server discards them, and a client
+    library that counts them as sent loses messages silently.
 
-    Instead, wait for the CONNACK before sending, or send everything again after a refusal.
+    Instead, wait for the CONNACK before sending, or resend everything after a refusal.
     """
 
     code = "CON225"
@@ -22,16 +22,16 @@ class EarlyDataRefused(Rule):
     good = examples("""
         accepted
             > connect & publish a; < connack
-        nothing sent before
+        nothing sent early
             opened; > publish a
-        refused, but nothing was lost
+        refused, but nothing lost
             opened < code=0x87; < fin
-        AUTH is no data
+        AUTH carries no application data
             > connect authentication_method=A; < auth code=0x18 authentication_method=A
             > auth code=0x18 authentication_method=A; < connack code=0x87; < fin
     """)
     bad = examples("""
-        a message
+        one message
             > connect & publish a qos=1 id=1; < connack code=0x87 !reason_code; < fin
         several packets in 3.1.1
             > connect 3.1.1 & subscribe 1 a:0; > publish a & publish b; < connack code=0x05 !reason_code; < fin
@@ -40,7 +40,7 @@ class EarlyDataRefused(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Count what came before a refusal."""
+        """Count the packets sent before a refusal."""
         code = packet.reason_code
         if not code or not at.history.early or at.history.connack is not None:
             return None
@@ -48,11 +48,11 @@ class EarlyDataRefused(Rule):
         if not rows:
             return None
         total = sum(count for _, count in rows)
-        what = ", ".join(f"{count} {kind.name}" for kind, count in rows)
+        listed = ", ".join(f"{count} {kind.name}" for kind, count in rows)
         sent = "1 packet" if total == 1 else f"{total} packets"
         return self.report(
             "reason_code",
-            f"{sent} ({what}) sent before CONNACK lost to refusal 0x{code:02x} "
+            f"{sent} ({listed}) sent before CONNACK lost to refusal 0x{code:02x} "
             f"({reason_name(PacketType.CONNACK, code, at.version)})",
             sender=Direction.CLIENT_TO_SERVER,
         )

@@ -7,10 +7,10 @@ _REJECTED = 0x02
 
 
 class EmptyClientIdNotRefused(Rule):
-    """A server does not refuse an empty Client Identifier with CleanSession 0 as it has to.
+    """A server does not refuse an empty Client Identifier with CleanSession 0, although it must.
 
-    MQTT 3.1.1 wants CONNACK 0x02 (identifier rejected) and a close: a client that is accepted waits in vain for its
-    session, and one that gets another answer, or none, looks for the fault elsewhere.
+    MQTT 3.1.1 requires CONNACK 0x02 (identifier rejected) and a close.  A client that is accepted waits in vain for its
+    session, and with any other answer, or without one, its developers look for the fault elsewhere.
 
     Instead, answer with 0x02 and close the connection.
     """
@@ -40,20 +40,20 @@ class EmptyClientIdNotRefused(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Any code but one is wrong."""
+        """Report any code but 0x02."""
         code = packet.reason_code
-        if code == _REJECTED or not _asked(at):
+        if code == _REJECTED or not _is_nameless(at):
             return None
         did = (
             f"refuses it with 0x{code:02x} ({reason_name(PacketType.CONNACK, code, V3_1_1)})" if code else "accepts it"
         )
-        message = f"empty Client Identifier with CleanSession 0: the server {did}, must refuse with 0x02"
+        message = f"empty Client Identifier with CleanSession 0: the server {did}, but must refuse it with 0x02"
         return self.report("reason_code", message, related=_request(at))
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """The server closed without an answer."""
+        """Report a close without an answer."""
         history = at.history
-        if history.connack is not None or history.connack_malformed is not None or not _asked(at):
+        if history.connack is not None or history.connack_malformed is not None or not _is_nameless(at):
             return None
         if connection.closed_by != "server" or at.server.gapped or at.client.gapped or at.client.packets > 1:
             return None
@@ -61,8 +61,8 @@ class EmptyClientIdNotRefused(Rule):
         return self.report("", message, related=_request(at), sender=Direction.SERVER_TO_CLIENT)
 
 
-def _asked(at: RuleContext) -> bool:
-    """Whether the CONNECT, well formed apart from that, wants to keep a session without a name."""
+def _is_nameless(at: RuleContext) -> bool:
+    """Whether a CONNECT without other faults has an empty identifier and CleanSession 0."""
     connect = at.history.connect
     return connect is not None and at.history.connect_malformed is None and keeps_nameless_session(connect)
 

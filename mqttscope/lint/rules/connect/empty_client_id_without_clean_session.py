@@ -4,12 +4,12 @@ from mqttscope.mqtt.packets import LEVELS_3_1_1, Connect
 
 
 class EmptyClientIdWithoutCleanSession(Rule):
-    """A client gives an empty Client Identifier and asks to keep its session.
+    """A client sends an empty Client Identifier and asks to keep its session.
 
-    The server makes up an identifier that the client never learns in MQTT 3.1.1, so the session could never be found
-    again; the server refuses with 0x02 and closes.
+    In MQTT 3.1.1 the client never learns the identifier that the server generates, so it could never resume the
+    session; the server refuses with 0x02 and closes.
 
-    Instead, set CleanSession to 1 with an empty Client Identifier, or choose an identifier and keep it.
+    Instead, set CleanSession to 1 with an empty Client Identifier, or choose a permanent identifier.
     """
 
     code = "CON106"
@@ -22,7 +22,7 @@ class EmptyClientIdWithoutCleanSession(Rule):
     good = examples("""
         empty with CleanSession 1
             opened 3.1.1 client=-
-        a kept session with a name
+        a kept session with an identifier
             opened 3.1.1 resume
     """)
     bad = examples("""

@@ -1,33 +1,33 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.context import SECOND_NS, ConnectionKey, RuleContext
-from mqttscope.lint.live_clients import TAKEN_OVER, LiveClients, Unnamed
+from mqttscope.lint.live_clients import TAKEN_OVER, LiveClients, UnnamedConnection
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Connection, Findings, Needs, Rule, Severity, examples
 from mqttscope.mqtt.constants import Direction
 from mqttscope.session.history import NEVER_NS
 
 OFTEN = 2
-"""Connections in a row that are closed when the next one comes: with one alone it may be chance."""
+"""Minimum number of collisions in a row: a single close may be chance."""
 
 
 @dataclass(slots=True)
-class Chain:
-    """Connections that the server closed when the next one came."""
+class ClosedChain:
+    """Connections that the server closed one after the other, each when the next client connected."""
 
     number: int = 0
     by: ConnectionKey | None = None
-    """The one that came last."""
+    """The connection that was opened last."""
 
 
 class EmptyClientIdsCollide(Rule):
-    """A server closes a client without a Client Identifier when another one without connects.
+    """A server closes a client with an empty Client Identifier when another such client connects.
 
-    An empty identifier asks the server for a unique one.  A server that takes it as an identifier like others sees one
-    client that connects again, and throws the first one out.  DISCONNECT 0x8E says so; else it is a warning when the
-    server closes the connection within ``window`` seconds after the other CONNECT and for no reason that is seen, and
-    an error when that happens in a row.
+    An empty identifier asks the server for a unique one.  A server that treats it as an ordinary identifier sees one
+    client that reconnects, and closes the first connection.  DISCONNECT 0x8E proves it.  Without it, a close within
+    ``window`` seconds after the other CONNECT, for no other visible reason, is a warning, and an error if it happens
+    repeatedly.
 
-    Instead, give each client that has no identifier a session of its own.
+    Instead, give each client with an empty identifier a session of its own.
     """
 
     code = "CON432"
@@ -39,22 +39,22 @@ class EmptyClientIdsCollide(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"window": 1}
     models = (LiveClients,)
-    Memory = Chain
+    Memory = ClosedChain
 
     good = examples("""
         both stay connected
             opened 3.1.1 client=-; @1 opened client=-; +20 > nothing; < fin
-        the client leaves
+        the client disconnects
             opened 3.1.1 client=-; @1 opened client=-; > disconnect; < fin
         the client closes
             opened 3.1.1 client=-; @1 opened client=-; > fin
-        the other one is refused
+        the other client is refused
             opened 3.1.1 client=-; @1 opened client=- < code=0x05; < fin
-        the other one has an identifier
+        the other client has an identifier
             opened 3.1.1 client=-; @1 opened client=c2; < fin
-        silent for about as long as its Keep Alive allows
+        silent for almost the time that its Keep Alive allows
             opened 3.1.1 client=- keep_alive=10; +9.9 @1 opened client=-; < fin
-        different identifiers from the server, and no word of a session
+        different assigned identifiers, and no DISCONNECT
             opened client=- < assigned_client_identifier=a1; @1 opened client=- < assigned_client_identifier=a2
             < disconnect code=0x98; < fin
         the server ends all connections
@@ -71,50 +71,52 @@ class EmptyClientIdsCollide(Rule):
     """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look who came just before the server closed the connection."""
+        """Look for a client that connected just before the server closed this connection."""
         live = at.model(LiveClients)
         own = live.unnamed.get(at.key)
         if own is None:
             return None
-        told = at.history.server.disconnect
-        ended_ns = told.timestamp_ns if told is not None else connection.closed_ns
+        disconnect = at.history.server.disconnect
+        ended_ns = disconnect.timestamp_ns if disconnect is not None else connection.closed_ns
         if not ended_ns or not self._is_thrown_out(connection, ended_ns, at):
             return None
         window_ns = self.nanoseconds("window")
-        later = [key for key, one in live.unnamed.items() if own.timestamp_ns < one.timestamp_ns and key != at.key]
+        later = [key for key, row in live.unnamed.items() if own.timestamp_ns < row.timestamp_ns and key != at.key]
         if not later:
             return None
-        key = later[0]  # any later one would have found that one in the place of this
+        key = later[0]  # a still later client would have displaced this one instead
         other = live.unnamed[key]
         if not 0 <= ended_ns - other.timestamp_ns <= window_ns or len(later) > 1:
             return None
-        return self._told(own, key, other, at)
+        return self._collision(own, key, other, at)
 
     @staticmethod
     def _is_thrown_out(connection: Connection, ended_ns: int, at: RuleContext) -> bool:
-        """Whether the server ended the connection, and nothing else is seen to be the reason."""
-        told, client = at.history.server.disconnect, at.history.client
+        """Whether the server ended the connection, with no other visible reason."""
+        disconnect, client = at.history.server.disconnect, at.history.client
         if client.disconnect is not None or client.malformed or at.history.reported:
             return False
-        if told is not None and told.reason_code != TAKEN_OVER:
+        if disconnect is not None and disconnect.reason_code != TAKEN_OVER:
             return False
-        if connection.closed_by != "server" and told is None:
+        if connection.closed_by != "server" and disconnect is None:
             return False
         keep_alive = connection.keep_alive or 0
         limit_ns = round(0.9 * keep_alive * SECOND_NS) if keep_alive else NEVER_NS
         return ended_ns - client.segment_ns < limit_ns
 
-    def _told(self, own: Unnamed, key: ConnectionKey, other: Unnamed, at: RuleContext) -> Findings:
-        told = at.history.server.disconnect
-        if told is None and own.assigned is not None and own.assigned != other.assigned:
+    def _collision(
+        self, own: UnnamedConnection, key: ConnectionKey, other: UnnamedConnection, at: RuleContext
+    ) -> Findings:
+        disconnect = at.history.server.disconnect
+        if disconnect is None and own.assigned is not None and own.assigned != other.assigned:
             return None
-        chain: Chain = at.memory(self)
+        chain: ClosedChain = at.memory(self)
         chain.number = chain.number + 1 if chain.by == at.key else 1
         chain.by = key
-        sure = (told is not None or chain.number >= OFTEN) and not at.is_apart(own.capture, other.capture)
+        sure = (disconnect is not None or chain.number >= OFTEN) and not at.is_apart(own.capture, other.capture)
         return self.report(
             "",
-            f"the server closed {at.connection.client} when {other.client} connected; both gave an empty Client "
+            f"the server closed {at.connection.client} when {other.client} connected; both sent an empty Client "
             "Identifier",
             severity=None if sure else Severity.WARNING,
             confidence=None if sure else Confidence.HEURISTIC,

@@ -3,12 +3,12 @@ from mqttscope.mqtt import ControlPacket, Direction, Malformed, PacketType
 
 
 class FirstPacketNotConnect(Rule):
-    """The first packet of a client is not CONNECT.
+    """The first packet from a client is not CONNECT.
 
-    Without a CONNECT the server knows neither client nor version and closes the connection.  Found only where the
-    capture has the TCP handshake and all bytes after it; a capture that joins later proves nothing.
+    Without a CONNECT the server cannot identify client and version, and closes the connection.  Reported only if the
+    capture has the TCP handshake and all bytes after it; a capture that starts in mid-connection proves nothing.
 
-    Instead, begin every TCP connection with CONNECT, also after a reconnect below the client library.
+    Instead, start every TCP connection with CONNECT, even when a layer below the client library reconnects.
     """
 
     code = "CON211"
@@ -23,13 +23,13 @@ class FirstPacketNotConnect(Rule):
     good = examples("""
         CONNECT first
             opened; > pingreq; < raw d0 00
-        a capture that joins later
+        capture started in mid-connection
             midstream; > pingreq & pingreq; < raw d0 00 & raw d0 00
         a capture that lost the CONNECT
             lost > connect; < connack; > pingreq; < raw d0 00
     """)
     bad = examples("""
-        a packet that breaks off first
+        a truncated packet first
             > raw 32 03 0001 "a" !
         PINGREQ first
             > raw c0 00 !
@@ -42,20 +42,20 @@ class FirstPacketNotConnect(Rule):
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
         if at.history.connect_sent is not None or packet.packet_type == PacketType.CONNECT or not _is_first(at):
             return None
-        return self.report("", f"the first packet of the client is {packet_name(packet)}, must be CONNECT")
+        return self.report("", f"the first packet from the client is {packet_name(packet)}, must be CONNECT")
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """A packet that cannot be read to its end has a type all the same."""
-        kind = found.packet_type
-        if found.complete or not at.from_client or not kind or kind == PacketType.CONNECT or not _is_first(at):
+    def check_damaged(self, malformed: Malformed, at: RuleContext) -> Findings:
+        """Check a packet that cannot be decoded to its end but has a type."""
+        kind = malformed.packet_type
+        if malformed.complete or not at.from_client or not kind or kind == PacketType.CONNECT or not _is_first(at):
             return None
         return self.report(
-            "", f"the first packet of the client is a malformed {PacketType(kind).name}, must be CONNECT"
+            "", f"the first packet from the client is a malformed {PacketType(kind).name}, must be CONNECT"
         )
 
 
 def _is_first(at: RuleContext) -> bool:
-    """Whether nothing came from the client before, on a connection that was captured from its beginning."""
+    """Whether this is the client's first packet on a connection captured from its start."""
     if not at.connection.handshake_seen or at.history.connect_sent is not None:
         return False
     return not at.party.malformed and not any(at.party.counts)

@@ -9,8 +9,8 @@ _REJECTED = {V5: 0x85, V3_1_1: 0x02}
 class LegalClientIdRefused(Rule):
     """A server refuses a Client Identifier that every server has to allow.
 
-    Identifiers of 1 to 23 letters and digits work everywhere; a client that keeps to them relies on it.  Some servers
-    use the same code for a policy about who may use which identifier, so the finding is likely at best.
+    Identifiers of 1 to 23 letters and digits work everywhere, and clients rely on that.  Some servers use the same code
+    for a policy that restricts who may use an identifier, so the finding is at most likely.
 
     Instead, accept such identifiers, and refuse a client that is not allowed with 0x87 (0x05 before 5.0).
     """

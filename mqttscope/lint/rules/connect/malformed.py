@@ -1,18 +1,18 @@
-"""CON102, CON103, CON107, CON109: faults of the layout of CONNECT and CONNACK."""
+"""CON102, CON103, CON107, CON109: layout faults of CONNECT and CONNACK."""
 
 from mqttscope.events import MalformedEvent
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, Severity, examples, lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, Severity, examples, valid_elsewhere
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt import Connack, Connect, Direction, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
 
 
 class ProtocolVersionUnknown(MalformedRule):
-    """A CONNECT names a protocol level that no version of MQTT has.
+    """A CONNECT has a protocol level that no version of MQTT defines.
 
-    A server that does not know the level cannot know the layout of what follows either; it refuses the connection with
-    0x01 (3.1.1) or 0x84 (5.0), or closes it without a word.  The fields after the level are shown here in the layout
-    of 3.1.1, which is a guess.
+    The level determines the layout of the rest of the packet.  A server refuses an unknown level with 0x01 (3.1.1) or
+    0x84 (5.0), or closes silently.  mqttscope shows the fields after the level in the layout of 3.1.1, which is a
+    guess.
 
     Instead, use MQIsdp with level 3, MQTT with level 4, or MQTT with level 5.
     """
@@ -30,39 +30,39 @@ class ProtocolVersionUnknown(MalformedRule):
             opened 3.1.1
         level 3
             opened 3.1
-        the mark of bridges on level 3
+        bridge mark with level 3
             opened 3.1 client=bridge protocol_level=0x83
-        the mark of bridges on level 4
+        bridge mark with level 4
             opened 3.1.1 client=bridge protocol_level=0x84
     """)
     bad = examples("""
         level 6
             > raw 10 0e 0004 "MQTT" 0602003c 0002 "c1" !protocol_level
-        bit 7 means nothing on level 5
+        bit 7 has no meaning with level 5
             > connect 3.1.1 protocol_level=0x85 !protocol_level
-        a level with the name of another version
+        level 4 with the name of MQTT 3.1
             > connect protocol_name=MQIsdp !protocol_level
-        level 3 has the name MQIsdp
+        level 3 with the name MQTT
             > connect 3.1 protocol_name=MQTT !protocol_level
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """The decoder's words, with the level in hexadecimal too."""
+        """Show the level in decimal and hexadecimal."""
         packet = getattr(getattr(at.event, "malformed", None), "packet", None)
         if not isinstance(packet, Connect):
             return self.report(fault.field, f"CONNECT: {fault.detail}")
         level, name = packet.protocol_level, packet.protocol_name
         return self.report(
             fault.field,
-            f"CONNECT: protocol level {level} (0x{level:02x}) with name {name!r} is no known MQTT version",
+            f"CONNECT: protocol level {level} (0x{level:02x}) with name {name!r} is not a known MQTT version",
         )
 
 
 class ConnectReservedFlag(MalformedRule):
     """A CONNECT sets the reserved bit 0 of its connect flags.
 
-    Servers have to check the bit and close the connection when it is set.  MQTT 3.1 leaves the bit unused and checks
-    nothing, so there it is worth a note only.
+    Servers have to check the bit and close the connection if it is set.  MQTT 3.1 leaves the bit unused and unchecked,
+    so there the finding is only info.
 
     Instead, leave bit 0 of the connect flags 0.
     """
@@ -79,7 +79,7 @@ class ConnectReservedFlag(MalformedRule):
             opened
         all other bits may be set
             opened user_name=u password=p will=w will_payload=x will_qos=1 will_retain
-        also in 3.1
+        bit 0 is 0 in 3.1
             opened 3.1
     """)
     bad = examples("""
@@ -87,7 +87,7 @@ class ConnectReservedFlag(MalformedRule):
             > raw 10 0f 0004 "MQTT" 0503003c00 0002 "c1" !connect_flags
         bit 0 is 1 in 3.1.1
             > raw 10 0e 0004 "MQTT" 0403003c 0002 "c1" !connect_flags
-        a note in 3.1
+        info in 3.1
             > raw 10 10 0006 "MQIsdp" 0303003c 0002 "c1" !connect_flags
     """)
 
@@ -96,7 +96,7 @@ class ConnectReservedFlag(MalformedRule):
         return self.report(fault.field, _sentence(packet if isinstance(packet, Connect) else Connect()))
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """In 3.1 no fault of the packet, and only a note."""
+        """Report the bit as info in 3.1, where it is not a fault."""
         if at.version is not V3_1 or not (packet.connect_flags or 0) & 1:
             return None
         return self.report("connect_flags", f"{_sentence(packet)}; MQTT 3.1 does not use it", severity=Severity.INFO)
@@ -110,10 +110,10 @@ def _sentence(packet: Connect) -> str:
 class ClientIdMissing(MalformedRule):
     """A CONNECT ends before its Client Identifier.
 
-    The identifier is the one field that every CONNECT has in its payload; without it the packet is malformed and the
-    server closes the connection.  An empty identifier is two bytes of zero, which is something else.
+    The identifier is the one field that every CONNECT payload has; without it the packet is malformed and the server
+    closes the connection.  An empty identifier is different: it is two zero bytes.
 
-    Instead, always write the Client Identifier, with length 0 where the server is to choose.
+    Instead, always write the Client Identifier, with length 0 if the server is to choose one.
     """
 
     code = "CON107"
@@ -121,19 +121,19 @@ class ClientIdMissing(MalformedRule):
     malformed = (MalformedReason.CLIENT_IDENTIFIER_MISSING,)
 
     good = examples("""
-        there
+        present
             opened 3.1.1
-        empty, but there
+        empty, but present
             opened 3.1.1 client=-
-        empty, but there, in 5.0
+        empty, but present, in 5.0
             > raw 10 0d 0004 "MQTT" 0502003c000000; < raw 20 08 00000512 0002 "a1"
-        empty, with its two bytes last
+        empty, as the last two bytes
             version 3.1.1; > raw 10 0c 0004 "MQTT" 0402003c0000; < connack
     """)
     bad = examples("""
         nothing after Keep Alive
             > raw 10 0a 0004 "MQTT" 0402003c !client_identifier
-        half a length
+        half of the length
             > raw 10 0b 0004 "MQTT" 0402003c00 !client_identifier
         nothing after the properties
             > raw 10 0b 0004 "MQTT" 0502003c00 !client_identifier
@@ -143,10 +143,10 @@ class ClientIdMissing(MalformedRule):
 
 
 class ConnackReservedFlags(MalformedRule):
-    """A CONNACK sets reserved bits of its acknowledge flags.
+    """A CONNACK has reserved bits of its acknowledge flags set.
 
-    Only bit 0 (Session Present) has a meaning; a client that checks the others closes the connection.  In MQTT 3.1 the
-    whole byte is unused, so that there a value in it is worth a note only.
+    Only bit 0 (Session Present) has a meaning; a client that checks the others closes the connection.  MQTT 3.1 does
+    not use this byte at all, so there the finding is only info.
 
     Instead, send 0x00 or 0x01 in byte 1 of the CONNACK, and 0x00 in MQTT 3.1.
     """
@@ -175,16 +175,16 @@ class ConnackReservedFlags(MalformedRule):
             > connect; < raw 20 03 020000 !acknowledge_flags
         bit 7 in 3.1.1
             > connect 3.1.1; < raw 20 02 8000 !acknowledge_flags
-        a note in 3.1
+        info in 3.1
             > connect 3.1; < raw 20 02 0100 !acknowledge_flags
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """The decoder's words, unless it may be MQTT 3.1 that is spoken."""
-        return None if lawful_elsewhere(at) else super().check_malformed(fault, at)
+        """Report the fault as decoded, unless the version may be MQTT 3.1."""
+        return None if valid_elsewhere(at) else super().check_malformed(fault, at)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """In 3.1 no fault of the packet, and only a note."""
+        """Report the bits as info in 3.1, where they are not a fault."""
         if at.version is not V3_1 or not packet.acknowledge_flags:
             return None
         return self.report(

@@ -5,13 +5,13 @@ from mqttscope.mqtt.packets import Connect
 
 
 class NoConnackTolerated(Rule):
-    """A client waits for its CONNACK without end.
+    """A client waits indefinitely for its CONNACK.
 
-    A server that does not answer will not do so later.  The client is not connected, and nobody tries again.  The
-    finding comes when neither CONNACK nor AUTH has come for ``timeout`` seconds and the client has not closed, and only
-    where TCP shows that the server is there.
+    A server that has not answered by now will not answer later: the client is not connected and does not retry.
+    Reported if neither CONNACK nor AUTH has arrived for ``timeout`` seconds and the client has not closed, and only if
+    TCP shows that the server is reachable.
 
-    Instead, close the connection after a reasonable time and connect again.
+    Instead, close the connection after a reasonable time and reconnect.
     """
 
     code = "CON531"
@@ -24,23 +24,23 @@ class NoConnackTolerated(Rule):
         # Libraries give up after 5 to 60 seconds.
         "timeout": 60
     }
-    brief = {"timeout": 60}  # a client may wait for long
+    brief = {"timeout": 60}  # a client may wait this long
 
     good = examples("""
         closed
             > connect; < ack; +20 > fin
         answered
             opened keep_alive=0; @1 opened client=c2 keep_alive=0; +90 @1 > fin
-        AUTH is an answer, too
+        AUTH is an answer too
             > connect authentication_method=m; < auth code=0x18 authentication_method=m
             @1 opened client=c2 keep_alive=0; +90 @1 > fin
-        the server is not there
+        the server is unreachable
             > connect; @1 opened client=c2 keep_alive=0; +90 @1 > fin
     """)
     bad = examples("""
         two minutes
             > connect; < ack; +120 > fin !
-        in 3.1.1, and it comes in the end
+        in 3.1.1, answered at last
             > connect 3.1.1; < ack; +120 < connack !!
         in 3.1
             > connect 3.1; < ack; @1 opened 5.0 client=c2 keep_alive=0; +90 @1 > fin !
@@ -52,7 +52,7 @@ class NoConnackTolerated(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether anything has come, or the client has given up."""
+        """Check whether the server has answered or the client has given up."""
         sent = at.history.connect_sent
         if sent is None or is_over(at) or at.server.packets or at.history.server.malformed:
             return None

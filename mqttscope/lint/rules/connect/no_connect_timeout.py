@@ -5,13 +5,13 @@ from mqttscope.mqtt.packets import Connack
 
 
 class NoConnectTimeout(Rule):
-    """A server keeps a connection open on which no CONNECT comes.
+    """A server keeps a connection open although no CONNECT arrives.
 
-    Whoever can open connections and say nothing can use up all that a server has.  What is seen is a CONNECT that
-    comes later than ``timeout`` seconds and is answered, or a WebSocket on which no packet comes for so long.  A TCP
-    connection that never carries a byte is not known to be one of MQTT.
+    An attacker who opens silent connections can exhaust the server.  Reported for a CONNECT that is later than
+    ``timeout`` seconds and still answered, and for a WebSocket that stays without packets for that time.  A TCP
+    connection without any bytes cannot be recognized as MQTT.
 
-    Instead, close connections that bring no CONNECT within a reasonable time.
+    Instead, close connections that send no CONNECT within a reasonable time.
     """
 
     code = "CON530"
@@ -24,14 +24,14 @@ class NoConnectTimeout(Rule):
     sender = S2C
     version_matters = False
     settings = {"timeout": 60}
-    brief = {"timeout": 60}  # a server may wait for long
+    brief = {"timeout": 60}  # a server may wait this long
 
     good = examples("""
         in time
             +50 opened
-        late, and the server has closed
+        late, after the server has closed
             +90 > connect; < reset
-        the capture joins in the middle
+        capture started in mid-connection
             midstream; +90 opened
         in time, in a WebSocket
             upgraded; +50 < fin; @1 opened client=c2
@@ -48,31 +48,31 @@ class NoConnectTimeout(Rule):
     """)
 
     def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
-        """Begin to wait in what carries MQTT and has said so before its first packet."""
+        """Start the timeout on a transport that announces MQTT before the first packet."""
         if connection.handshake_seen and connection.transport != "tcp":
             at.ask(self, connection.opened_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether anything has come."""
+        """Check whether a packet has arrived."""
         if connection.transport == "tls" and not connection.decrypted:
             return None
         if connection.gaps or at.client.packets or at.history.client.malformed:
             return None
         if has_closed(at, C2S) or has_closed(at, S2C):
             return None
-        return self._told(at.timestamp_ns - connection.opened_ns)
+        return self._idle(at.timestamp_ns - connection.opened_ns)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Look how long the server has waited."""
+        """Check how long the server had waited."""
         sent, opened_ns = at.history.connect_sent, at.connection.opened_ns
         if sent is None or at.history.connack is not None or not at.connection.handshake_seen or at.connection.gaps:
             return None
         waited = sent.timestamp_ns - opened_ns
         if waited < self.nanoseconds("timeout") or at.connection.transport != "tcp":
             return None
-        return self._told(waited)
+        return self._idle(waited)
 
-    def _told(self, waited: int) -> Report:
-        told = f"connection idle for {waited / SECOND_NS:.0f} s without a CONNECT; the server keeps it open"
-        return self.report("", told, sender=S2C, overdue=True)
+    def _idle(self, waited: int) -> Report:
+        text = f"connection idle for {waited / SECOND_NS:.0f} s without a CONNECT; the server keeps it open"
+        return self.report("", text, sender=S2C, overdue=True)

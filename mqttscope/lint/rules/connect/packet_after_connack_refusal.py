@@ -6,21 +6,21 @@ from mqttscope.mqtt.declare import ControlPacket
 
 
 @dataclass(slots=True)
-class _Memory:
-    """Which side has been reported."""
+class RefusalReports:
+    """Sides that have been reported."""
 
     client: bool = False
     server: bool = False
 
 
 class PacketAfterConnackRefusal(Rule):
-    """A side continues after the server has refused the connection.
+    """A side sends a packet after the server has refused the connection.
 
-    A refusing CONNACK is the last packet.  A server that sends more has processed what a refused client sent with its
-    CONNECT; a client that sends more speaks to nobody, which is a warning.  What the client had sent before the
-    refusal reached it is not reported, nor is a DISCONNECT.  The first packet of each side is.
+    A refusing CONNACK is the last packet.  A server that sends more has processed packets that a refused client sent
+    with its CONNECT.  A client that sends more gets no answer, which is a warning.  Packets that the client sent before
+    the refusal reached it are not reported, nor is a DISCONNECT.  Only the first packet of each side is reported.
 
-    Instead, close the connection: the server after its CONNACK, the client when it has received it.
+    Instead, close the connection: the server after its CONNACK, the client when it receives it.
     """
 
     code = "CON221"
@@ -28,14 +28,14 @@ class PacketAfterConnackRefusal(Rule):
     statements = {V5: {"MQTT-3.1.4-6": ""}, V3_1_1: {"MQTT-3.1.4-5": ""}}
     signs = ("refused",)
     settled = False
-    Memory = _Memory
+    Memory = RefusalReports
 
     good = examples("""
         sent together with the CONNECT
             > connect & subscribe 1 a:0; < connack code=0x87; < fin
-        on its way when the refusal came
+        already sent when the refusal arrived
             opened < code=0x87; crossing > publish a; < fin
-        a client that takes leave
+        a client that sends DISCONNECT
             opened 3.1.1 < code=0x05; > disconnect; < fin
         accepted
             opened; > publish a
@@ -45,23 +45,23 @@ class PacketAfterConnackRefusal(Rule):
             > connect & subscribe 1 a:0; < connack code=0x87 & suback 1 0 !
         the server answers a refused client of 3.1.1
             > connect 3.1.1 & pingreq; < connack code=0x05; < raw d0 00 !; < raw d0 00
-        the client knew
+        the client had received the refusal
             opened < code=0x86; > publish a !; > publish a
-        the client knew in 3.1
+        the client had received the refusal in 3.1
             opened 3.1 < code=0x04; > pingreq !
-        both continue
+        both sides continue
             opened < code=0x86; > pingreq !; < raw d0 00 !
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """After a refusal."""
+        """Report the first packet of each side after a refusal."""
         connack = at.history.connack
         if connack is None or not connack.reason_code:
             return None
         kind, sent = packet.packet_type, at.history.connack_sent
         if kind == PacketType.DISCONNECT or sent is None:
             return None
-        memory: _Memory = at.memory(self)
+        memory: RefusalReports = at.memory(self)
         if at.from_client:
             if memory.client or kind == PacketType.AUTH or not at.knew(sent):
                 return None
@@ -75,7 +75,7 @@ class PacketAfterConnackRefusal(Rule):
         return self.report(
             "",
             f"{who} sent {packet_name(packet)} after the refusing CONNACK 0x{code:02x} ({name})",
-            # The statements bind the server alone; a client only speaks to nobody.
+            # The statements bind only the server; a client just gets no answer.
             severity=Severity.WARNING if at.from_client else None,
             related=(Related.to("the refusal", sent),),
         )

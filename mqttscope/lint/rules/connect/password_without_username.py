@@ -6,10 +6,10 @@ from mqttscope.session.connection import KNOWN_LEVELS
 class PasswordWithoutUsername(Rule):
     """A client sends a password without a user name before MQTT 5.0.
 
-    Versions 3.1 and 3.1.1 know a password only together with a user name; servers reject the CONNECT, or look for the
-    user name where the password stands.  MQTT 5.0 allows a password alone.
+    Versions 3.1 and 3.1.1 allow a password only together with a user name.  Servers reject the CONNECT, or read the
+    password as the user name.  MQTT 5.0 allows a password alone.
 
-    Instead, send a user name too (it may be empty), or speak MQTT 5.0.
+    Instead, send a user name too (it may be empty), or use MQTT 5.0.
     """
 
     code = "CON105"
@@ -22,13 +22,13 @@ class PasswordWithoutUsername(Rule):
     good = examples("""
         both
             opened 3.1.1 user_name=u password=p
-        an empty user name counts
+        an empty user name is enough
             opened 3.1.1 user_name=- password=p
         a user name alone
             opened 3.1.1 user_name=u
         MQTT 5.0 allows a password alone
             opened password=p
-        3.1: both flags, both fields left out
+        3.1: both flags set, both fields omitted
             version 3.1; > raw 10 10 0006 "MQIsdp" 03c2003c 0002 "c1"; < connack
     """)
     bad = examples("""
@@ -39,7 +39,7 @@ class PasswordWithoutUsername(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Look at the flags."""
+        """Check the flags."""
         if not lacks_user_name(packet):
             return None
         return self.report(

@@ -4,10 +4,10 @@ from mqttscope.mqtt import Connect, Direction, MalformedReason
 
 
 class ProtocolNameInvalid(Rule):
-    """A CONNECT does not carry the protocol name of its version.
+    """A CONNECT does not have the protocol name of its version.
 
-    The first bytes of a CONNECT tell MQTT from everything else that may arrive on the port, so servers compare them
-    exactly, case included, and close a connection that begins with anything else.
+    The first bytes of a CONNECT distinguish MQTT from other protocols on the port.  Servers compare them exactly,
+    including case, and close a connection that starts differently.
 
     Instead, send MQTT with protocol levels 4 and 5, and MQIsdp with level 3.
     """
@@ -32,7 +32,7 @@ class ProtocolNameInvalid(Rule):
             opened 3.1.1
         MQIsdp with level 3
             opened 3.1
-        the bridge mark of 3.1.1
+        bridge mark of 3.1.1
             opened 3.1.1 client=bridge protocol_level=0x84
     """)
     bad = examples("""
@@ -49,7 +49,7 @@ class ProtocolNameInvalid(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Names that exist, with the level of the other; what is no name at all is the decoder's finding."""
+        """Report a known name with the wrong level; the decoder reports unknown names."""
         name, wanted = packet.protocol_name, PROTOCOL_NAMES.get(packet.protocol_level)
         if wanted is None or name == wanted or name not in PROTOCOL_NAMES.values():
             return None

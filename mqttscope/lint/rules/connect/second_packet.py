@@ -1,18 +1,18 @@
-"""CON212, CON214: CONNECT and CONNACK, which a connection has once."""
+"""CON212, CON214: a second CONNECT or CONNACK on one connection."""
 
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Connect, Direction, Malformed
-from mqttscope.session.history import Sent
+from mqttscope.session.history import SentPacket
 
 
 class SecondPacketRule(Rule):
-    """A packet that opens a connection, once more."""
+    """A packet that may occur only once on a connection is repeated."""
 
     severity = Severity.ERROR
     signs = ("again",)
 
-    def again(self, first: Sent | None, name: str) -> Findings:
-        """The report, if there was a first one."""
+    def second(self, first: SentPacket | None, name: str) -> Findings:
+        """The report, if there was a first packet."""
         if first is None:
             return None
         return self.report("", f"second {name} on one connection", related=(Related.to(f"the first {name}", first),))
@@ -21,7 +21,7 @@ class SecondPacketRule(Rule):
 class SecondConnect(SecondPacketRule):
     """A client sends CONNECT twice on one connection.
 
-    A connection has one session and one CONNECT; the server closes it as a protocol error.
+    A connection has one session and one CONNECT; the server treats a second one as a protocol error and closes.
 
     Instead, open a new TCP connection for another CONNECT.
     """
@@ -37,34 +37,34 @@ class SecondConnect(SecondPacketRule):
             opened
     """)
     bad = examples("""
-        and one more
+        a second CONNECT
             opened; > connect !
-        one more whose Client Identifier is longer than the packet
+        a second one with a Client Identifier longer than the packet
             opened 3.1.1; > raw 10 0e 0004 "MQTT" 0402003c00096331 !
-        one more that breaks off
+        a truncated second one
             opened; > raw 10 20 0004 "MQTT" 0502003c00 !; > fin
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """The state knows the first one."""
-        return self.again(at.history.connect_sent, "CONNECT")
+        """Report every CONNECT after the first."""
+        return self.second(at.history.connect_sent, "CONNECT")
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """A packet that cannot be read to its end: the protocol name shows that it is a CONNECT."""
-        packet = found.packet
-        if found.complete or not at.from_client or not isinstance(packet, Connect):
+    def check_damaged(self, malformed: Malformed, at: RuleContext) -> Findings:
+        """Check a packet that cannot be decoded to its end but has the protocol name of a CONNECT."""
+        packet = malformed.packet
+        if malformed.complete or not at.from_client or not isinstance(packet, Connect):
             return None
         is_connect = packet.protocol_name in ("MQTT", "MQIsdp")
-        return self.again(at.history.connect_sent, "CONNECT") if is_connect else None
+        return self.second(at.history.connect_sent, "CONNECT") if is_connect else None
 
 
 class SecondConnack(SecondPacketRule):
     """A server sends CONNACK twice on one connection.
 
-    A connection is accepted or refused once.  A client that gets another CONNACK cannot tell which limits hold and
+    A connection is accepted or refused once.  A client that gets another CONNACK cannot decide which limits apply and
     closes the connection.
 
-    Instead, answer the one CONNECT once, and close the connection on a second CONNECT.
+    Instead, answer CONNECT once, and close the connection on a second CONNECT.
     """
 
     code = "CON214"
@@ -78,14 +78,14 @@ class SecondConnack(SecondPacketRule):
             opened < code=0x88; < fin
     """)
     bad = examples("""
-        and one more
+        a second CONNACK
             opened; < connack !
-        two together in 3.1.1
+        two in one segment in 3.1.1
             > connect 3.1.1; < connack & connack !
         accepted after a refusal
             opened < code=0x87; opened < !
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """The state knows the first one."""
-        return self.again(at.history.connack_sent, "CONNACK")
+        """Report every CONNACK after the first."""
+        return self.second(at.history.connack_sent, "CONNACK")

@@ -1,24 +1,24 @@
 from dataclasses import dataclass
 
 from mqttscope.lint.rule import V3_1, V3_1_1, V5, Findings, Needs, Rule, packet_name
-from mqttscope.lint.rules import RuleContext, Severity, examples, nothing_understood
+from mqttscope.lint.rules import RuleContext, Severity, examples, nothing_decoded
 from mqttscope.mqtt import ControlPacket, Direction, PacketType
 
 
 @dataclass(slots=True)
-class _Memory:
-    """What was said already."""
+class ReportedBeforeConnack:
+    """Whether the connection has already been reported."""
 
-    told: bool = False
+    is_reported: bool = False
 
 
 class ServerPacketBeforeConnack(Rule):
     """A server sends another packet before its CONNACK.
 
-    Clients take anything but CONNACK (or AUTH) at this point for a broken server and close the connection; messages
-    of a resumed session are lost with it, again at every attempt.  The first such packet is reported.
+    Clients treat a server that sends anything but CONNACK (or AUTH) first as broken and close the connection.  Messages
+    of a resumed session are lost with it, at every attempt.  Only the first such packet is reported.
 
-    Instead, send CONNACK first and only then the messages that wait for the session.
+    Instead, send CONNACK first, and only then the queued messages of the session.
     """
 
     code = "CON213"
@@ -28,15 +28,15 @@ class ServerPacketBeforeConnack(Rule):
     settled = False
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_SENDER
-    Memory = _Memory
+    Memory = ReportedBeforeConnack
 
     good = examples("""
         CONNACK first
             opened resume < present; < publish a/b
-        AUTH may come before it
+        AUTH may precede it
             > connect authentication_method=SCRAM-SHA-1; < auth code=0x18 authentication_method=SCRAM-SHA-1
             > auth code=0x18 authentication_method=SCRAM-SHA-1; < connack authentication_method=SCRAM-SHA-1
-        a capture that joins later
+        capture started in mid-connection
             midstream; < publish a & publish b
     """)
     bad = examples("""
@@ -52,17 +52,17 @@ class ServerPacketBeforeConnack(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """The beginning of the connection was captured, and no CONNACK came yet."""
+        """Report the first packet of a fully captured connection that precedes CONNACK."""
         history = at.history
         if history.connack is not None or history.connack_malformed is not None:
             return None
         kind = packet.packet_type
         if kind == PacketType.CONNACK or kind == PacketType.AUTH or not at.connection.handshake_seen:
             return None
-        if nothing_understood(at) or (kind == PacketType.DISCONNECT and history.connect_sent is not None):
-            return None  # DIS202 has more to say of a DISCONNECT, and HDR103 before 5.0
-        memory: _Memory = at.memory(self)
-        if memory.told:
+        if nothing_decoded(at) or (kind == PacketType.DISCONNECT and history.connect_sent is not None):
+            return None  # DIS202 reports a DISCONNECT in more detail, and HDR103 before 5.0
+        memory: ReportedBeforeConnack = at.memory(self)
+        if memory.is_reported:
             return None
-        memory.told = True
+        memory.is_reported = True
         return self.report("", f"the server sent {packet_name(packet)} before CONNACK")

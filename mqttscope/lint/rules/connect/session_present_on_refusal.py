@@ -4,10 +4,10 @@ from mqttscope.mqtt.packets import Connack
 
 
 class SessionPresentOnRefusal(Rule):
-    """A server refuses a connection and says at the same time that it has a session.
+    """A server refuses a connection and sets Session Present in the same CONNACK.
 
-    Session Present belongs to an accepted connection; a client that trusts it keeps state for a session that it is not
-    connected to.
+    Session Present belongs to an accepted connection; a client that trusts it keeps the state of a session that it is
+    not connected to.
 
     Instead, send Session Present 0 with every code other than 0x00.
     """
@@ -33,7 +33,7 @@ class SessionPresentOnRefusal(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Compare flag and code."""
+        """Compare the flag with the code."""
         code = packet.reason_code
         if not packet.session_present or not code or may_be_3_1(at):
             return None

@@ -3,10 +3,10 @@ from mqttscope.mqtt import Connack, Direction
 
 
 class SessionPresentWithCleanStart(Rule):
-    """A server says that it has a session although the client asked for a new one.
+    """A server reports an existing session although the client asked for a new one.
 
-    The client has thrown its own state away; if the server has really kept its state, old subscriptions and
-    unfinished messages come back to a client that does not know of them.
+    The client has discarded its own state.  If the server really kept its state, old subscriptions and unfinished
+    messages return to a client that has no record of them.
 
     Instead, discard the old session first and answer with Session Present 0.
     """
@@ -24,7 +24,7 @@ class SessionPresentWithCleanStart(Rule):
             opened
         a kept session
             opened resume < present
-        no session to keep
+        no session to resume
             opened resume
         a refusal
             opened < code=0x89; < fin

@@ -1,11 +1,11 @@
-"""CON222, CON223: a will that the server accepts and announces not to support."""
+"""CON222, CON223: a server accepts a will that it does not support."""
 
 from mqttscope.lint.rules import V5, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction, Properties, Will
 
 
 class AcceptedWillRule(Rule):
-    """A CONNACK that contradicts the will that it accepts."""
+    """A CONNACK accepts a will and announces that it does not support it."""
 
     severity = Severity.ERROR
     versions = (V5,)
@@ -21,15 +21,14 @@ class AcceptedWillRule(Rule):
         return self.report(field, message, related=(Related.to("the CONNECT", sent),)) if message else None
 
     def contradiction(self, will: Will, announced: Properties) -> tuple[str, str]:
-        """The property that contradicts the will, and a message; an empty message if none does."""
+        """The property that contradicts the will, and the finding text; an empty text if they agree."""
         raise NotImplementedError
 
 
 class WillQosAcceptedAboveMaximum(AcceptedWillRule):
-    """A server accepts a will whose QoS is above the Maximum QoS that it announces.
+    """A server accepts a will with a QoS above the Maximum QoS that it announces.
 
-    The server promises a will that it cannot publish as asked; the client believes that its death will be told with
-    that QoS.
+    The server cannot publish the will with that QoS, but the client relies on it.
 
     Instead, refuse the CONNECT with 0x9B (QoS not supported) and close the connection.
     """
@@ -40,15 +39,15 @@ class WillQosAcceptedAboveMaximum(AcceptedWillRule):
     good = examples("""
         refused
             opened will=w will_payload=x will_qos=2 < code=0x9b; < fin
-        just what is supported
+        within the maximum
             opened will=w will_payload=x will_qos=1 < maximum_qos=1
         no will
             opened < maximum_qos=0
     """)
     bad = examples("""
-        2 where 1 is the maximum
+        2 with maximum 1
             opened will=w will_payload=x will_qos=2 < maximum_qos=1 !properties.maximum_qos
-        1 where 0 is the maximum
+        1 with maximum 0
             opened will=w will_payload=x will_qos=1 < maximum_qos=0 !properties.maximum_qos
     """)
 
@@ -61,9 +60,9 @@ class WillQosAcceptedAboveMaximum(AcceptedWillRule):
 
 
 class WillRetainAcceptedUnsupported(AcceptedWillRule):
-    """A server accepts a retained will although it announces that it retains nothing.
+    """A server accepts a retained will although it announces that it does not support retained messages.
 
-    The will cannot be kept as asked, so that clients which subscribe later never learn that the client is gone.
+    The will cannot be retained, so clients that subscribe later never learn that the client is gone.
 
     Instead, refuse the CONNECT with 0x9A (Retain not supported) and close the connection.
     """

@@ -7,15 +7,15 @@ from mqttscope.lint.message_model import Messages, Pairing
 from mqttscope.lint.model import Model
 from mqttscope.lint.rules import Confidence, Needs, Rule, RuleContext, Severity
 from mqttscope.mqtt import Direction, Publish
-from mqttscope.session.matching import Match, Subscribed
+from mqttscope.session.matching import ClientSubscription, Match
 
 ALL_SUBSCRIPTIONS = Needs.OPENING | Needs.SESSION_BIRTH | Needs.WHOLE_RECEIVER
-"""What a capture must have for the table of subscriptions to hold all of them."""
+"""Needs of rules that require the complete table of subscriptions."""
 _SHOWN = 3
 
 
 class MessageRule(Rule):
-    """A delivery of a message whose publication was captured."""
+    """A rule about a delivered message that was also captured when it was published."""
 
     confidence = Confidence.LIKELY
     looks_at = Publish
@@ -25,7 +25,7 @@ class MessageRule(Rule):
 
 
 class DeliveryRule(Rule):
-    """A message to a subscriber that its subscriptions do not explain; the capture may lack what does."""
+    """A rule about messages that no captured subscription explains."""
 
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
@@ -34,40 +34,40 @@ class DeliveryRule(Rule):
     needs = ALL_SUBSCRIPTIONS
 
 
-def filters_of(subscriptions: Iterable[Subscribed]) -> str:
-    """The Topic Filters of subscriptions for a message: the first few."""
-    names = [one.topic_filter for one in subscriptions]
+def filters_of(subscriptions: Iterable[ClientSubscription]) -> str:
+    """The first few Topic Filters of subscriptions, for a finding."""
+    names = [subscription.topic_filter for subscription in subscriptions]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(map(repr, names[:_SHOWN])) + more
 
 
-def paired(packet: Publish, at: RuleContext) -> Pairing | None:
-    """What a server sends for the first time, with what it had received; ``None`` where nothing can be said of it."""
+def pairing_of(packet: Publish, at: RuleContext) -> Pairing | None:
+    """The published message that a delivery belongs to, or ``None`` if it is a repeat or unknown."""
     if packet.dup:
         return None
     return at.model(Messages).pairing(packet, at)
 
 
 def steady_match(topic: str, since_ns: int, at: RuleContext, match: Match | None = None) -> Match | None:
-    """The subscriptions of a client that match a topic, where all are known and none has changed since some time.
+    """The subscriptions of a client that match a topic, if all are known and have not changed since a given time.
 
-    ``match``: those that match, by default those of this connection.
+    ``match`` contains the matching subscriptions, by default those on this connection.
     """
     if match is None:
         match = at.history.subscriptions.match(topic)
     if not match.known or not match.subscriptions or match.replaces or match.ended or match.extended:
         return None
-    for one in match.subscriptions:
-        if one.granted is None or one.granted_ns >= since_ns or one.ending_ns is not None or one.doubtful:
+    for row in match.subscriptions:
+        if row.granted is None or row.granted_ns >= since_ns or row.ending_ns is not None or row.doubtful:
             return None
     return match
 
 
 def waited_until_ns(packet: Publish, topic: str, at: RuleContext) -> int | None:
-    """Until when a message has waited in the server for certain; ``None`` where the capture does not say.
+    """Time until which a message certainly waited in the server, or ``None`` if unknown.
 
-    That is when the subscriber connected, or subscribed where the message is retained: what comes later may have
-    waited in the network.
+    That is when the subscriber connected, or subscribed if the message is retained: after that it may have waited in
+    the network.
     """
     connack = at.history.connack_sent
     if connack is None:
@@ -76,6 +76,6 @@ def waited_until_ns(packet: Publish, topic: str, at: RuleContext) -> int | None:
     if packet.retain:
         match = at.history.subscriptions.match(topic)
         if not match.retain_as_published:
-            asked = [one.timestamp_ns for one in match.subscriptions if one.asks_for_retained]
+            asked = [row.timestamp_ns for row in match.subscriptions if row.asks_for_retained]
             since_ns = max(since_ns, min(asked, default=0))
     return since_ns

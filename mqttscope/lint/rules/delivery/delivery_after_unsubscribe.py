@@ -8,12 +8,13 @@ from mqttscope.mqtt import Direction, Publish
 
 
 class DeliveryAfterUnsubscribe(Rule):
-    """A client still gets new messages of a subscription that the server has ended.
+    """A client still receives new messages for a subscription that it has ended.
 
-    Messages that were under way or queued may follow an UNSUBACK, so they count only after ``grace`` seconds, and
-    resent ones never.  A message that the client itself published after the UNSUBACK cannot have been queued before.
+    Messages that were in flight or queued may arrive after an UNSUBACK, so messages are reported only after ``grace``
+    seconds, and resent messages never.  A message that the client itself published after the UNSUBACK cannot have been
+    queued earlier.
 
-    Instead, add no message for a client once its UNSUBSCRIBE was handled.
+    Instead, queue no further messages once an UNSUBSCRIBE has been processed.
     """
 
     code = "DLV207"
@@ -29,11 +30,11 @@ class DeliveryAfterUnsubscribe(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        nothing comes any more
+        no more messages
             opened; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11 0
-        queued before
+        queued earlier
             opened; > subscribe 10 a:1; < suback 10 1; > unsubscribe 11 a; < unsuback 11 0; +4.9 < publish a 21.5
-        sent again, since it was not acknowledged
+        resent because it was not acknowledged
             opened 3.1.1; > subscribe 10 a:1; < suback 10 1; < publish a qos=1 id=1; > unsubscribe 11 a; < unsuback 11
             +20 < publish a dup qos=1 id=1; > puback 1
         another filter matches as well
@@ -58,18 +59,18 @@ class DeliveryAfterUnsubscribe(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Only ended subscriptions match, and the grace time is over."""
+        """Report if only ended subscriptions match and the grace time is over."""
         topic = at.topic
         if topic is None:
             return None
-        found = session_match(topic, at)
-        if found.subscriptions or not found.ended or found.extended or packet.dup or not found.known:
+        match = session_match(topic, at)
+        if match.subscriptions or not match.ended or match.extended or packet.dup or not match.known:
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):
             return None
-        last = max(found.ended, key=lambda one: one.ended_ns or 0)
+        last = max(match.ended, key=lambda subscription: subscription.ended_ns or 0)
         ended_ns = last.ended_ns or 0
-        own = self._own(packet, ended_ns, at)
+        own = self._is_published_later(packet, ended_ns, at)
         since = at.timestamp_ns - ended_ns
         if not own and since <= self.nanoseconds("grace"):
             return None
@@ -82,10 +83,10 @@ class DeliveryAfterUnsubscribe(Rule):
             related=(Related.to("the SUBSCRIBE", last),),
         )
 
-    def _own(self, packet: Publish, ended_ns: int, at: RuleContext) -> bool:
-        """Whether the client published the same after the subscription had ended, and not before."""
+    def _is_published_later(self, packet: Publish, ended_ns: int, at: RuleContext) -> bool:
+        """Whether the client published this message after the subscription ended, and not before."""
         if packet.missing or len(packet.payload) < 4:
             return False
         checksum = zlib.crc32(packet.payload)
-        times = [one.timestamp_ns for one in at.other.recent if one.topic == at.topic and one.checksum == checksum]
+        times = [sent.timestamp_ns for sent in at.other.recent if sent.topic == at.topic and sent.checksum == checksum]
         return bool(times) and min(times) > ended_ns

@@ -1,21 +1,21 @@
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, Sent
+from mqttscope.lint.message_model import MAX_WAITING, SETTLE_NS, Messages, PublishedMessage
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, ConnectionKey, Findings, Related, Report, RuleContext, examples
-from mqttscope.lint.rules.delivery import DeliveryRule, filters_of, paired, steady_match
+from mqttscope.lint.rules.delivery import DeliveryRule, filters_of, pairing_of, steady_match
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.connection import Connection
 
 MAX_LOWER = 64
-"""Deliveries of one connection that may be followed by one with the right QoS."""
+"""Maximum number of deliveries of one connection that wait for a copy with the right QoS."""
 
 
 @dataclass(slots=True)
-class Other:
-    """A delivery with another QoS than expected."""
+class MismatchedDelivery:
+    """A delivery with a different QoS than expected."""
 
-    sent: Sent
+    sent: PublishedMessage
     qos: int
     expected: int
     filters: str
@@ -25,21 +25,21 @@ class Other:
 
 
 @dataclass(slots=True)
-class Others:
-    """Those of each connection, by topic and checksum, in the order of their times."""
+class MismatchedDeliveries:
+    """Mismatched deliveries of each connection, by topic and checksum, oldest first."""
 
-    by_connection: dict[ConnectionKey, dict[tuple[str, int], Other]] = field(default_factory=dict)
+    by_connection: dict[ConnectionKey, dict[tuple[str, int], MismatchedDelivery]] = field(default_factory=dict)
 
 
 class DeliveryQosWrong(DeliveryRule):
-    """A message is delivered with another QoS than the lower one of published and granted.
+    """A message is delivered with a QoS other than the lower of published and granted QoS.
 
-    A lower QoS loses messages that both sides wanted to be safe; a higher one makes acknowledgments that nobody asked
-    for.  With several matching subscriptions there may be a copy for each, and one of them has to have the highest
-    granted QoS.  So the rule waits for other copies before it says anything: they may also be those of another
-    publisher, whom nobody captured.
+    A lower QoS loses messages that both sides wanted delivered reliably; a higher one causes unnecessary
+    acknowledgements.  With several matching subscriptions there may be one copy for each, and one copy must have the
+    highest granted QoS.  So the rule waits ``timeout`` seconds for other copies before it reports; they may also come
+    from another publisher that was not captured.
 
-    Instead, send with the lower one of the published QoS and the highest granted one.
+    Instead, send with the lower of the published QoS and the highest granted QoS.
     """
 
     code = "DLV411"
@@ -51,22 +51,22 @@ class DeliveryQosWrong(DeliveryRule):
     also = {V5: ("MQTT-3.8.4-8",), V3_1_1: ("MQTT-3.8.4-6",)}
     settings = {"timeout": 10}
     models = (Messages,)
-    Memory = Others
+    Memory = MismatchedDeliveries
 
     good = examples("""
-        as granted, and as published
+        QoS as granted and as published
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
             < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +2 > publish a other; @1 < publish a other
             +12 @1 > pingreq
-        a copy for each subscription
+        one copy for each subscription
             @1 opened client=c2; @1 > subscribe 1 a/#:0 a:1; @1 < suback 1 0 1; opened; +2 > publish a 21.5 qos=1 id=1
             < puback 1; @1 < publish a 21.5; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +12 @1 > pingreq
-        the copy with the right QoS comes when the message is forgotten
+        the copy with the right QoS arrives after the publication was discarded
             @1 opened client=c2; @1 > subscribe 1 a/#:0 a:1; @1 < suback 1 0 1; opened; +2 > publish a 21.5 qos=1 id=1
             < puback 1; @1 < publish a 21.5; +2 > publish a 0
             for 1..127: > publish a {n}
             @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +12 @1 > pingreq
-        of another publisher too, who was not captured
+        also from another publisher that was not captured
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
             < puback 1; @1 < publish a 21.5; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; +12 @1 > pingreq
         retained
@@ -80,7 +80,7 @@ class DeliveryQosWrong(DeliveryRule):
             < puback 1; > publish a 21.5; @1 < publish a 21.5; +12 @1 > pingreq
     """)
     bad = examples("""
-        QoS 0 of two that match
+        QoS 0 only, with two matching subscriptions
             @1 opened client=c2; @1 > subscribe 1 a/#:0 a:1; @1 < suback 1 0 1; opened; +2 > publish a 21.5 qos=1 id=1
             < puback 1; @1 < publish a 21.5; +12 @1 > pingreq !!
         lower than published and granted, in 3.1.1
@@ -92,29 +92,29 @@ class DeliveryQosWrong(DeliveryRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Note a delivery with another QoS, and forget it where one with the right QoS comes."""
-        memory: Others = at.memory(self)
+        """Note a delivery with a different QoS, and drop it when a copy with the right QoS arrives."""
+        memory: MismatchedDeliveries = at.memory(self)
         others = memory.by_connection.get(at.key)
         if others and at.topic is not None:
-            # The message may be forgotten by now: a copy is one by topic and payload alone.
+            # The publication may have been discarded by now: topic and payload alone identify a copy.
             name = at.topic, zlib.crc32(packet.payload)
             waiting = others.get(name)
             if waiting is not None and waiting.expected == packet.qos:
                 del others[name]
-        found = paired(packet, at)
-        if found is None or found.retained or packet.qos > 2:
+        pairing = pairing_of(packet, at)
+        if pairing is None or pairing.retained or packet.qos > 2:
             return None
-        sent = found.candidates[-1]
-        if any(one.qos != sent.qos or one.crowded for one in found.candidates):
+        sent = pairing.candidates[-1]
+        if any(other.qos != sent.qos or other.crowded for other in pairing.candidates):
             return None
         match = at.history.subscriptions.match(sent.topic)
         expected = min(sent.qos, match.granted_qos)
         if packet.qos == expected:
             return None
         name = sent.topic, sent.checksum
-        if steady_match(sent.topic, found.candidates[0].timestamp_ns - SETTLE_NS, at) is None:
+        if steady_match(sent.topic, pairing.candidates[0].timestamp_ns - SETTLE_NS, at) is None:
             return None
-        if any(one.is_shared for one in match.subscriptions) and len(match.subscriptions) > 1:
+        if any(subscription.is_shared for subscription in match.subscriptions) and len(match.subscriptions) > 1:
             return None
         if others is None:
             if len(memory.by_connection) >= MAX_WAITING:
@@ -123,43 +123,44 @@ class DeliveryQosWrong(DeliveryRule):
         if name in others or len(others) >= MAX_LOWER:
             return None
         if at.client_name in sent.copies:
-            return None  # it has got one before
+            return None  # the client already received a copy
         filters = filters_of(match.subscriptions)
-        others[name] = Other(sent, packet.qos, expected, filters, at.number, at.event.frame, at.timestamp_ns)
+        place = at.number, at.event.frame, at.timestamp_ns
+        others[name] = MismatchedDelivery(sent, packet.qos, expected, filters, *place)
         at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Judge those that no other delivery has followed."""
-        memory: Others = at.memory(self)
+        """Report mismatched deliveries that had no matching copy in time."""
+        memory: MismatchedDeliveries = at.memory(self)
         others = memory.by_connection.get(at.key, {})
-        found = []
-        for name, one in list(others.items()):
-            due_ns = one.timestamp_ns + self.nanoseconds("timeout")
+        reports = []
+        for name, delivery in list(others.items()):
+            due_ns = delivery.timestamp_ns + self.nanoseconds("timeout")
             if due_ns > at.timestamp_ns:
                 at.ask(self, due_ns)
                 break
             del others[name]
-            if not at.model(Messages).hides(one.sent.topic) and not one.sent.refused:
-                found.append(self._judge(one, at))
+            if not at.model(Messages).hides(delivery.sent.topic) and not delivery.sent.refused:
+                reports.append(self._judge(delivery, at))
         if not others:
             memory.by_connection.pop(at.key, None)
-        return found
+        return reports
 
-    def _judge(self, one: Other, at: RuleContext) -> Report:
-        sent = one.sent
+    def _judge(self, delivery: MismatchedDelivery, at: RuleContext) -> Report:
+        sent = delivery.sent
         return self.report(
             "",
             f"message on {sent.topic!r} published with QoS {sent.qos} was delivered to {at.client_name!r} "
-            f"({one.filters}) with QoS {one.qos}, not {one.expected}",
-            related=(Related.to("the message as published", sent), Related.to("the message as delivered", one)),
+            f"({delivery.filters}) with QoS {delivery.qos} instead of {delivery.expected}",
+            related=(Related.to("the message as published", sent), Related.to("the message as delivered", delivery)),
             sender=self.sender,
             overdue=True,
             topic=sent.topic,
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """What was due by now has been judged."""
-        memory: Others = at.memory(self)
+        """Discard deliveries that are not due yet."""
+        memory: MismatchedDeliveries = at.memory(self)
         memory.by_connection.pop(at.key, None)
         return None

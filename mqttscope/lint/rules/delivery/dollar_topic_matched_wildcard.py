@@ -4,10 +4,10 @@ from mqttscope.mqtt.packets import Publish
 
 
 class DollarTopicMatchedWildcard(DeliveryRule):
-    """A message on a topic that begins with $ reaches a client whose filters begin with a wildcard.
+    """A client receives a message on a ``$`` topic although its only matching filters begin with a wildcard.
 
-    Topics like ``$SYS/...`` belong to the server, and ``#`` must not collect them; clients that want them say so.
-    MQTT 3.1 has no such sentence, so there it is worth a note only.
+    Topics such as ``$SYS/...`` belong to the server, and ``#`` must not match them; clients subscribe to them
+    explicitly.  MQTT 3.1 does not specify this, so there the finding is only info.
 
     Instead, match topics that begin with ``$`` only with filters that begin with the same level.
     """
@@ -18,9 +18,9 @@ class DollarTopicMatchedWildcard(DeliveryRule):
     signs = ("unmatched",)
 
     good = examples("""
-        a filter that names the level
+        a filter with the explicit level
             opened; > subscribe 10 #:0 $SYS/#:0; < suback 10 0 0; < publish $SYS/uptime "1 s"
-        such a filter was there until a moment ago
+        an explicit filter that was just unsubscribed
             opened 3.1.1; > subscribe 10 #:0 $SYS/#:0; < suback 10 0 0; > unsubscribe 11 $SYS/#; < unsuback 11
             < publish $SYS/uptime "1 s"
         $ after the first character
@@ -31,22 +31,22 @@ class DollarTopicMatchedWildcard(DeliveryRule):
             opened; > subscribe 10 #:0; < suback 10 0; < publish $SYS/uptime "1 s" !topic_name
         + as the first level, in 3.1.1
             opened 3.1.1; > subscribe 10 +/uptime:0; < suback 10 0; < publish $SYS/uptime "1 s" !topic_name
-        a note in 3.1
+        info in 3.1
             opened 3.1; > subscribe 10 #:0; < suback 10 0; < publish $SYS/uptime "1 s" !topic_name
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Filters that would match without the exception, while none does."""
+        """Report if only filters with a leading wildcard would match."""
         topic = at.topic
         if topic is None or topic[:1] != "$":
             return None
         table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
-        if not found.beside or found.ended or found.extended or packet.dup or not found.known:
+        match = table.matches.get(topic) or table.match(topic)
+        if not match.beside or match.ended or match.extended or packet.dup or not match.known:
             return None
         return self.report(
             "topic_name",
-            f"PUBLISH {topic!r} to {at.client_name!r}: only {', '.join(map(repr, found.beside[:3]))} could match, and "
+            f"PUBLISH {topic!r} to {at.client_name!r}: only {', '.join(map(repr, match.beside[:3]))} could match, but "
             "a leading wildcard does not match '$'",
             severity=Severity.INFO if at.version is V3_1 else None,
         )

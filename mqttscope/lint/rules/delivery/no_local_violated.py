@@ -7,17 +7,17 @@ from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt.packets import Publish
 
 MIN_LENGTH = 8
-"""Payloads of fewer bytes are easily those of another client."""
+"""Minimum payload length: shorter payloads may easily come from another client."""
 
 
 class NoLocalViolated(DeliveryRule):
-    """A client gets a message back that it published itself, although all its subscriptions have No Local.
+    """A client receives its own message, although all its matching subscriptions have No Local.
 
-    Bridges and chats use No Local against loops: what comes back is published again, and again.  A message of the last
-    minute is known again by topic and content.  Another client may have published the same bytes, so the finding is
-    likely only where the payload is long and varied enough, and else a guess.
+    Bridges and chat clients use No Local to prevent loops: a message that comes back is published again and again.
+    mqttscope recognizes messages of the last minute by topic and content.  Another client may have published the same
+    bytes, so the finding is likely only if the payload is long and varied enough, otherwise heuristic.
 
-    Instead, do not forward a message to the client that published it where its subscription has No Local.
+    Instead, do not forward a message to the client that published it if its subscription has No Local.
     """
 
     code = "DLV205"
@@ -29,9 +29,9 @@ class NoLocalViolated(DeliveryRule):
     models = (SessionModel,)
 
     good = examples(r"""
-        it does not come back
+        not returned
             opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a "{\"t\":21.53,\"n\":1887}"
-        other content
+        different content
             opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a "{\"t\":21.53,\"n\":1887}"
             < publish a "{\"t\":21.54,\"n\":1888}"
         another subscription without No Local
@@ -47,23 +47,23 @@ class NoLocalViolated(DeliveryRule):
         its own message
             opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a "{\"t\":21.53,\"n\":1887}"
             < publish a "{\"t\":21.53,\"n\":1887}" !
-        a payload that anybody may have sent
+        a payload that another client may have sent
             opened; > subscribe 10 a:0,no_local; < suback 10 0; > publish a x; < publish a x !
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for the message among those that the client sent lately."""
+        """Look for the message among the recent messages of the client."""
         topic = at.topic
         if topic is None or not packet.payload:
-            return None  # each client that deletes a retained message sends the same nothing
-        found = session_match(topic, at)
-        if not found.all_no_local or found.ended or packet.dup or packet.missing or not found.known:
+            return None  # all clients that delete a retained message send the same empty payload
+        match = session_match(topic, at)
+        if not match.all_no_local or match.ended or packet.dup or packet.missing or not match.known:
             return None
-        if any(one.replaced is not None and not one.replaced.no_local for one in found.subscriptions):
+        if any(row.replaced is not None and not row.replaced.no_local for row in match.subscriptions):
             return None
         checksum, length = zlib.crc32(packet.payload), len(packet.payload)
         oldest = at.timestamp_ns - self.nanoseconds("window")
-        first = found.subscriptions[0].packet
+        first = match.subscriptions[0].packet
         for sent in reversed(at.other.recent):
             if sent.timestamp_ns < oldest or sent.packet < first:
                 return None
@@ -72,8 +72,8 @@ class NoLocalViolated(DeliveryRule):
                 varied = length >= MIN_LENGTH and len(set(packet.payload)) >= MIN_LENGTH // 2
                 return self.report(
                     "",
-                    f"{at.client_name!r} gets its own PUBLISH {topic!r} back on {filters_of(found.subscriptions)} with "
-                    f"No Local, {ago:.3f} s after it",
+                    f"{at.client_name!r} receives its own PUBLISH {topic!r} on {filters_of(match.subscriptions)} with "
+                    f"No Local, {ago:.3f} s later",
                     confidence=Confidence.LIKELY if varied and not packet.retain else Confidence.HEURISTIC,
                 )
         return None

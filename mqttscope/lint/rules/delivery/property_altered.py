@@ -1,19 +1,19 @@
-from mqttscope.lint.message_model import Sent
-from mqttscope.lint.properties_passed_on import altered, altered_expiry, doubt_of
+from mqttscope.lint.message_model import PublishedMessage
+from mqttscope.lint.properties_passed_on import doubt_of, expiry_difference, property_difference
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Related, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import MessageRule
 from mqttscope.mqtt import Publish
 
 
 class PropertyAltered(MessageRule):
-    """A server changes what a message was published with: content type, response topic, correlation data, format.
+    """A server changes properties of a message: content type, response topic, correlation data, format or expiry.
 
-    These are for the receiver alone.  A Message Expiry Interval may become less while a message waits, and neither more
-    nor none.  A response that goes to another topic, or without its Correlation Data, never
-    finds who has asked.  It is an error where the payload tells the message from all others of its topic; a retained
-    copy, one that may be of another message, and a property that only the server has put there are warnings.
+    These properties are meant for the receiver alone.  While a message waits, its Message Expiry Interval may decrease,
+    but neither increase nor disappear.  A response with a wrong topic, or without its Correlation Data, never reaches
+    the requester.  An error if the payload identifies the message among all others of its topic; a retained copy, a
+    possible other message, or a property that the server added is a warning.
 
-    Instead, send Payload Format Indicator, Content Type, Response Topic and Correlation Data as they came.
+    Instead, forward Payload Format Indicator, Content Type, Response Topic and Correlation Data unchanged.
     """
 
     code = "DLV413"
@@ -31,7 +31,7 @@ class PropertyAltered(MessageRule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
 
     good = examples("""
-        as they came, in another order
+        unchanged, in another order
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=1 content_type=text/plain response_topic=r/1
                 correlation_data=0x0001
@@ -39,34 +39,34 @@ class PropertyAltered(MessageRule):
             @1 < publish a 21.5 qos=1 id=1 correlation_data=0x0001 response_topic=r/1 content_type=text/plain
                 payload_format_indicator=1
             @1 > puback 1
-        no Payload Format Indicator is the same as 0
+        a missing Payload Format Indicator equals 0
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=0; < puback 1; @1 < publish a 21.5 qos=1 id=1
             @1 > puback 1
-        a subscriber of 3.1.1 gets none
+        a subscriber of 3.1.1 receives no properties
             @1 opened 3.1.1 client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened 5.0
             +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=1 content_type=text/plain response_topic=r/1
                 correlation_data=0x0001
             < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
-        a publisher of 3.1.1 sends none
+        a publisher of 3.1.1 sends no properties
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened 3.1.1; +2 > publish a 21.5 qos=1 id=1
             < puback 1; @1 < publish a 21.5 qos=1 id=1 content_type=text/plain; @1 > puback 1
-        the same payload with and without
+        the same payload with and without the property
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1; > publish a 21.5 qos=1 id=2; < puback 2
             @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
-        it comes again from elsewhere
+        perhaps the message of another publisher
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1
             @1 < publish a 21.5 qos=1 id=1 content_type=text/plain; @1 > puback 1; @1 < publish a 21.5 qos=1 id=1
             @1 > puback 1
-        the Message Expiry Interval is less, or belongs to a message without one of the same content
+        the Message Expiry Interval is reduced, or belongs to an equal message without one
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=100; < puback 1
             @1 < publish a 21.5 qos=1 id=1 message_expiry_interval=99; @1 > puback 1; > publish a 22 qos=1 id=2
             < puback 2; > publish a 22 qos=1 id=3 message_expiry_interval=100; < puback 3
             @1 < publish a 22 qos=1 id=2; @1 > puback 2
-        a message that nobody was seen to publish
+        the publication was not captured
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1; @1 < publish a other qos=1 id=1
             @1 > puback 1
@@ -76,7 +76,7 @@ class PropertyAltered(MessageRule):
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 content_type=text/plain; < puback 1
             @1 < publish a 21.5 qos=1 id=1 !properties.content_type; @1 > puback 1
-        several are changed
+        several properties are changed
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 payload_format_indicator=1 content_type=text/plain response_topic=r/1
                 correlation_data=0x0001
@@ -84,14 +84,14 @@ class PropertyAltered(MessageRule):
             @1 < publish a 21.5 qos=1 id=1 correlation_data=0x00 response_topic=r/2 content_type=text/plain
                 !properties.payload_format_indicator !properties.response_topic !properties.correlation_data
             @1 > puback 1
-        the Message Expiry Interval is lost, and is more than the one published
+        the Message Expiry Interval is lost, or larger than published
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 message_expiry_interval=100; < puback 1
             @1 < publish a 21.5 qos=1 id=1 !properties.message_expiry_interval; @1 > puback 1
             > publish a 22 qos=1 id=2 message_expiry_interval=100; < puback 2
             @1 < publish a 22 qos=1 id=2 message_expiry_interval=101 !properties.message_expiry_interval
             @1 > puback 2
-        one is put there, and a retained copy: only warnings
+        a property is added, and a retained copy: only warnings
             opened; +2 > publish a 21.5 qos=1 retain id=1 content_type=text/plain; < puback 1; @1 opened client=c2
             @1 > subscribe 1 a:1; @1 < suback 1 1; @1 < publish a 21.5 qos=1 retain id=1 !properties.content_type
             @1 > puback 1; +2 > publish a other qos=1 id=1; < puback 1
@@ -99,27 +99,27 @@ class PropertyAltered(MessageRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare the properties of a delivery with those of the messages that it may be of."""
-        expiry = altered_expiry(packet, at)
+        """Compare the properties of a delivery with the messages that it may be a copy of."""
+        expiry = expiry_difference(packet, at)
         reports = [] if expiry is None else [self._of_expiry(*expiry)]
-        difference = altered(packet, at)
+        difference = property_difference(packet, at)
         if difference is None:
             return reports
         sent = difference.sent
         return reports + [
             self.report(
                 f"properties.{name}",
-                f"{name.replace('_', ' ')} of a message on {sent.topic!r} of {sent.publisher!r} is {what}",
+                f"{name.replace('_', ' ')} of a message on {sent.topic!r} of {sent.publisher!r} is {change}",
                 related=(Related.to("the message as published", sent),),
-                **doubt_of(difference, added=what == "added"),
+                **doubt_of(difference, added=change == "added"),
             )
-            for name, what in difference.changes()
+            for name, change in difference.changes()
         ]
 
-    def _of_expiry(self, sent: Sent, told: str, is_sure: bool) -> Report:
+    def _of_expiry(self, sent: PublishedMessage, change: str, is_sure: bool) -> Report:
         return self.report(
             "properties.message_expiry_interval",
-            f"message expiry interval of a message on {sent.topic!r} of {sent.publisher!r} {told}",
+            f"message expiry interval of a message on {sent.topic!r} of {sent.publisher!r} {change}",
             related=(Related.to("the message as published", sent),),
             severity=None if is_sure else Severity.WARNING,
             confidence=None if is_sure else Confidence.HEURISTIC,

@@ -6,14 +6,14 @@ from mqttscope.mqtt import Direction, Publish
 
 
 class PublishMatchesNoSubscription(Rule):
-    """A client gets a message whose topic none of its subscriptions matches.
+    """A client receives a message on a topic that does not match any of its subscriptions.
 
-    Clients hand messages to the subscription they match, so this one is dropped, or it lands in a handler for the
-    rest.  Servers may assign subscriptions and map topics on their own, which a capture does not show; hence a warning.
-    Topics that match after a change (DLV209), ``$`` topics under a wildcard (DLV206) and filters that were
-    unsubscribed (DLV207) have rules of their own.
+    Client libraries pass a message to the subscription that it matches; this one is dropped or ends up in a catch-all
+    handler.  Servers may add subscriptions or map topics themselves, which a capture does not show; so this is a
+    warning.  Topics that match after a change (DLV209), ``$`` topics under a wildcard (DLV206) and unsubscribed filters
+    (DLV207) have their own rules.
 
-    Instead, send only what a filter of the client's session matches, character by character.
+    Instead, send only messages that exactly match a filter of the client's session.
     """
 
     code = "DLV201"
@@ -30,45 +30,45 @@ class PublishMatchesNoSubscription(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        a topic that matches
+        a matching topic
             opened; > subscribe 10 a/+:0; < suback 10 0; < publish a/c
         sent before the SUBACK
             opened 3.1.1; > subscribe 10 a/+:0; < publish a/c & suback 10 0
-        while an UNSUBSCRIBE is under way
+        during an UNSUBSCRIBE
             opened 3.1.1; > subscribe 10 a/+:0; < suback 10 0; > unsubscribe 11 a/+; < publish a/c
         a Shared Subscription
             opened; > subscribe 10 $share/g/a/+:0; < suback 10 0; < publish a/c
-        a server that knows $share in 3.1.1
+        a server that supports $share in 3.1.1
             opened 3.1.1; > subscribe 10 $share/g/a/+:0; < suback 10 0; < publish a/c
-        a session from before may have any subscription
+        an older session may have any subscription
             opened resume < present; > subscribe 10 a/+:0; < suback 10 0; < publish b/c
         a response below the Response Information
             opened request_response_information=1 < response_information=r/1; < publish r/1/x
-        the capture begins in the middle
+        capture started in mid-connection
             midstream; > subscribe 10 a/+:0; < suback 10 0; < publish b/c
-        a subscription of the connection before, whose session continues
+        subscribed on the previous connection, and the session continues
             opened resume session_expiry_interval=3600; > subscribe 1 a/#:1 b:1; < suback 1 1 1; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 < publish a/b; @1 < publish b
             @1 > subscribe 1 c:1; @1 < suback 1 1
             @1 < publish a/b
-        ended on the connection before, where messages may have waited
+        unsubscribed on the previous connection, with messages perhaps still queued
             opened 3.1.1 resume; > subscribe 1 a:1; < suback 1 1; > unsubscribe 2 a; < unsuback 2; > disconnect; > fin
             @1 opened resume < present; @1 < publish a
-        ended on this connection, while messages were under way
+        unsubscribed on this connection, with messages in flight
             opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a; @1 < publish a
             @1 < unsuback 2 0; @1 < publish a
-        a SUBSCRIBE on the connection before may be lost
+        the capture may lack a SUBSCRIBE on the previous connection
             opened resume session_expiry_interval=3600; > subscribe 1 b:1; < suback 1 1; lost > subscribe 2 a:1
             < pingresp; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 < publish a
         the session is older than the capture
             opened resume session_expiry_interval=3600 < present; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 < publish a
-        taken over from a connection that still answers
+        taken over from a connection that still receives answers
             opened resume session_expiry_interval=3600; > subscribe 1 a:1
             @1 opened resume session_expiry_interval=3600 < present; < suback 1 1; < fin; @1 < publish a
-        another user's client of the same name
+        a client with the same identifier but another user name
             opened resume user_name=alice session_expiry_interval=3600; > subscribe 1 b:1; < suback 1 1; > disconnect
             > fin
             @1 opened resume user_name=bob session_expiry_interval=3600 < present; @1 < publish a
@@ -76,23 +76,23 @@ class PublishMatchesNoSubscription(Rule):
     bad = examples("""
         another topic
             opened; > subscribe 10 a/+:0; < suback 10 0; < publish b/c !topic_name
-        a refused filter does not count, in 3.1.1
+        only a refused filter matches, in 3.1.1
             opened 3.1.1; > subscribe 10 b/c:0 a:0; < suback 10 0x80 0; < publish b/c !topic_name
         nothing subscribed in 3.1
             opened 3.1; < publish x !topic_name
-        a session that continues has no such subscription either
+        a continued session without a matching subscription
             opened resume session_expiry_interval=3600; > subscribe 1 b:1; < suback 1 1; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 < publish b; @1 < publish a !topic_name
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look the topic up, and leave out what explains it."""
+        """Look for a matching subscription or another explanation."""
         topic = at.topic
         if topic is None:
             return None
         table = at.history.subscriptions
-        found = session_match(topic, at)
-        if found.subscriptions or found.ended or found.extended or found.beside or not found.known or packet.dup:
+        match = session_match(topic, at)
+        if match.subscriptions or match.ended or match.extended or match.beside or not match.known or packet.dup:
             return None
         if table.near(topic) is not None:
             return None
@@ -106,6 +106,6 @@ class PublishMatchesNoSubscription(Rule):
             number = len(table.live.keys() | at.model(SessionModel).filters.keys())
         return self.report(
             "topic_name",
-            f"PUBLISH {topic!r} to {at.client_name!r} matches none of its {number} subscriptions",
-            confidence=Confidence.LIKELY,  # a server may subscribe for a client, whatever the capture has
+            f"PUBLISH {topic!r} to {at.client_name!r} does not match any of its {number} subscriptions",
+            confidence=Confidence.LIKELY,  # a server may subscribe on behalf of a client, however complete the capture
         )

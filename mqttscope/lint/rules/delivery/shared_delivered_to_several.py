@@ -1,21 +1,21 @@
 from mqttscope.lint.message_model import Messages, share_of
 from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
-from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, paired
+from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, MessageRule, pairing_of
 from mqttscope.mqtt import Publish
 from mqttscope.session.matching import FAILURE
 
 _SHOWN = 4
-"""Members that a message names."""
+"""Maximum number of members named in a finding."""
 
 
 class SharedDeliveredToSeveral(MessageRule):
     """A message of a Shared Subscription goes to more than one of its members.
 
-    The members of a share divide the work, so each message is for one of them: what two of them do is done twice.
-    Another copy is allowed where the first member's connection has ended, and for an ordinary subscription that a
-    member holds too.  The payload has to tell the message from all others of its topic.
+    The members of a Shared Subscription divide the work, so each message is for one member: if two receive it, the work
+    is done twice.  Another copy is allowed if the first member's connection has ended, or for an ordinary subscription
+    of the member.  Reported only if the payload identifies the message among all others of its topic.
 
-    Instead, choose one member for each message, and another one only when the connection of the first has ended.
+    Instead, choose one member for each message, and another member only if the connection of the first has ended.
     """
 
     code = "DLV419"
@@ -30,19 +30,19 @@ class SharedDeliveredToSeveral(MessageRule):
             @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
             > publish a other qos=1 id=2; < puback 2; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
             @2 < publish a other qos=1 id=1; @2 > puback 1
-        the first one is gone
+        the first member is gone
             @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
             @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
             @1 < publish a 21.5 qos=1 id=1; @1 > reset; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
-        an ordinary subscription beside it
+        an additional ordinary subscription
             @1 opened client=c2; @1 > subscribe 1 $share/g/a:1 a:1; @1 < suback 1 1 1; @2 opened client=c3
             @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
             @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
-        another share
+        another Shared Subscription
             @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
             @2 > subscribe 1 $share/h/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
             @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @2 < publish a 21.5 qos=1 id=1; @2 > puback 1
-        the same payload again
+        the same payload published again
             @1 opened client=c2; @1 > subscribe 1 $share/g/a:1; @1 < suback 1 1; @2 opened client=c3
             @2 > subscribe 1 $share/g/a:1; @2 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1; < puback 1
             > publish a 21.5 qos=1 id=1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
@@ -60,27 +60,27 @@ class SharedDeliveredToSeveral(MessageRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look which members of the share have got the message."""
-        found = paired(packet, at)
-        if found is None or found.retained or not at.model(Messages).table.shared:
+        """Look for other members of the share that have received the message."""
+        pairing = pairing_of(packet, at)
+        if pairing is None or pairing.retained or not at.model(Messages).table.shared:
             return None
-        sent = found.sole
-        if sent is None or found.owner in sent.copies:
+        sent = pairing.sole
+        if sent is None or pairing.owner in sent.copies:
             return None
         share = share_of(sent.topic, at)
         if not share:
             return None
         before = []
         for owner, copies in sent.copies.items():
-            for one in copies:
-                history = at.history_of(one.key)
-                if one.share != share or history is None:
+            for copy in copies:
+                history = at.history_of(copy.key)
+                if copy.share != share or history is None:
                     continue
-                identifier = one.packet_identifier
+                identifier = copy.packet_identifier
                 ended = None if identifier is None else history.server.ended.get(identifier)
                 if ended is not None and ended.reason_code >= FAILURE:
                     continue  # DLV418
-                before.append((owner, one))
+                before.append((owner, copy))
                 break
         if not before:
             return None
@@ -88,7 +88,7 @@ class SharedDeliveredToSeveral(MessageRule):
         first = before[0][1]
         return self.report(
             "",
-            f"message on {sent.topic!r} is sent to {found.owner!r} as well as to {names}, all members of the shared "
+            f"message on {sent.topic!r} is sent to {pairing.owner!r} as well as to {names}, all members of the shared "
             f"subscription {share!r}",
             related=(
                 Related.to("the message as published", sent),

@@ -5,24 +5,24 @@ from mqttscope.lint.rules import SECOND_NS, V3_1_1, V5, Confidence, Findings, Re
 from mqttscope.lint.rules.delivery import DeliveryRule
 from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt.packets import Publish
-from mqttscope.session.matching import Match, Subscribed
+from mqttscope.session.matching import ClientSubscription, Match
 
 SETTLE_NS = SECOND_NS
-"""How long after the SUBACK a message may still be one that the server took before."""
+"""Time after the SUBACK during which messages may still follow the old subscription."""
 PAIRS = 3
-"""Messages that came twice in a row before it counts as two copies of each."""
+"""Consecutive pairs of equal messages that prove double delivery."""
 
 
 class StaleSubscriptionUsed(DeliveryRule):
-    """A subscription was replaced, but what it asked for before is still in effect.
+    """A subscription was replaced, but the old one is still in effect.
 
-    A second SUBSCRIBE with the same Topic Filter replaces the first: its QoS and its Subscription Identifier count from
-    then on, and there is still one subscription.  The old identifier, the old QoS, or each message in two copies show
-    that the server kept both.  Messages that were under way are left out as far as a capture can tell, all of the first
-    second after the SUBACK among them: the parts of a server learn of it one after the other.  Within ``grace`` seconds
-    of the SUBACK the finding is a guess.
+    A second SUBSCRIBE with the same Topic Filter replaces the first: from then on its QoS and its Subscription
+    Identifier apply, and there is still only one subscription.  The old identifier, the old QoS, or two copies of each
+    message show that the server kept both.  Messages that may be in flight are excluded.  So are all messages of the
+    first second after the SUBACK, since some parts of the server may learn of the change later.  Within ``grace``
+    seconds of the SUBACK the finding is heuristic.
 
-    Instead, replace the subscription and its options.
+    Instead, replace the subscription together with its options.
     """
 
     code = "DLV208"
@@ -33,18 +33,18 @@ class StaleSubscriptionUsed(DeliveryRule):
     models = (SessionModel,)
 
     good = examples("""
-        the new ones
+        the new identifier and QoS
             opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
             > subscribe 11 a:0 subscription_identifier=2; < suback 11 0; < publish a x subscription_identifier=2
         sent before the SUBACK
             opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
             > subscribe 11 a:0 subscription_identifier=2
             < publish a x qos=1 id=1 subscription_identifier=1 & suback 11 0; > puback 1
-        a part of the server learns of the SUBSCRIBE a moment after the SUBACK
+        part of the server applies the SUBSCRIBE shortly after the SUBACK
             opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
             > subscribe 11 a:0 subscription_identifier=2; < suback 11 0
             +0.5 < publish a x qos=1 id=1 subscription_identifier=1; > puback 1
-        a message sent again
+        a resent message
             opened 3.1.1; > subscribe 10 a:1; < suback 10 1; < publish a qos=1 id=1; > subscribe 11 a:0; < suback 11 0
             +9 < publish a dup qos=1 id=1; > puback 1
         each message once
@@ -52,7 +52,7 @@ class StaleSubscriptionUsed(DeliveryRule):
             < publish a 1 & publish a 2
         two messages with the same content
             opened 3.1.1; > subscribe 10 a:0; < suback 10 0; > subscribe 11 a:0; < suback 11 0; < for 1..6: publish a 1
-        the SUBSCRIBE that should replace it was refused
+        the replacing SUBSCRIBE was refused
             opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
             > subscribe 11 a:0 subscription_identifier=2; < suback 11 0x97
             < publish a x qos=1 id=1 subscription_identifier=1; > puback 1
@@ -71,64 +71,64 @@ class StaleSubscriptionUsed(DeliveryRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Only for topics of subscriptions that were replaced."""
+        """Check messages that match a replaced subscription."""
         topic = at.topic
         if topic is None:
             return None
-        found = session_match(topic, at)
-        if not found.replaces or packet.dup or not found.known:
+        match = session_match(topic, at)
+        if not match.replaces or packet.dup or not match.known:
             return None
         if packet.packet_identifier is not None and at.sender.running(packet.packet_identifier, "publish"):
             return None
         carried = packet.properties.subscription_identifier if packet.properties is not None else ()
-        for one in found.subscriptions:
-            if one.granted is None or one.is_shared or at.timestamp_ns - one.granted_ns < SETTLE_NS:
+        for row in match.subscriptions:
+            if row.granted is None or row.is_shared or at.timestamp_ns - row.granted_ns < SETTLE_NS:
                 continue
-            for number in one.formerly:
-                if number in carried and not self._is_of_another(number, one, found):
+            for number in row.formerly:
+                if number in carried and not self._is_identifier_explained(number, row, match):
                     old = f"its old Subscription Identifier {number}"
-                    return self._stale(one, "properties.subscription_identifier", old, at)
-            before = one.replaced
+                    return self._stale(row, "properties.subscription_identifier", old, at)
+            before = row.replaced
             if before is None or before.ended_ns is not None:
                 continue
-            if found.granted_qos < packet.qos <= before.qos and not self._has_another(packet.qos, one, found):
-                return self._stale(one, "qos", f"its old QoS {before.qos}", at)
-            if len(found.subscriptions) == 1 and not found.ended and self._comes_twice(packet, one, at):
-                return self._stale(one, "", "the old one", at)
+            if match.granted_qos < packet.qos <= before.qos and not self._is_qos_explained(packet.qos, row, match):
+                return self._stale(row, "qos", f"its old QoS {before.qos}", at)
+            if len(match.subscriptions) == 1 and not match.ended and self._is_doubled(packet, row, at):
+                return self._stale(row, "", "the old one", at)
         return None
 
-    def _stale(self, one: Subscribed, field: str, what: str, at: RuleContext) -> Findings:
-        early = at.timestamp_ns - one.granted_ns <= self.nanoseconds("grace")
-        still = "is still in effect" if field else "is still there: each message comes twice"
+    def _stale(self, subscription: ClientSubscription, field: str, remnant: str, at: RuleContext) -> Findings:
+        early = at.timestamp_ns - subscription.granted_ns <= self.nanoseconds("grace")
+        still = "is still in effect" if field else "still exists: each message arrives twice"
         return self.report(
             field,
-            f"subscription {one.topic_filter!r} of {at.client_name!r} was replaced, but {what} {still}",
+            f"subscription {subscription.topic_filter!r} of {at.client_name!r} was replaced, but {remnant} {still}",
             confidence=Confidence.HEURISTIC if early else Confidence.LIKELY,
-            related=(Related.to("the SUBSCRIBE that replaced it", one),),
+            related=(Related.to("the SUBSCRIBE that replaced it", subscription),),
         )
 
-    def _is_of_another(self, number: int, one: Subscribed, found: Match) -> bool:
+    def _is_identifier_explained(self, number: int, subscription: ClientSubscription, match: Match) -> bool:
         """Whether another subscription explains the identifier."""
-        return number in found.identifiers or any(
+        return number in match.identifiers or any(
             other.subscription_identifier == number or number in other.formerly
-            for other in (*found.subscriptions, *found.ended)
-            if other.topic_filter != one.topic_filter
+            for other in (*match.subscriptions, *match.ended)
+            if other.topic_filter != subscription.topic_filter
         )
 
-    def _has_another(self, qos: int, one: Subscribed, found: Match) -> bool:
-        return bool(found.ended or found.extended) or any(
+    def _is_qos_explained(self, qos: int, subscription: ClientSubscription, match: Match) -> bool:
+        return bool(match.ended or match.extended) or any(
             qos <= max(other.qos, other.former_qos)
-            for other in found.subscriptions
-            if other.topic_filter != one.topic_filter
+            for other in match.subscriptions
+            if other.topic_filter != subscription.topic_filter
         )
 
-    def _comes_twice(self, packet: Publish, one: Subscribed, at: RuleContext) -> bool:
-        """Whether this message ends the first three pairs since the SUBACK, each of its own content."""
+    def _is_doubled(self, packet: Publish, subscription: ClientSubscription, at: RuleContext) -> bool:
+        """Whether this message completes the first three pairs since the SUBACK, each with different content."""
         if packet.missing:
             return False
         seen: list[tuple[int, int]] = []
         for sent in reversed(at.party.recent):
-            if sent.timestamp_ns <= one.granted_ns or len(seen) >= 2 * PAIRS:
+            if sent.timestamp_ns <= subscription.granted_ns or len(seen) >= 2 * PAIRS:
                 break
             if sent.topic == at.topic:
                 seen.append((sent.checksum, sent.length))

@@ -6,17 +6,17 @@ from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
 from mqttscope.lint.session_model import SessionModel, session_match
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
-from mqttscope.session.matching import Match, Subscribed
+from mqttscope.session.matching import ClientSubscription, Match
 from mqttscope.session.subscriptions import Subscriptions
 
 
 class SubscriptionIdForeign(Rule):
     """A message carries a Subscription Identifier that no matching subscription has.
 
-    Clients choose the handler of a message by that number, so it goes to the wrong one.  Identifiers that a filter had
-    before it was subscribed again or unsubscribed may come with messages that were under way.
+    Clients use this number to select the handler of a message, so the wrong handler is called.  Identifiers that a
+    filter had before it was replaced or unsubscribed may still appear on messages in flight.
 
-    Instead, send the identifiers of the subscriptions that the topic matches, and no others.
+    Instead, send the identifiers of the matching subscriptions only.
     """
 
     code = "DLV204"
@@ -32,42 +32,42 @@ class SubscriptionIdForeign(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        its own
+        its own identifier
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0; < publish a x subscription_identifier=7
-        those of two subscriptions
+        identifiers of two subscriptions
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
             < publish a x subscription_identifier=8 subscription_identifier=7
-        the old one while the new SUBSCRIBE is under way
+        the old identifier during the new SUBSCRIBE
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 a:0 subscription_identifier=8; < publish a x subscription_identifier=7 & suback 11 0
         shortly after the UNSUBACK
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; > unsubscribe 12 a; < unsuback 12 0
             +4.9 < publish a x subscription_identifier=7 subscription_identifier=8
-        of the connection before, whose session continues
+        from the previous connection, and the session continues
             opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
             > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 < publish a subscription_identifier=7
-        replaced when the session continued, while a message waited
+        replaced when the session continued, with a message queued
             opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
             > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 > subscribe 1 a:0 subscription_identifier=8
             @1 < publish a subscription_identifier=7; @1 < suback 1 0
     """)
     bad = examples("""
-        one that nobody asked for
+        an identifier that was never used
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             < publish a x subscription_identifier=9 !properties.subscription_identifier
-        that of a subscription that does not match
+        identifier of a subscription that does not match
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 b:0 subscription_identifier=8; < suback 11 0
             < publish a x subscription_identifier=7 subscription_identifier=8 !properties.subscription_identifier
-        that of a subscription that ended long ago
+        identifier of a subscription that ended long ago
             opened; > subscribe 10 a:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; > unsubscribe 12 a; < unsuback 12 0
             +5.5 < publish a x subscription_identifier=7 subscription_identifier=8 !properties.subscription_identifier
-        none of the session that continues
+        unknown identifier in a continued session
             opened resume session_expiry_interval=3600; > subscribe 1 a:0 subscription_identifier=7; < suback 1 0
             > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present
@@ -75,52 +75,52 @@ class SubscriptionIdForeign(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Iterator[Report] | None:
-        """Look up who has the identifiers."""
+        """Look for the subscriptions with these identifiers."""
         block = packet.properties
         if block is None or block.first(SUBSCRIPTION_IDENTIFIER) is None or at.topic is None:
             return None
         table = at.history.subscriptions
-        found = session_match(at.topic, at)
+        match = session_match(at.topic, at)
         carried = block.subscription_identifier
-        if packet.dup or not found.known or all(number in found.identifiers for number in carried):
+        if packet.dup or not match.known or all(number in match.identifiers for number in carried):
             return None
-        return self._foreign(carried, found, table, at)
+        return self._foreign(carried, match, table, at)
 
-    def _foreign(self, carried: list[int], found: Match, table: Subscriptions, at: RuleContext) -> Iterator[Report]:
+    def _foreign(self, carried: list[int], match: Match, table: Subscriptions, at: RuleContext) -> Iterator[Report]:
         grace = self.nanoseconds("grace")
         for number in dict.fromkeys(carried):
-            if number in found.identifiers or not number:
-                continue  # 0 is no identifier at all: PRP106
+            if number in match.identifiers or not number:
+                continue  # PRP106 reports the invalid identifier 0
             sure = None
-            if number in found.possible_identifiers:
+            if number in match.possible_identifiers:
                 over = [
-                    one.ended_ns
-                    for one in found.ended
-                    if number == one.subscription_identifier and one.ended_ns is not None
+                    row.ended_ns
+                    for row in match.ended
+                    if number == row.subscription_identifier and row.ended_ns is not None
                 ]
-                if not found.subscriptions or not over or at.timestamp_ns - max(over) <= grace:
+                if not match.subscriptions or not over or at.timestamp_ns - max(over) <= grace:
                     continue
-                if any(number in one.formerly for one in found.subscriptions):
+                if any(number in subscription.formerly for subscription in match.subscriptions):
                     continue
-                if any(one.replaced and one.replaced.subscription_identifier == number for one in found.subscriptions):
+                if any(row.replaced and row.replaced.subscription_identifier == number for row in match.subscriptions):
                     continue
                 sure = Confidence.LIKELY
             others = [
-                one.topic_filter
-                for one in (*table.live.values(), *table.ended.values(), *self._brought(at))
-                if number == one.subscription_identifier or number in one.formerly
+                row.topic_filter
+                for row in (*table.live.values(), *table.ended.values(), *self._inherited(at))
+                if number == row.subscription_identifier or number in row.formerly
             ]
-            if others and not found.subscriptions:
-                continue  # a message that matches nothing is another rule's business
-            whose = f"it belongs to {others[0]!r}" if others else "the client never used it"
+            if others and not match.subscriptions:
+                continue  # other rules report a message without a matching subscription
+            owner = f"it belongs to {others[0]!r}" if others else "the client never used it"
             yield self.report(
                 "properties.subscription_identifier",
                 f"PUBLISH {at.topic!r} to {at.client_name!r} carries Subscription Identifier {number}, which no "
-                f"matching subscription has; {whose}",
+                f"matching subscription has; {owner}",
                 confidence=sure,
             )
 
-    def _brought(self, at: RuleContext) -> Iterator[Subscribed]:
-        """Subscriptions of earlier connections, where the session continues."""
+    def _inherited(self, at: RuleContext) -> Iterator[ClientSubscription]:
+        """Subscriptions of earlier connections of a continued session."""
         if at.connection.session_present:
             yield from at.model(SessionModel).filters.values()

@@ -6,47 +6,47 @@ from mqttscope.lint.finding import Confidence, Related, Report, Severity
 from mqttscope.lint.rules import V5, Connection, Findings, Needs, Rule, RuleContext, examples, properties_lost
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS, filters_of
 from mqttscope.mqtt import Direction, Publish
-from mqttscope.session.matching import Match, Subscribed
+from mqttscope.session.matching import ClientSubscription, Match
 
 MAX_WAITING = 256
-"""Maximum number of messages of a connection whose other copies are waited for, and of kinds for which none came."""
+"""Maximum number of messages per connection that wait for other copies, and of reports about missing copies."""
 
 
 @dataclass(slots=True)
-class Copies:
-    """The copies of one message so far."""
+class MessageCopies:
+    """The copies of one message that have been received."""
 
     topic: str
     packet: int
     frame: int
     timestamp_ns: int
     missing: tuple[int, ...]
-    """Identifiers that no copy has carried; none once all have come."""
+    """Identifiers that have not appeared on any copy; empty once all have arrived."""
     filters: str
     times: int = 1
 
 
 @dataclass(slots=True)
-class Waiting:
-    """Messages of which copies came or may still be to come, and what never came."""
+class PendingCopies:
+    """Messages that wait for other copies, and messages with missing copies."""
 
-    copies: dict[str, Copies] = field(default_factory=dict)
-    """By topic and content."""
-    never: dict[str, Copies] = field(default_factory=dict)
-    """By the filters whose identifiers never came."""
+    copies: dict[str, MessageCopies] = field(default_factory=dict)
+    """Messages that wait, by topic and content."""
+    never: dict[str, MessageCopies] = field(default_factory=dict)
+    """Messages with missing copies, by the filters of the missing identifiers."""
     is_full: bool = False
-    """Whether a message was left out: what looks like a new message may be its other copy from then on."""
+    """Whether a message was dropped: from then on another copy of it may look like a new message."""
 
 
 class SubscriptionIdMissing(Rule):
     """A message lacks the Subscription Identifier of a subscription that it matches.
 
-    Clients choose the handler of a message by that number, and without it the handler is not called.  A single copy
-    carries the identifiers of all matching subscriptions; where a server sends a copy for each subscription, each has
-    its own.  So a message without any identifier is reported at once if every matching subscription has one, and one
-    that carries only some of them at the end of the connection, if no other copy brought the rest.
+    Clients use this number to select the handler of a message, and without it the handler is not called.  A single copy
+    carries the identifiers of all matching subscriptions; if a server sends one copy for each subscription, each has
+    its own.  A message without any identifier is reported at once if every matching subscription has one.  A message
+    with only some of them is reported at the end of the connection if no other copy had the rest.
 
-    Instead, send all identifiers with a single copy, or each copy with its own.
+    Instead, put all identifiers on a single copy, or send each copy with its own.
     """
 
     code = "DLV203"
@@ -58,7 +58,7 @@ class SubscriptionIdMissing(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = ALL_SUBSCRIPTIONS | Needs.WHOLE_SENDER
     settings = {"grace": 5}
-    Memory = Waiting
+    Memory = PendingCopies
 
     good = examples("""
         the identifier of its subscription
@@ -68,89 +68,89 @@ class SubscriptionIdMissing(Rule):
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
             +9 < publish a/b 21.5 subscription_identifier=8 subscription_identifier=7
-        a copy for each subscription
+        one copy for each subscription
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
             +9 < publish a/b 21.5 subscription_identifier=7 & publish a/b 21.5 subscription_identifier=8
             < publish a/b 22 subscription_identifier=8 & publish a/b 22 subscription_identifier=7; +9 > fin
-        one subscription has none, and its copy comes too
+        one subscription without an identifier, and its copy arrives too
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0; > subscribe 11 #:0; < suback 11 0
             +9 < publish a/b 21.5 properties & publish a/b 21.5 subscription_identifier=7; +9 > fin
         subscribed again without an identifier
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0; > subscribe 11 a/+:0; < suback 11 0
             < publish a/b 21.5 properties
-        sent before it got its identifier
+        sent before the subscription had its identifier
             opened; > subscribe 10 a/+:0; < suback 10 0; > subscribe 11 a/+:0 subscription_identifier=7
             < publish a/b 21.5 properties & suback 11 0
-        a message sent again that had none the first time
+        a resent message without an identifier, as the first time
             opened resume < present; > subscribe 11 a/b:1 subscription_identifier=7; < suback 11 1
             +9 < publish a/b dup qos=1 id=1; > puback 1
-        a retained message of one of two subscriptions
+        a retained message for one of two subscriptions
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0
             < publish a/b x retain subscription_identifier=8; +9 > fin
     """)
     bad = examples("""
-        no identifier at all
+        no identifier
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
             < publish a/b 21.5 properties !properties
-        two subscriptions with identifiers, and none comes
+        two subscriptions with identifiers, but no identifier
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; < publish a/b 21.5 properties !properties
         one copy with one of two identifiers
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0
             > subscribe 11 #:0 subscription_identifier=8; < suback 11 0; +9 < publish a/b 21.5 subscription_identifier=7
             < publish a/b 22 subscription_identifier=7; +9 > fin !
-        one copy without the identifier that one of two has
+        one copy, without the identifier of one of two subscriptions
             opened; > subscribe 10 a/+:0 subscription_identifier=7; < suback 10 0; > subscribe 11 #:0; < suback 11 0
             +9 < publish a/b 21.5 properties; +9 > fin !
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Without any identifier at once, with some of them when no other copy can come."""
+        """Report a message without identifiers at once, otherwise when no other copy can arrive."""
         topic = at.topic
         if topic is None or (at.connection.session_present and not at.connection.clean_start):
-            return None  # the session may have brought other subscriptions
+            return None  # the session may include other subscriptions
         table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
-        if not found.identifiers or packet.dup or not found.known:
+        match = table.matches.get(topic) or table.match(topic)
+        if not match.identifiers or packet.dup or not match.known:
             return None
         if properties_lost(packet, at):
             return None
         carried = () if packet.properties is None else packet.properties.subscription_identifier
-        if not carried and found.all_identified:
-            if self._was_without(found, at):
+        if not carried and match.all_identified:
+            if self._may_lack_identifier(match, at):
                 return None
             return self.report(
                 "properties",
                 f"PUBLISH {topic!r} to {at.client_name!r} lacks the Subscription Identifier of "
-                f"{filters_of(found.subscriptions)} ({', '.join(map(str, found.identifiers))})",
+                f"{filters_of(match.subscriptions)} ({', '.join(map(str, match.identifiers))})",
                 statements=("MQTT-3.3.4-3",),
             )
-        if len(found.subscriptions) > 1 and not packet.missing:
-            self._wait(packet, carried, found, at)
+        if len(match.subscriptions) > 1 and not packet.missing:
+            self._await_copies(packet, carried, match, at)
         return None
 
-    def _was_without(self, found: Match, at: RuleContext) -> bool:
-        """Whether the message may belong to a subscription that had no identifier, or was queued for one."""
+    def _may_lack_identifier(self, match: Match, at: RuleContext) -> bool:
+        """Whether the message may belong to, or was queued for, a subscription without an identifier."""
         grace = self.nanoseconds("grace")
-        for one in found.subscriptions:
-            before = one.replaced
+        for subscription in match.subscriptions:
+            before = subscription.replaced
             if before is None or before.subscription_identifier is not None:
                 continue
-            if one.granted is None or at.timestamp_ns - one.granted_ns <= grace:
+            if subscription.granted is None or at.timestamp_ns - subscription.granted_ns <= grace:
                 return True
         return any(
-            one.subscription_identifier is None and at.timestamp_ns - (one.ended_ns or 0) <= grace
-            for one in found.ended
+            row.subscription_identifier is None and at.timestamp_ns - (row.ended_ns or 0) <= grace
+            for row in match.ended
         )
 
-    def _wait(self, packet: Publish, carried: list[int] | tuple[()], found: Match, at: RuleContext) -> None:
-        shared = any(one.is_shared for one in found.subscriptions)
-        if found.all_identified and not shared and all(number in carried for number in found.identifiers):
-            return  # all of them at once, so no other copy is needed
+    def _await_copies(self, packet: Publish, carried: list[int] | tuple[()], match: Match, at: RuleContext) -> None:
+        shared = any(subscription.is_shared for subscription in match.subscriptions)
+        if match.all_identified and not shared and all(number in carried for number in match.identifiers):
+            return  # all identifiers are on this copy, so no other copy is needed
         due = [
-            one for one in found.subscriptions if self._is_due(one, at) and one.subscription_identifier not in carried
+            row for row in match.subscriptions if self._is_due(row, at) and row.subscription_identifier not in carried
         ]
         memory = at.memory(self)
         key = f"{at.topic}\0{zlib.crc32(packet.payload)}\0{len(packet.payload)}"
@@ -163,42 +163,44 @@ class SubscriptionIdMissing(Rule):
             is_recent = at.timestamp_ns - oldest.timestamp_ns <= self.nanoseconds("grace")
             memory.is_full = is_recent and bool(oldest.missing)
             if not memory.is_full:
-                _never_came(memory, first)
+                _stop_waiting(memory, first)
         if memory.is_full:
             return
         if packet.retain:
-            due = []  # one that a SUBSCRIBE asked for belongs to that alone
-        missing = tuple(one.subscription_identifier for one in due if one.subscription_identifier is not None)
+            due = []  # a retained message may have been sent for one subscription only
+        missing = tuple(row.subscription_identifier for row in due if row.subscription_identifier is not None)
         event = at.event
-        memory.copies[key] = Copies(at.topic or "", at.number, event.frame, at.timestamp_ns, missing, filters_of(due))
+        memory.copies[key] = MessageCopies(
+            at.topic or "", at.number, event.frame, at.timestamp_ns, missing, filters_of(due)
+        )
 
-    def _is_due(self, one: Subscribed, at: RuleContext) -> bool:
-        """Whether the subscription has long been in force, and gets every message that matches."""
-        if one.subscription_identifier is None or one.granted is None or one.is_shared or one.no_local:
+    def _is_due(self, row: ClientSubscription, at: RuleContext) -> bool:
+        """Whether the subscription receives every matching message, and has been active long enough."""
+        if row.subscription_identifier is None or row.granted is None or row.is_shared or row.no_local:
             return False
-        return one.ending_ns is None and at.timestamp_ns - one.granted_ns > self.nanoseconds("grace")
+        return row.ending_ns is None and at.timestamp_ns - row.granted_ns > self.nanoseconds("grace")
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """Messages of which no other copy came."""
+        """Report messages with missing copies."""
         if self.code not in at.history.memories:
             return
         memory = at.memory(self)
         for key, copies in list(memory.copies.items()):
             if at.timestamp_ns - copies.timestamp_ns > self.nanoseconds("grace"):
-                _never_came(memory, key)
+                _stop_waiting(memory, key)
         for filters, copies in memory.never.items():
             least = "at least " if memory.is_full else ""
             more = f", as do {least}{copies.times - 1} more messages" if copies.times > 1 else ""
             yield self.report(
                 "",
                 f"PUBLISH {copies.topic!r} to {at.client_name!r} lacks the Subscription Identifier of {filters} "
-                f"({', '.join(map(str, copies.missing))}), and no other copy brings it{more}",
+                f"({', '.join(map(str, copies.missing))}), and no other copy has it{more}",
                 sender=Direction.SERVER_TO_CLIENT,
                 related=(Related.to("the first such PUBLISH", copies),),
             )
 
 
-def _never_came(memory: Waiting, key: str) -> None:
+def _stop_waiting(memory: PendingCopies, key: str) -> None:
     copies = memory.copies.pop(key)
     if not copies.missing:
         return

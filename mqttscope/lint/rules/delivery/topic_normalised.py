@@ -6,11 +6,11 @@ from mqttscope.mqtt.packets import Publish
 class TopicNormalised(DeliveryRule):
     """A message matches a filter of the client only after its topic was changed.
 
-    Topics are compared character by character: ``A`` is not ``a``, ``a//b`` has an empty level in it, ``/a`` is not
-    ``a``, and two ways to write one letter in Unicode are two topics.  A server that evens that out delivers what was
-    not asked for, and clients cannot find the handler for it.
+    Topics are compared character by character: ``A`` is not ``a``, ``a//b`` has an empty level, ``/a`` is not ``a``,
+    and two Unicode encodings of one letter are two topics.  A server that normalises topics delivers messages that were
+    not subscribed to, and clients have no handler for them.
 
-    Instead, compare topics and filters as they are.
+    Instead, compare topics and filters unchanged.
     """
 
     code = "DLV209"
@@ -20,7 +20,7 @@ class TopicNormalised(DeliveryRule):
     good = examples("""
         an empty level in both
             opened; > subscribe 10 a//b:0; < suback 10 0; < publish a//b
-        an empty level is a level for a wildcard
+        a wildcard matches an empty level
             opened 3.1.1; > subscribe 10 a/+/b:0 +/c:0; < suback 10 0 0; < publish a//b & publish /c
     """)
     bad = examples("""
@@ -28,20 +28,20 @@ class TopicNormalised(DeliveryRule):
             opened; > subscribe 10 a/b:0; < suback 10 0; < publish a//b !topic_name
         capital letters, in 3.1.1
             opened 3.1.1; > subscribe 10 a/b:0; < suback 10 0; < publish A/b !topic_name
-        a slash in front, in 3.1
+        a leading slash, in 3.1
             opened 3.1; > subscribe 10 a/b:0; < suback 10 0; < publish /a/b !topic_name
-        a letter and its accent apart
+        a decomposed accented letter
             opened; > subscribe 10 café:0; < suback 10 0; < publish café !topic_name
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Nothing matches as it is, and something does after a change."""
+        """Report topics that match a filter only after normalisation."""
         topic = at.topic
         if topic is None:
             return None
         table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
-        if found.subscriptions or found.ended or found.extended or found.beside or packet.dup or not found.known:
+        match = table.matches.get(topic) or table.match(topic)
+        if match.subscriptions or match.ended or match.extended or match.beside or packet.dup or not match.known:
             return None
         near = table.near(topic)
         if near is None:

@@ -1,19 +1,19 @@
 from collections import Counter
 
-from mqttscope.lint.properties_passed_on import altered, doubt_of
+from mqttscope.lint.properties_passed_on import doubt_of, property_difference
 from mqttscope.lint.rules import V5, Findings, Needs, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import MessageRule
 from mqttscope.mqtt import Publish
 
 
 class UserPropertiesAltered(MessageRule):
-    """A server changes the User Properties of a message: it removes some, or puts them in another order.
+    """A server changes the User Properties of a message: it removes some, or reorders them.
 
-    Their meaning is up to the application, and so is that of their order and of names that come twice.  Some servers
-    add User Properties of their own, such as the time or the Client Identifier of the publisher: that is a note.
-    Whether the message is the same is known by topic and payload; where others are like it, this is a warning.
+    The application defines their meaning, including order and repeated names.  Some servers add User Properties of
+    their own, such as the time or the Client Identifier of the publisher: that is info.  mqttscope identifies the
+    message by topic and payload; if several messages are alike, the finding is a warning.
 
-    Instead, send all User Properties in the order in which they came.
+    Instead, forward all User Properties in their original order.
     """
 
     code = "DLV414"
@@ -24,18 +24,18 @@ class UserPropertiesAltered(MessageRule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
 
     good = examples("""
-        all in their order, one of them twice
+        all in order, including a repeated one
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:2 user_property=k:1; < puback 1
             @1 < publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:2 user_property=k:1; @1 > puback 1
-        a subscriber of 3.1.1 gets none
+        a subscriber of 3.1.1 receives no properties
             @1 opened 3.1.1 client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened 5.0
             +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
-        the same payload with others
+        the same payload with other User Properties
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1; > publish a 21.5 qos=1 id=2 user_property=k:2
             < puback 2; @1 < publish a 21.5 qos=1 id=1 user_property=k:2; @1 > puback 1
-        it comes again from elsewhere
+        perhaps the message of another publisher
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1
             @1 < publish a 21.5 qos=1 id=1 user_property=k:1; @1 > puback 1; @1 < publish a 21.5 qos=1 id=1
@@ -46,11 +46,11 @@ class UserPropertiesAltered(MessageRule):
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:2; < puback 1
             @1 < publish a 21.5 qos=1 id=1 user_property=k:2 user_property=k:1 !properties.user_property; @1 > puback 1
-        one of two alike is lost
+        one of two equal properties is lost
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 user_property=k:1 user_property=k:1; < puback 1
             @1 < publish a 21.5 qos=1 id=1 user_property=k:1 !properties.user_property; @1 > puback 1
-        one of the server's own: only a note
+        one added by the server: only info
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened
             +2 > publish a 21.5 qos=1 id=1 user_property=k:1; < puback 1
             @1 < publish a 21.5 qos=1 id=1 user_property=k:1 user_property=timestamp:1 !properties.user_property
@@ -62,8 +62,8 @@ class UserPropertiesAltered(MessageRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare the lists: what is missing, what is in another place, what has been added."""
-        difference = altered(packet, at)
+        """Report missing, reordered and added User Properties."""
+        difference = property_difference(packet, at)
         if difference is None:
             return None
         before, after = difference.user_properties()
@@ -75,16 +75,16 @@ class UserPropertiesAltered(MessageRule):
         doubt = doubt_of(difference, added=False)
         broken = ("MQTT-3.3.2-17",)
         if lost:
-            told = f"{lost} of {len(before)} are lost or changed"
+            change = f"{lost} of {len(before)} are lost or changed"
         elif _keeps_order(before, after):
-            told = f"the server has added {added} to {len(before)}"
+            change = f"the server has added {added} to {len(before)}"
             doubt = {"severity": Severity.INFO}
         else:
-            told = f"{len(before)} are in another order"
+            change = f"{len(before)} are in another order"
             broken = ("MQTT-3.3.2-18",)
         return self.report(
             "properties.user_property",
-            f"User Properties of a message on {sent.topic!r} of {sent.publisher!r}: {told}",
+            f"User Properties of a message on {sent.topic!r} of {sent.publisher!r}: {change}",
             statements=broken,
             related=(Related.to("the message as published", sent),),
             **doubt,

@@ -5,12 +5,12 @@ from mqttscope.mqtt.packets import Disconnect
 
 
 class DisconnectReceivedNotClosed(Rule):
-    """A side that has received DISCONNECT keeps the connection open.
+    """A side keeps the connection open after receiving DISCONNECT.
 
-    Where the sender does not close either, the connection stays and takes a place from others.  The finding
-    comes when the receiver has not closed for ``timeout`` seconds, and only where TCP shows that it got the DISCONNECT.
+    If the sender does not close either, the connection keeps occupying a slot.  Reported if the receiver has not closed
+    for ``timeout`` seconds, and only if TCP shows that it received the DISCONNECT.
 
-    Instead, close the connection when DISCONNECT comes and the other side has not closed.
+    Instead, close the connection on receiving DISCONNECT unless the other side has already closed it.
     """
 
     code = "DIS504"
@@ -28,13 +28,13 @@ class DisconnectReceivedNotClosed(Rule):
             opened; > disconnect; > fin; @1 opened client=c2; +60 @1 > fin
         the receiver closes
             opened 3.1; > disconnect; +2 < fin; @1 opened 5.0 client=c2; +60 @1 > fin
-        it never came
+        the DISCONNECT never arrived
             opened; > disconnect; @1 opened client=c2; +60 @1 > fin
     """)
     bad = examples("""
         neither side closes
             opened; > disconnect; < ack; @1 opened client=c2; +60 @1 > fin !
-        the client keeps it
+        the client keeps it open
             opened; < disconnect code=0x8b; > ack; @1 opened client=c2; +60 @1 > fin !
         in 3.1.1
             opened 3.1.1; > disconnect; < ack; +60 < fin !
@@ -48,7 +48,7 @@ class DisconnectReceivedNotClosed(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether the receiver has closed."""
+        """Check whether the receiver has closed."""
         client, server = at.history.client.disconnect, at.history.server.disconnect
         sent, direction = (client, C2S) if client is not None else (server, S2C)
         if sent is None or (client is not None and server is not None) or has_closed(at, direction.opposite):

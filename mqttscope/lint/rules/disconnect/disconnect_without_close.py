@@ -8,9 +8,9 @@ from mqttscope.mqtt.packets import Disconnect
 class DisconnectWithoutClose(Rule):
     """A side sends DISCONNECT and leaves the connection open.
 
-    The other side keeps what belongs to the connection, and may wait for it to end.  The finding comes when neither
-    side has closed within ``timeout`` seconds, by FIN, RST or the Close frame of a WebSocket, and only where TCP shows
-    that the DISCONNECT has come.
+    The other side keeps its resources for the connection, and may wait for the close.  Reported if neither side has
+    closed (FIN, RST or a WebSocket Close frame) within ``timeout`` seconds, and only if TCP shows that the DISCONNECT
+    arrived.
 
     Instead, close the connection right after DISCONNECT.
     """
@@ -28,23 +28,23 @@ class DisconnectWithoutClose(Rule):
     good = examples("""
         closed
             opened; > disconnect; > fin; @1 opened client=c2; +20 @1 > fin
-        closed a little later
+        closed shortly after
             opened; < disconnect code=0x8b; > ack; +4 < fin; @1 opened client=c2; +20 @1 > fin
         the other side closes first
             opened 3.1.1; > disconnect; +1 < fin; @1 opened 5.0 client=c2; +20 @1 > fin
-        it never came
+        the DISCONNECT never arrived
             opened; > disconnect; @1 opened client=c2; +20 @1 > fin
-        the capture ends before long
+        the capture ends before the timeout
             opened; > disconnect; < ack
-        the other side has acknowledged more than the capture has
+        the other side acknowledged more bytes than the capture contains
             opened; < disconnect code=0x8b; lost < disconnect code=0x8b; @1 opened client=c2; +20 @1 > fin
     """)
     bad = examples("""
-        the server
+        by the server
             opened; < disconnect code=0x82; > ack; @1 opened client=c2; +20 @1 > fin !
-        the client, until the server closes, in 3.1.1
+        by the client, until the server closes, in 3.1.1
             opened 3.1.1; > disconnect; < ack; +10 < fin !
-        another limit
+        a shorter timeout
             settings timeout=2; opened; > disconnect; < ack; +4 > fin !
     """)
 
@@ -54,7 +54,7 @@ class DisconnectWithoutClose(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether anybody has closed."""
+        """Check whether a side has closed."""
         if has_closed(at, C2S) or has_closed(at, S2C):
             return None
         left = [

@@ -6,7 +6,8 @@ from mqttscope.mqtt import ControlPacket, Malformed, PacketType
 class PacketAfterDisconnect(Rule):
     """A side sends packets after its own DISCONNECT.
 
-    DISCONNECT is the last packet of its sender; what follows is not read any more, so messages sent then are lost.
+    DISCONNECT is the last packet of its sender.  The receiver does not read anything after it, so later messages are
+    lost.
 
     Instead, send everything first, then DISCONNECT, and close the connection.
     """
@@ -21,9 +22,9 @@ class PacketAfterDisconnect(Rule):
     good = examples("""
         DISCONNECT last
             opened; > publish a; > disconnect; > fin
-        the other side had not read it yet
+        the other side had not received it yet
             opened; > disconnect; crossing < publish a; > fin
-        crossing DISCONNECT packets
+        both sides send DISCONNECT at once
             opened; < disconnect code=0x8b; crossing > disconnect; < fin
     """)
     bad = examples("""
@@ -35,26 +36,26 @@ class PacketAfterDisconnect(Rule):
             opened 3.1; > disconnect & disconnect !
         bytes of type 0
             opened; > disconnect; > raw 00 00 !
-        the server continues
+        by the server
             opened; < disconnect code=0x8b; < raw 30 04 0001 "a" 00 !
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """The state knows who has taken leave."""
+        """Report a packet from a side that has sent DISCONNECT."""
         if at.party.disconnect is None:
             return None
         return self._after(packet_name(packet), at)
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """The same for a packet that cannot be read to its end."""
-        if at.party.disconnect is None or found.complete:
+    def check_damaged(self, malformed: Malformed, at: RuleContext) -> Findings:
+        """Report a malformed packet from a side that has sent DISCONNECT."""
+        if at.party.disconnect is None or malformed.complete:
             return None
-        kind = found.packet_type
+        kind = malformed.packet_type
         return self._after(f"a malformed {PacketType(kind).name}" if kind else "a packet of reserved type", at)
 
-    def _after(self, what: str, at: RuleContext) -> Report:
+    def _after(self, name: str, at: RuleContext) -> Report:
         left = at.party.disconnect
         assert left is not None
         who = "the client" if at.from_client else "the server"
         leave = Related.to("the DISCONNECT", left)
-        return self.report("", f"{who} sent {what} after its own DISCONNECT", related=(leave,))
+        return self.report("", f"{who} sent {name} after its own DISCONNECT", related=(leave,))

@@ -6,8 +6,8 @@ from mqttscope.mqtt.packets import Disconnect
 class ServerDisconnectBeforeConnack(Rule):
     """A server sends DISCONNECT before it has accepted the connection.
 
-    Until a CONNACK with success the only way to refuse is a CONNACK with a reason code; clients that wait for it do
-    not understand a DISCONNECT.  Found only where the capture has the beginning of the connection.
+    Until a successful CONNACK, the only way to refuse is a CONNACK with a reason code; clients that wait for CONNACK do
+    not handle a DISCONNECT.  Reported only if the capture contains the start of the connection.
 
     Instead, send CONNACK with the reason code and close the connection.
     """
@@ -22,17 +22,17 @@ class ServerDisconnectBeforeConnack(Rule):
     good = examples("""
         refused with CONNACK
             opened < code=0x82; < fin
-        accepted before
+        accepted first
             opened; < disconnect code=0x8b; < fin
         a capture that lost the CONNACK
             > connect; lost < connack; < disconnect code=0x8b; < fin
-        a capture that joins later
+        capture started in mid-connection
             midstream; < disconnect code=0x8b; < fin
     """)
     bad = examples("""
         the first answer
             > connect; < raw e0 01 82 !
-        during the exchange of AUTH
+        during the AUTH exchange
             > connect authentication_method=A; < auth code=0x18 authentication_method=A
             > auth code=0x18 authentication_method=A; < disconnect code=0x87 !
         after a refusal
@@ -40,7 +40,7 @@ class ServerDisconnectBeforeConnack(Rule):
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """No CONNACK with success came before."""
+        """Report a DISCONNECT that no successful CONNACK precedes."""
         history = at.history
         connack, sent = history.connack, history.connack_sent
         if not at.connection.handshake_seen or history.connect_sent is None or history.connack_malformed is not None:

@@ -1,20 +1,21 @@
 from mqttscope.lint.context import SECOND_NS, RuleContext
-from mqttscope.lint.message_model import Messages, Sent
-from mqttscope.lint.properties_passed_on import altered
+from mqttscope.lint.message_model import Messages, PublishedMessage
+from mqttscope.lint.properties_passed_on import property_difference
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Needs, Related, Report, Rule, Severity, examples
 from mqttscope.mqtt import Direction, Publish
 
 RECENT_NS = 30 * SECOND_NS
-"""How long ago a message was published whose topic the server may have changed."""
+"""Maximum age of a publication that a delivery is compared with."""
 
 
 class BomStripped(Rule):
-    """A server drops the character U+FEFF from a string that a publisher sent.
+    """A server removes the character U+FEFF from a string that a publisher sent.
 
-    Some decoders take these three bytes for a byte order mark.  In MQTT they are a character like any other, the zero
-    width no-break space, so that a topic without it is another topic, and its subscribers get what is not for them.
+    Some decoders interpret these three bytes as a byte order mark.  In MQTT they are an ordinary character, the zero
+    width no-break space: a topic without it is a different topic, and its subscribers receive messages that are not for
+    them.
 
-    Instead, decode strings without looking for a byte order mark, and pass on all of their bytes.
+    Instead, decode strings without byte order mark detection, and forward all of their bytes.
     """
 
     code = "ENC411"
@@ -27,15 +28,15 @@ class BomStripped(Rule):
     about = (Messages, "topics", "marked")
 
     good = examples(r"""
-        it is passed on
+        forwarded
             @1 opened client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened
             +2 > publish "\ufeffa/b" 21.5 qos=1 id=1 content_type="\ufefft"; < puback 1
             @1 < publish "\ufeffa/b" 21.5 qos=1 id=1 content_type="\ufefft"; @1 > puback 1
-        another message with the same payload has the topic without it
+        another message with the same payload, on the topic without the character
             @1 opened client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened; +2 > publish "\ufeffa/b" 21.5 qos=1 id=1
             < puback 1; > publish a/b 21.5 qos=1 id=2; < puback 2; @1 < publish a/b 21.5 qos=1 id=1; @1 > puback 1
             @1 < publish "\ufeffa/b" 21.5 qos=1 id=1; @1 > puback 1
-        a message that nobody was seen to publish
+        the publication was not captured
             @1 opened client=c2; @1 > subscribe 1 #:1; @1 < suback 1 1; opened; +2 > publish "\ufeffa/b" 21.5 qos=1 id=1
             < puback 1; @1 < publish a/b other qos=1 id=1; @1 > puback 1
     """)
@@ -64,15 +65,15 @@ class BomStripped(Rule):
                 return self._report("topic_name", sent)
         if at.version is not V5 or packet.dup:
             return None
-        difference = altered(packet, at)
+        difference = property_difference(packet, at)
         if difference is None:
             return None
         return [self._report(f"properties.{name}", difference.sent) for name in difference.unmarked()]
 
-    def _report(self, field: str, sent: Sent) -> Report:
-        what = field.rpartition(".")[2].replace("_", " ")
+    def _report(self, field: str, sent: PublishedMessage) -> Report:
+        name = field.rpartition(".")[2].replace("_", " ")
         return self.report(
             field,
-            f"U+FEFF in the {what} of a message on {sent.topic!r} of {sent.publisher!r} is lost",
+            f"U+FEFF in the {name} of a message on {sent.topic!r} of {sent.publisher!r} is lost",
             related=(Related.to("the message as published", sent),),
         )

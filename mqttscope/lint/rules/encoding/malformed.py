@@ -1,4 +1,4 @@
-"""ENC101, ENC102, ENC106, ENC108: bytes that no string, no number and no packet may have."""
+"""ENC101, ENC102, ENC106, ENC108: bytes that are invalid in strings, numbers and packets."""
 
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, examples
 from mqttscope.lint.shared_checks import MalformedRule
@@ -6,11 +6,11 @@ from mqttscope.mqtt.constants import MalformedReason
 
 
 class Utf8IllFormed(MalformedRule):
-    """A UTF-8 string field holds bytes that are not well-formed UTF-8.
+    """A UTF-8 string field contains bytes that are not well-formed UTF-8.
 
-    Receivers treat the packet as malformed and close the connection, or compare topics that no subscriber can name.
-    Overlong forms, surrogates and code points above U+10FFFF are ill-formed too; payload, password, correlation data
-    and authentication data are binary and may hold anything.
+    Receivers treat the packet as malformed and close the connection, or end up with topics that no filter can match.
+    Overlong forms, surrogates and code points above U+10FFFF are ill-formed too.  Payload, password, correlation data
+    and authentication data are binary and may contain any bytes.
 
     Instead, encode strings as UTF-8 (RFC 3629), and put binary data into the payload.
     """
@@ -45,13 +45,13 @@ class Utf8IllFormed(MalformedRule):
     good = examples("""
         well-formed
             opened; > publish a/b hi
-        a payload may hold any bytes
+        a payload may contain any bytes
             opened; > publish a/b 0xff
     """)
     bad = examples("""
         0xFF is never part of UTF-8
             opened; > raw 30 08 0003612fff006869 !topic_name
-        the same in MQTT 3.1.1
+        0xFF in a topic of MQTT 3.1.1
             opened 3.1.1; > raw 30 07 0003612fff6869 !topic_name
     """)
 
@@ -63,11 +63,11 @@ _TOPICS = (
 
 
 class Utf8NullCharacter(MalformedRule):
-    """A UTF-8 string field holds the character U+0000.
+    """A UTF-8 string field contains the character U+0000.
 
-    Receivers treat the packet as malformed and close the connection.  Those that keep strings in the manner of C cut
-    the text off there, so that two topics can look alike on one side and differ on the other.  Mostly a buffer was
-    sent with its terminating zero, or with the length of the buffer and not of the text in it.
+    Receivers treat the packet as malformed and close the connection.  A receiver that stores C strings truncates the
+    text there, so that two topics can be equal on one side and different on the other.  Usually the sender included the
+    terminating zero, or used the length of the buffer instead of the text.
 
     Instead, send the text without its terminator, and put binary data into the payload.
     """
@@ -84,13 +84,13 @@ class Utf8NullCharacter(MalformedRule):
     good = examples("""
         no U+0000
             opened; > publish a/b hi
-        a payload may hold zeros
+        a payload may contain zero bytes
             opened; > publish a/b 0x0000
     """)
     bad = examples("""
         inside a topic
             opened; > raw 30 08 0003610062006869 !topic_name
-        the terminator of a string in C, in MQTT 3.1.1
+        the terminator of a C string, in MQTT 3.1.1
             opened 3.1.1; > raw 30 07 00036162006869 !topic_name
         inside a topic filter, in MQTT 3.1
             opened 3.1; > raw 82 08 000a000361006201 !subscriptions[0].topic_filter
@@ -100,13 +100,13 @@ class Utf8NullCharacter(MalformedRule):
 
 
 class VarintTooLong(MalformedRule):
-    """A Variable Byte Integer runs past four bytes.
+    """A Variable Byte Integer is longer than four bytes.
 
-    The fourth byte announces a fifth, which no version allows.  As the Remaining Length it makes all that follows
-    unreadable: nobody can tell where the next packet begins, and the receiver closes the connection.  It is also what
-    a receiver sees when the length of an earlier packet was wrong.
+    The fourth byte announces a fifth, which no version allows.  In the Remaining Length, it makes everything after it
+    unreadable: the start of the next packet is unknown, and the receiver closes the connection.  A wrong length in an
+    earlier packet has the same effect.
 
-    Instead, keep packets to 268,435,455 bytes after the fixed header, and check what goes before this packet.
+    Instead, limit packets to 268,435,455 bytes after the fixed header, and check the packet before this one.
     """
 
     code = "ENC106"
@@ -136,13 +136,13 @@ class VarintTooLong(MalformedRule):
 
 
 class TrailingBytes(MalformedRule):
-    """A packet has bytes left over after its last field.
+    """A packet has extra bytes after its last field.
 
-    The receiver has no place for them and treats the packet as malformed.  Mostly the sender writes an acknowledgement
-    in another layout than its peer expects, or computes the Remaining Length from a buffer that holds more than the
-    packet.  A PUBLISH cannot have them, since its payload takes all that is left.
+    The receiver cannot interpret them and treats the packet as malformed.  Usually the sender encodes an
+    acknowledgement in the layout of another version, or computes the Remaining Length from a buffer that is larger than
+    the packet.  A PUBLISH cannot have extra bytes, since its payload takes everything that is left.
 
-    Instead, let the packet end with its last field.
+    Instead, end the packet with its last field.
     """
 
     code = "ENC108"

@@ -3,23 +3,24 @@ from mqttscope.lint.rules import Confidence, Connection, Findings, Report, Rule,
 from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.foreign import ANSWERS
 from mqttscope.secrets.findings import RUN
+from mqttscope.session.connection import port_of
 
 _PLAIN_PORT = ":1883"
 _UNUSUAL = frozenset(name for _, name in ANSWERS)
-"""Protocols of which the message shows the first bytes."""
+"""Protocols: the finding shows their first bytes."""
 MAX_SHOWN = RUN - 1
-"""Bytes of an answer that the message shows: more might be of a secret, and reports would hide them."""
+"""Maximum number of bytes shown of an answer: longer runs may contain secrets, and reports would hide them."""
 
 
 class NotMqtt(Rule):
-    """A connection to a port for MQTT begins with something else, or with nothing at all.
+    """A connection to an MQTT port starts with another protocol, or carries no data at all.
 
-    A browser, a scanner, a TLS client on the plain port or the health check of a load balancer: the broker closes the
-    connection, and its log fills.  That is a note.  Where the server answers a CONNECT in another protocol, it is no
-    broker, or the port is that for TLS or the web: that is an error.  No other rule looks at such a connection from
-    there on, for nothing about it can be right.
+    The client may be a browser, a scanner, a TLS client on the plain port or the health check of a load balancer: the
+    broker closes the connection, and its log fills up.  That is info.  If the server answers a CONNECT in another
+    protocol, it is not a broker, or the port is for TLS or HTTP: that is an error.  From then on no other rule checks
+    this connection, since it is not MQTT.
 
-    Instead, point the program at the right port, and let health checks send a CONNECT or use a port of their own.
+    Instead, configure the program with the right port; let health checks send a CONNECT or use a separate port.
     """
 
     code = "ENC109"
@@ -50,29 +51,29 @@ class NotMqtt(Rule):
             > connect 3.1.1; silent < raw "<!DOCTYPE HTML>\n<html><title>Error response</title></html>\n" !; < fin
         a mail server answers
             > connect 3.1.1; silent < raw "220 mail.example ESMTP ready for everything that is a mail\r\n" !; < fin
-        a port for TLS answers with an alert
+        a TLS port answers with an alert
             > connect 3.1.1; silent < raw 15 03 0300020228 !; < fin
     """)
 
     def check_foreign(self, protocol: str, at: RuleContext) -> Findings:
-        """Bytes that another protocol begins with."""
+        """Report bytes that match the start of another protocol."""
         greeting = at.history.greeting
         if greeting and isinstance(at.event, PacketEvent):
-            return self._accused(protocol, greeting, at, overdue=True)
+            return self._server_finding(protocol, greeting, at, overdue=True)
         if not at.from_client and at.receiver.packets:
-            return self._accused(protocol, _raw(at.event), at)
+            return self._server_finding(protocol, _raw(at.event), at)
         return self.report(
             "",
-            f"connection to port {_port(at.connection)}: the first bytes are {protocol}, not MQTT",
+            f"connection to port {port_of(at.connection.server)}: the first bytes are {protocol}, not MQTT",
             sender=Direction.CLIENT_TO_SERVER,
         )
 
-    def _accused(self, protocol: str, head: bytes, at: RuleContext, *, overdue: bool = False) -> Report:
-        """The report about a server that does not speak MQTT; ``overdue``: the event at hand is not what it sent."""
-        what = f"{protocol} ({_shown(head)})" if protocol in _UNUSUAL else protocol
+    def _server_finding(self, protocol: str, head: bytes, at: RuleContext, *, overdue: bool = False) -> Report:
+        """A finding about a server that does not speak MQTT; ``overdue`` if the answer came in an earlier event."""
+        name = f"{protocol} ({_excerpt(head)})" if protocol in _UNUSUAL else protocol
         return self.report(
             "",
-            f"the server answers in {what}, not in MQTT: port {_port(at.connection)} is no port for plain MQTT",
+            f"the server answers in {name}, not in MQTT: port {port_of(at.connection.server)} is not a plain MQTT port",
             severity=Severity.ERROR,
             confidence=Confidence.CERTAIN,
             sender=Direction.SERVER_TO_CLIENT,
@@ -80,29 +81,29 @@ class NotMqtt(Rule):
         )
 
     def check_opened(self, connection: Connection, at: RuleContext) -> Findings:
-        """TLS has a port of its own."""
+        """Report TLS on the plain MQTT port."""
         if connection.transport != "tls" or not connection.server.endswith(_PLAIN_PORT):
             return None
-        if any("mqtt" in str(name).lower() for name in _listed(connection.details.get("alpn_offered"))):
+        if any("mqtt" in str(name).lower() for name in _as_list(connection.details.get("alpn_offered"))):
             return None
         return self.report(
             "",
-            f"connection to port {_port(connection)}: the first bytes are TLS, not plain MQTT",
+            f"connection to port {port_of(connection.server)}: the first bytes are TLS, not plain MQTT",
             sender=Direction.CLIENT_TO_SERVER,
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Nothing was sent."""
+        """Report a connection without any data."""
         if connection.transport != "tcp" or not connection.handshake_seen or connection.gaps:
             return None
         if connection.closed_how not in ("fin", "reset") or _bytes_seen(connection):
             return None
         if connection.closed_by == "server":
-            # It did not want to hear anything.
+            # The server closed before the client could send.
             return None
         return self.report(
             "",
-            f"connection to port {_port(connection)} was closed before anything was sent",
+            f"connection to port {port_of(connection.server)} was closed before anything was sent",
             sender=Direction.CLIENT_TO_SERVER,
         )
 
@@ -113,19 +114,15 @@ def _raw(event: object) -> bytes:
     return event.unparsed.raw if isinstance(event, UnparsedEvent) else b""
 
 
-def _shown(head: bytes) -> str:
-    """The beginning of an answer, in hexadecimal when it is not text."""
+def _excerpt(head: bytes) -> str:
+    """The start of an answer, in hexadecimal if it is not text."""
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()[:MAX_SHOWN]
     if text.isascii() and text.decode().isprintable():
         return repr(text.decode() + "...")
     return f"0x{head[:MAX_SHOWN].hex()}..."
 
 
-def _port(connection: Connection) -> str:
-    return connection.server.rpartition(":")[2]
-
-
-def _listed(value: object) -> list[object]:
+def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else []
 
 

@@ -5,13 +5,13 @@ from mqttscope.mqtt.declare import ControlPacket
 
 
 class VarintNotMinimal(MalformedRule):
-    """A Variable Byte Integer takes more bytes than its value needs.
+    """A Variable Byte Integer uses more bytes than its value needs.
 
-    MQTT 5.0 demands the shortest form, and strict receivers treat the packet as malformed.  MQTT 3.1 and 3.1.1 do not
-    demand it of the Remaining Length, the only such number they have; yet decoders stumble over it there too, so it is
-    told as information.  Encoders that leave room for a length of fixed size and fill it in later write such numbers.
+    MQTT 5.0 requires the shortest form, and strict receivers treat the packet as malformed.  MQTT 3.1 and 3.1.1 do not
+    require it for the Remaining Length, their only such number; yet some decoders fail on it, so there it is reported
+    as info.  Such numbers come from encoders that reserve a fixed number of bytes for the length and fill it in later.
 
-    Instead, work out the length first and write it in as few bytes as it needs.
+    Instead, compute the length first and write it in the minimum number of bytes.
     """
 
     code = "ENC105"
@@ -35,14 +35,14 @@ class VarintNotMinimal(MalformedRule):
             opened; > raw 82 0c 000a030b8100 0003 "a/b" 01 !properties.subscription_identifier
         a property identifier in two bytes
             opened; > raw 30 0b 0003 "a/b" 0381 0001 "h" 69 !properties.property_identifier
-        only information in MQTT 3.1.1
+        info in MQTT 3.1.1
             opened 3.1.1; > raw 30 898000 0003 "a/b" 6869686f !remaining_length
-        only information in MQTT 3.1
+        info in MQTT 3.1
             opened 3.1; > raw c0 8000 !remaining_length; < pingresp
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Before 5.0 the decoder takes any form of the Remaining Length, so that the bytes have to be looked at."""
+        """Check the bytes before 5.0, since the decoder accepts any form of the Remaining Length there."""
         raw = packet.raw
         if raw[1] < 0x80 or at.version >= V5:
             return None
@@ -54,6 +54,6 @@ class VarintNotMinimal(MalformedRule):
         kind = type_name(packet.packet_type).upper()
         return self.report(
             "remaining_length",
-            f"{kind}: Remaining Length {value} is encoded in {length - 1} bytes, {least} would do",
+            f"{kind}: Remaining Length {value} is encoded in {length - 1} bytes, {least} would be enough",
             severity=Severity.INFO,
         )

@@ -4,13 +4,13 @@ from mqttscope.lint.waiting import side_name
 
 
 class CloseWithoutReason(Rule):
-    """A side closes the connection for a violation and does not say why.
+    """A side closes the connection because of a violation without sending the reason.
 
-    Whoever made the mistake sees a connection that breaks, and connects again to do the same.  It counts where the
-    other side closes without DISCONNECT within ``timeout`` seconds of a packet in which another rule has found a
-    violation for certain that the specification names a Reason Code for.  Before CONNACK no reason is due.
+    The peer sees only a broken connection, reconnects and repeats the mistake.  Reported if a side closes without
+    DISCONNECT within ``timeout`` seconds of a packet with a certain violation, found by another rule, that has a Reason
+    Code in the specification.  Before CONNACK no reason is required.
 
-    Instead, send DISCONNECT with the Reason Code that names the violation, then close.
+    Instead, send DISCONNECT with the Reason Code for the violation, then close.
     """
 
     code = "ERR503"
@@ -21,26 +21,26 @@ class CloseWithoutReason(Rule):
     reads_findings = True
     settings = {"timeout": 5}
 
-    # A violation is an error: what excuses a side is in the bad examples, on connections of its own.
+    # Any violation is an error, so good cases are part of the bad examples, on connections of their own.
     good = examples("""
         no violation
             opened; > publish a; < fin
     """)
     bad = examples("""
-        the server
-            opened; > raw 36 0a 0003 "a/b" 000a006869; < fin !; @1 opened client="it says why"
+        by the server
+            opened; > raw 36 0a 0003 "a/b" 000a006869; < fin !; @1 opened client="it names the reason"
             @1 > raw 36 0a 0003 "a/b" 000a006869; @1 < disconnect code=0x81; @1 < fin
             @2 opened client="the other one closes"; @2 > raw 36 0a 0003 "a/b" 000a006869; @2 > fin
             @3 opened client="much later"; @3 > raw 36 0a 0003 "a/b" 000a006869; +40 @3 < fin
             @4 > raw 10 0f 0004 "MQTT" 0503003c00 0002 "c1"; @4 < fin
-        the server, for a second CONNECT
+        by the server, after a second CONNECT
             opened; > connect; < reset !
-        the client
+        by the client
             opened; < raw 36 08 0001 "a" 000a006869; > fin !
     """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Who has closed, what was found before, and what was said."""
+        """Look for a certain violation before a close without DISCONNECT."""
         how, who, history = connection.closed_how, connection.closed_by, at.history
         if how not in ("fin", "reset") or who is None or history.connack is None or history.connack.reason_code:
             return None
@@ -48,17 +48,17 @@ class CloseWithoutReason(Rule):
             return None
         receiver = C2S if who == "client" else S2C
         since_ns = connection.closed_ns - self.nanoseconds("timeout")
-        found = [
-            one
-            for one in history.reported
-            if one.sender is receiver.opposite and one.certain and one.reason_code and one.timestamp_ns >= since_ns
+        violations = [
+            row
+            for row in history.reported
+            if row.sender is receiver.opposite and row.certain and row.reason_code and row.timestamp_ns >= since_ns
         ]
-        if not found:
+        if not violations:
             return None
-        last = found[-1]
+        last = violations[-1]
         return self.report(
             "",
-            f"{side_name(receiver)} closed after {last.rule} without a DISCONNECT reason, 0x{last.reason_code:02x}",
+            f"{side_name(receiver)} closed after {last.rule} without a DISCONNECT with reason 0x{last.reason_code:02x}",
             sender=receiver,
             related=(Related.to("the violation", last),),
             overdue=True,

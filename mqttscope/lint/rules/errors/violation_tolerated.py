@@ -10,10 +10,10 @@ from mqttscope.mqtt.packets import Connack, Disconnect, Pingresp
 from mqttscope.session.history import Violation
 
 CLOSING = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x9A, 0x9B})
-"""Reason codes of 5.0 that stand for a Malformed Packet or Protocol Error; the others may be in an acknowledgment."""
+"""Reason codes of 5.0 for a Malformed Packet or Protocol Error; other codes may be in an acknowledgement."""
 ELSEWHERE = frozenset({"FLW201", "FLW203", "PRP207", "PRP208", "RSN102", "SES208"})
-"""Rules whose violations the other side need not see, or that come with a DISCONNECT.  A Receive Maximum counts for its
-receiver from the PUBACK it sends, for the sender from the one it gets."""
+"""Rules about violations that the other side may not see, or that come with a DISCONNECT.  Sender and receiver may
+disagree on Receive Maximum while a PUBACK is in flight."""
 OLD = frozenset(
     {
         *("CON103", "CON104", "CON107", "CON109", "CON212", "ENC101", "ENC102", "ENC106"),
@@ -21,37 +21,37 @@ OLD = frozenset(
         *("SUB101", "SUB102", "SUB103", "SUB104", "WIL101", "WIL102"),
     }
 )
-"""Rules that show a protocol violation of 3.1.1, for which either side has to close (4.8)."""
+"""Rules about protocol violations of 3.1.1 that require either side to close (4.8)."""
 NAMED = {
     (V5, "CON212"): ("MQTT-3.1.0-2",),
     (V3_1_1, "CON212"): ("MQTT-3.1.0-2",),
     (V3_1_1, "HDR102"): ("MQTT-2.2.2-2", "MQTT-4.8.0-1"),
 }
-"""Statements that name the violation; what holds for all others is in `_broken`."""
+"""Statements about specific violations; `_broken` returns the statements about all others."""
 MAX_PENDING = 8
-"""Violations of a connection that are waited for at a time; later ones are left out."""
+"""Maximum number of violations of a connection that wait for a reaction; later ones are ignored."""
 
 
 @dataclass(slots=True)
-class Tolerated:
-    """The violations of a connection."""
+class ToleratedViolations:
+    """Violations on a connection, pending and reported."""
 
     pending: list[Violation] = field(default_factory=list)
-    """Those of which it is not known what became."""
-    told: set[str] = field(default_factory=set)
-    """Rules and sides that were reported."""
+    """Violations without a known reaction yet."""
+    reported: set[str] = field(default_factory=set)
+    """Rules and senders of violations that were reported."""
 
 
 class ViolationTolerated(Rule):
-    """A side continues after the other one has sent what it has to close the connection for.
+    """A side continues after a violation by the other side that requires it to close the connection.
 
-    What breaks the protocol may mean anything to the next receiver, and mistakes that nobody objects to stay.  The
-    violation is what another rule has found for certain in a packet.  The finding comes when the receiver answers that
-    packet, or one that came after it, or when it has not closed for ``timeout`` seconds although TCP shows that it got
-    the packet.  Each kind of violation is reported once for a connection.  In MQTT 5.0 a server has to close, a client
-    should, which is a warning; in 3.1.1 both have to, and 3.1 speaks of CONNECT alone.
+    Another receiver may interpret an invalid packet differently, and faults without consequences are never fixed.  The
+    violation is a certain finding of another rule.  Reported when the receiver answers that packet or a later one, or
+    if it has not closed for ``timeout`` seconds although TCP shows that it got the packet.  Each kind of violation is
+    reported once per connection.  In MQTT 5.0 a server must close, and a client should, which is a warning; in 3.1.1
+    both must, and 3.1 requires it only for CONNECT.
 
-    Instead, close the connection, in MQTT 5.0 after a DISCONNECT that names the reason.
+    Instead, close the connection; in MQTT 5.0 first send DISCONNECT with the reason.
     """
 
     code = "ERR501"
@@ -103,13 +103,13 @@ class ViolationTolerated(Rule):
     }
     reads_findings = True
     settings = {"timeout": 30}
-    Memory = Tolerated
+    Memory = ToleratedViolations
 
-    # Whatever may be tolerated is an error: what excuses a receiver is in the bad examples, on connections of its own.
+    # Any tolerated violation is an error, so good cases are part of the bad examples, on connections of their own.
     good = examples("""
         no violation
             opened; > subscribe 1 a:0; < suback 1 0
-        a reason of its own
+        closed for another reason
             opened 3.1.1; > publish a; < fin
     """)
     bad = examples("""
@@ -117,14 +117,14 @@ class ViolationTolerated(Rule):
             opened; > raw 36 0a 0003 "a/b" 000a006869; > subscribe 1 a:0; < suback 1 0 !!
             @1 opened client=closed-with-reason; @1 > raw 36 0a 0003 "a/b" 000a006869; @1 < disconnect code=0x81
             +10 @1 < fin
-        a PINGREQ is answered, in 3.1.1; what was on its way, or is no answer, proves nothing
+        a PINGREQ is answered, in 3.1.1; packets that were in flight or are not answers prove nothing
             opened 3.1.1; > raw 36 09 0003 "a/b" 000a6869; crossing < publish b
             > raw 36 09 0003 "a/b" 000a6869 & pingreq; < publish b; < pingresp !!; @1 opened client=closed
             @1 > raw 36 09 0003 "a/b" 000a6869; +10 @1 < fin; @2 opened client=leaves
             @2 > raw 36 09 0003 "a/b" 000a6869; +10 @2 > fin
         a malformed CONNECT is accepted, in 3.1
             version 3.1; > raw 10 10 0006 "MQIsdp" 0302003c0002ff31; < connack !!
-        nobody closes
+        neither side closes
             opened; > raw 36 0a 0003 "a/b" 000a006869; < ack; @1 opened client=c2; +50 @1 > fin !
         a second CONNECT is refused, one is accepted
             opened; opened < !!; @1 opened client=c2; @1 opened < code=0x82
@@ -134,12 +134,12 @@ class ViolationTolerated(Rule):
     """)
 
     def check_violation(self, violation: Violation, at: RuleContext) -> Findings:
-        """Begin to wait for what the other side does."""
-        memory: Tolerated = at.memory(self)
+        """Start the timeout for the other side's reaction."""
+        memory: ToleratedViolations = at.memory(self)
         known = f"{violation.rule} {violation.sender}"
-        if not violation.certain or known in memory.told or len(memory.pending) >= MAX_PENDING:
+        if not violation.certain or known in memory.reported or len(memory.pending) >= MAX_PENDING:
             return None
-        if any(one.rule == violation.rule and one.sender is violation.sender for one in memory.pending):
+        if any(pending.rule == violation.rule and pending.sender is violation.sender for pending in memory.pending):
             return None
         if self._broken(violation, at):
             memory.pending.append(violation)
@@ -148,8 +148,8 @@ class ViolationTolerated(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """Look what the receivers have done."""
-        memory: Tolerated = at.memory(self)
+        """Check the reactions to pending violations."""
+        memory: ToleratedViolations = at.memory(self)
         waiting = []
         for violation in memory.pending:
             if self._settled(violation, at):
@@ -161,8 +161,8 @@ class ViolationTolerated(Rule):
                     continue
                 sign = f"the connection is open {self.set['timeout']} s later"
             if sign:
-                memory.told.add(f"{violation.rule} {violation.sender}")
-                yield self._told(violation, sign, at)
+                memory.reported.add(f"{violation.rule} {violation.sender}")
+                yield self._report(violation, sign, at)
             else:
                 waiting.append(violation)
         memory.pending = waiting
@@ -174,7 +174,7 @@ class ViolationTolerated(Rule):
 
     @staticmethod
     def _settled(violation: Violation, at: RuleContext) -> bool:
-        """Whether the connection ends for it, or for any other reason."""
+        """Whether the connection ends, because of the violation or for another reason."""
         history, event = at.history, at.event
         if history.client.disconnect is not None or history.server.disconnect is not None:
             return True
@@ -186,7 +186,7 @@ class ViolationTolerated(Rule):
 
     @staticmethod
     def _sign(violation: Violation, at: RuleContext) -> str:
-        """What shows that the receiver has read on; empty where nothing does."""
+        """The sign that the receiver processed the violation, for the finding text; empty if it did not."""
         event = at.event
         if not isinstance(event, PacketEvent) or at.direction is violation.sender:
             return ""
@@ -204,12 +204,12 @@ class ViolationTolerated(Rule):
             return ""
         codes = getattr(packet, "reason_codes", None) or [getattr(packet, "reason_code", None) or 0]
         if answered.packet == violation.packet and all(code >= 0x80 for code in codes):
-            return ""  # it has objected, and may close yet
+            return ""  # it has objected, and may still close
         return f"it sends {name} for {'that packet' if answered.packet == violation.packet else 'a later packet'}"
 
     @staticmethod
     def _broken(violation: Violation, at: RuleContext) -> tuple[str, ...]:
-        """The statements that have the receiver close; none where it need not."""
+        """Statements that require the receiver to close; empty if it may continue."""
         by_server = violation.sender is C2S
         if at.version is V3_1:
             fits = violation.rule in OLD and violation.kind == "connect" and violation.rule != "CON212"
@@ -227,13 +227,13 @@ class ViolationTolerated(Rule):
             ("MQTT-3.1.4-1", "MQTT-4.13.1-1") if violation.kind == "connect" else ("MQTT-4.13.1-1",),
         )
 
-    def _told(self, violation: Violation, sign: str, at: RuleContext) -> Report:
+    def _report(self, violation: Violation, sign: str, at: RuleContext) -> Report:
         receiver = violation.sender.opposite
         must = at.version is V3_1_1 or (at.version is V5 and receiver is S2C)
         after = (at.timestamp_ns - violation.timestamp_ns) / SECOND_NS
         return self.report(
             "",
-            f"{side_name(receiver)} continued after {violation.rule} ({sign}, {after:.3g} s after it); it "
+            f"{side_name(receiver)} continued after {violation.rule} ({sign}, {after:.3g} s later); it "
             f"{'must' if must else 'should'} close the connection",
             severity=None if must else Severity.WARNING,
             sender=receiver,

@@ -6,7 +6,7 @@ from mqttscope.mqtt.constants import MalformedReason as M
 from mqttscope.mqtt.constants import allowed_reason_codes, reason_name
 
 BLAMES = frozenset({0x81, 0x82, 0x93, 0x94, 0x95, 0x99, 0x9A, 0x9B, 0x9E, 0xA1, 0xA2})
-"""Reason codes that blame the other side for a packet; all others may have reasons of their own."""
+"""Reason codes that blame a packet of the other side; other codes may have independent reasons."""
 NAMED = frozenset(
     {
         M.FIXED_HEADER_FLAGS,
@@ -28,24 +28,24 @@ NAMED = frozenset(
         M.SUBSCRIPTION_OPTIONS_RESERVED,
     }
 )
-"""Faults that the specification calls a Malformed Packet, 0x81."""
+"""Faults that the specification defines as a Malformed Packet, 0x81."""
 
 
 @dataclass(slots=True)
-class Damaged:
+class LastMalformedPackets:
     """The last malformed packet of each side."""
 
     last: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By direction: number of the packet, and the reason code that is due, 0 where none is named."""
+    """Packet number and expected reason code by direction; 0 if the specification names no code."""
 
 
 class WrongReasonForViolation(Rule):
-    """A side closes the connection for a violation with another reason code than the one the specification names.
+    """A side closes the connection for a violation with a different reason code than the specification requires.
 
-    Whoever looks for the fault is sent the wrong way: 0x9B (QoS not supported) reads like a limit of the server where
-    the packet was malformed.  Any of the codes will do when a packet breaks several rules.
+    The wrong code misleads developers: 0x9B (QoS not supported) suggests a server limit although
+    the packet was malformed.  If a packet violates several rules, any of their codes is accepted.
 
-    Instead, answer with the reason code that the specification names for the violation.
+    Instead, use the reason code that the specification defines for the violation.
     """
 
     code = "ERR202"
@@ -61,10 +61,10 @@ class WrongReasonForViolation(Rule):
     when = "reason_code"
     needs = Needs.WHOLE_RECEIVER
     reads_findings = True
-    Memory = Damaged
+    Memory = LastMalformedPackets
 
     good = examples("""
-        a reason of its own
+        another, independent reason
             opened; > publish a; < disconnect code=0x8b
     """)
     bad = examples("""
@@ -76,36 +76,36 @@ class WrongReasonForViolation(Rule):
             > raw 10 0f 0004 "MQTT" 0503003c00 0002 "c1"; < connack code=0x95 !reason_code
     """)
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        due = 0x81 if all(fault.reason in NAMED for fault in found.faults) else 0
+    def check_damaged(self, malformed: Malformed, at: RuleContext) -> Findings:
+        due = 0x81 if all(fault.reason in NAMED for fault in malformed.faults) else 0
         at.memory(self).last[str(at.direction)] = (at.number, due)
         return None
 
     def check(self, packet: Disconnect | Connack, at: RuleContext) -> Findings:
-        """Compare with what the other side's last violation is to be answered with."""
+        """Compare with the reason code for the last violation by the other side."""
         got = packet.reason_code
         if got not in BLAMES:
             return None
         blamed = at.direction.opposite
-        rows = [(one.packet, one.reason_code, one.rule) for one in at.history.reported if one.sender is blamed]
+        rows = [(row.packet, row.reason_code, row.rule) for row in at.history.reported if row.sender is blamed]
         damaged = at.memory(self).last.get(str(blamed))
         if damaged is not None:
             rows.append((*damaged, "a malformed packet"))
         if not rows or any(due == got for _, due, _ in rows):
             return None
         last = max(number for number, _, _ in rows)
-        found = [(due, code) for number, due, code in rows if number == last]
+        expected = [(due, code) for number, due, code in rows if number == last]
         allowed = allowed_reason_codes(packet.packet_type, V5)
-        if any(due not in allowed or not due for due, _ in found):
-            return None  # no code is named for one of them, so that any may be right
-        code = found[0][1]
+        if any(due not in allowed or not due for due, _ in expected):
+            return None  # one fault has no specified code, so any code may be right
+        code = expected[0][1]
         names = " or ".join(
-            f"0x{one:02x} ({reason_name(packet.packet_type, one, V5)})" for one in sorted({d for d, _ in found})
+            f"0x{due:02x} ({reason_name(packet.packet_type, due, V5)})" for due in sorted({due for due, _ in expected})
         )
         who = "client" if at.from_client else "server"
         return self.report(
             "reason_code",
             f"{who} sends {packet_name(packet)} 0x{got:02x} ({reason_name(packet.packet_type, got, V5)}) after {code}; "
-            f"the specification names {names}",
+            f"the specification requires {names}",
             confidence=None if last == at.other.last_packet else Confidence.LIKELY,
         )

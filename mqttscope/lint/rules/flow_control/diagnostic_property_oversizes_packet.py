@@ -7,17 +7,17 @@ from mqttscope.mqtt import ControlPacket, Properties, encode
 from mqttscope.mqtt.packets import Auth, Connack, Disconnect, Puback, Pubcomp, Pubrec, Pubrel, Suback, Unsuback
 
 ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Disconnect, Auth)
-"""Packets whose Reason String and User Properties have to give way."""
+"""Packets that must not exceed the limit because of their Reason String and User Properties."""
 REASON_STRING, USER_PROPERTY = 0x1F, 0x26
 
 
 class DiagnosticPropertyOversizesPacket(Rule):
-    """A packet is longer than its receiver accepts only because of a Reason String or User Properties.
+    """A packet exceeds the receiver's maximum size only because of its Reason String or User Properties.
 
-    Both are for people who read logs.  For their sake the receiver closes the connection with 0x95 (Packet too large)
-    and never learns the reason code that the packet was sent for.
+    Both properties only help people who read logs.  Because of them the receiver closes the connection with 0x95
+    (Packet too large) and never sees the actual reason code of the packet.
 
-    Instead, leave out the Reason String and the User Properties when the packet would exceed the Maximum Packet Size.
+    Instead, omit the Reason String and the User Properties if the packet would exceed the Maximum Packet Size.
     """
 
     code = "FLW203"
@@ -52,54 +52,54 @@ class DiagnosticPropertyOversizesPacket(Rule):
     needs = Needs.OPENING
 
     good = examples("""
-        left out
+        omitted
             opened maximum_packet_size=20 < code=0x8c
-        it fits exactly
+        exactly the limit
             opened maximum_packet_size=20; > publish a qos=1 id=1; < puback 1 code=0x87 reason_string="eleven char"
     """)
     bad = examples("""
-        a long reason in CONNACK
+        a long Reason String in CONNACK
             opened maximum_packet_size=20 < code=0x8c reason_string="x"*47 !properties.reason_string
         one byte too many in PUBACK
             opened maximum_packet_size=20; > publish a qos=1 id=1
             < puback 1 code=0x87 reason_string="twelve chars" !properties.reason_string
-        both, in DISCONNECT of the client
+        both properties, in DISCONNECT from the client
             opened < maximum_packet_size=20
             > disconnect code=0x80 reason_string=xxxxxxxxxxxxxxxxxxxx user_property=k:vvvvvvvvvvvvvvvvvvvv
                 !properties.reason_string !properties.user_property
-        perhaps sent before the CONNACK had arrived
+        perhaps sent before the CONNACK arrived
             opened < maximum_packet_size=20
             crossing > disconnect code=0x80 user_property=k:vvvvvvvvvvvvvvvvvvvv !properties.user_property
     """)
 
     def check(self, packet: Any, at: RuleContext) -> Iterator[Report]:
-        """Work out whether the packet fits without what may be left out."""
+        """Check whether the packet fits without the optional properties."""
         limit = at.receiver.maximum_packet_size
         if not limit or len(packet.raw) <= limit:
             return
-        what = droppable(packet, limit)
+        optional = droppable(packet, limit)
         severity, confidence = at.awareness()
-        for field in what:
+        for field in optional:
             yield self.report(
                 f"properties.{field}",
                 f"{packet_name(packet)} is {len(packet.raw):,} bytes long (limit {limit:,}) only because of "
-                f"{' and '.join(what)}, which has to be left out",
+                f"{' and '.join(optional)}, which has to be omitted",
                 severity=severity,
                 confidence=confidence,
             )
 
 
 def droppable(packet: ControlPacket, limit: int) -> tuple[str, ...]:
-    """The properties that a packet above the limit had to leave out; empty when it would be too long without them."""
+    """The properties that a packet above the limit had to omit; empty if it would be too large without them."""
     if not isinstance(packet, ANSWERS) or not packet.properties:
         return ()
     items = packet.properties.items
-    found = {identifier for identifier, _ in items} & {REASON_STRING, USER_PROPERTY}
-    if not found:
+    present = {identifier for identifier, _ in items} & {REASON_STRING, USER_PROPERTY}
+    if not present:
         return ()
-    rest = Properties.of(item for item in items if item[0] not in found)
+    rest = Properties.of(item for item in items if item[0] not in present)
     bare: ControlPacket = dataclasses.replace(packet, properties=rest or None)
     if len(encode(bare, V5)) > limit:
         return ()
     names = {REASON_STRING: "reason_string", USER_PROPERTY: "user_property"}
-    return tuple(names[identifier] for identifier in sorted(found))
+    return tuple(names[identifier] for identifier in sorted(present))

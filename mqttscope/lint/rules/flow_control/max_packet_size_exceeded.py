@@ -8,15 +8,15 @@ from mqttscope.mqtt.stream import Unparsed
 
 
 class MaxPacketSizeExceeded(AnnouncedLimitRule):
-    """A packet is longer than the Maximum Packet Size of its receiver.
+    """A packet is larger than the Maximum Packet Size of its receiver.
 
-    The receiver closes the connection with 0x95 (Packet too large), and after the reconnect the same packet often comes
-    again.  The size is that of the whole packet, with its first byte and the bytes of the Remaining Length.  It counts
-    for a PUBLISH whose end does not come any more, too; where the connection was cut off, or fewer bytes than the limit
-    have come, the length itself may be the mistake, and the finding is likely.
+    The receiver closes the connection with 0x95 (Packet too large), and the same packet is often sent again after the
+    reconnect.  The size includes the whole packet with its first byte and its Remaining Length bytes.  A PUBLISH
+    without its end is also reported.  If it was cut off, or fewer bytes than the limit were sent, its length may be
+    wrong, and the finding is only likely.
 
-    Instead, compare the whole encoded packet with the limit; a server drops a message that is too large for a client
-    and continues with the next one.
+    Instead, compare the size of the whole encoded packet with the limit; a server drops a message that is too large for
+    a client and continues with the next one.
     """
 
     code = "FLW202"
@@ -26,34 +26,34 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
     signs = ("oversized",)
 
     good = examples("""
-        exactly the limit, both ways
+        exactly the limit, in both directions
             opened maximum_packet_size=20 < maximum_packet_size=30; < publish a 0x00*14; > publish a 0x00*22 qos=1 id=1
             < puback 1
         no limit
             opened; > publish a 0x00*100000
-        cut off, and not longer than the limit
+        cut off, but within the limit
             opened < maximum_packet_size=66; > raw 30 40 0001 "a" 00*40; < reset
-        cut off inside its length
+        cut off inside its length field
             opened < maximum_packet_size=30; > raw 30 80; < reset
-        cut off after lost bytes, where no packet need begin
+        cut off after lost bytes, perhaps not a packet start
             opened < maximum_packet_size=30; > publish a; lost > publish a; > raw 30 40 0001 "a" 00*40; < reset
-        no limit, and cut off
+        no limit, cut off
             opened; > raw 30 40 0001 "a" 00*40; < reset
     """)
     bad = examples("""
-        from the server, by one byte
+        one byte too large, from the server
             opened maximum_packet_size=20; < publish a 0x00*15 !
-        from the client
+        too large, from the client
             opened < maximum_packet_size=30; > publish a 0x00*200 !
-        the CONNACK itself
+        the CONNACK itself is too large
             opened maximum_packet_size=20 < assigned_client_identifier=a-long-made-up-name !
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened < maximum_packet_size=30; crossing > publish a 0x00*200 !
-        cut off by the reset of the server
+        cut off by a reset from the server
             opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*40 !!; < disconnect code=0x95; < reset
         the client closes inside it
             opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*40 !; > fin
-        cut off before the limit: its length may be the mistake
+        cut off before the limit: the length may be wrong
             opened < maximum_packet_size=30; > raw 30 40 0001 "a" 00*9 !!; < reset
     """)
 
@@ -65,32 +65,32 @@ class MaxPacketSizeExceeded(AnnouncedLimitRule):
         size = len(packet.raw) + packet.missing
         if size <= limit or droppable(packet, limit):
             return None
-        whose = "server" if at.from_client else "client"
-        message = f"{packet_name(packet)} is {size:,} bytes long, the {whose} accepts at most {limit:,}"
+        receiver = "server" if at.from_client else "client"
+        message = f"{packet_name(packet)} is {size:,} bytes long, the {receiver} accepts at most {limit:,}"
         return self.ignored("", message, at)
 
     def check_unparsed(self, unparsed: Unparsed, at: RuleContext) -> Findings:
-        """Take the length of a PUBLISH that was cut off by the end of its connection, or is too long to be shown."""
+        """Check the announced length of a PUBLISH that was cut off, or that is too long to decode."""
         if unparsed.missing or unparsed.packet_type != PacketType.PUBLISH:
             return None
-        return self._cut(unparsed.raw, unparsed.length, at)
+        return self._check_length(unparsed.raw, unparsed.length, at)
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """Take the length of a PUBLISH inside which its sender has closed."""
-        if found.reason is not MalformedReason.TRUNCATED or found.packet_type != PacketType.PUBLISH:
+    def check_damaged(self, malformed: Malformed, at: RuleContext) -> Findings:
+        """Check the announced length of a PUBLISH that was unfinished when its sender closed."""
+        if malformed.reason is not MalformedReason.TRUNCATED or malformed.packet_type != PacketType.PUBLISH:
             return None
-        return self._cut(found.raw, len(found.raw), at)
+        return self._check_length(malformed.raw, len(malformed.raw), at)
 
-    def _cut(self, raw: bytes, length: int, at: RuleContext) -> Findings:
+    def _check_length(self, raw: bytes, length: int, at: RuleContext) -> Findings:
         limit, (body, end) = at.receiver.maximum_packet_size, packet_end(raw, 0, len(raw))
         if not limit or body == NEED_MORE or end <= limit:
             return None
         connection = at.connection
         if connection.gaps or connection.discarded_segments or at.party.malformed or at.history.disordered:
-            return None  # it need not be a packet that begins here
-        whose = "server" if at.from_client else "client"
+            return None  # this may not be the start of a packet
+        receiver = "server" if at.from_client else "client"
         message = (
-            f"PUBLISH is {end:,} bytes long, the {whose} accepts at most {limit:,}; {length:,} bytes of it were sent"
+            f"PUBLISH is {end:,} bytes long, the {receiver} accepts at most {limit:,}; {length:,} bytes of it were sent"
         )
         report = self.ignored("", message, at)
         if length <= limit and report.confidence is None:

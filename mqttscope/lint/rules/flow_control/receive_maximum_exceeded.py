@@ -2,21 +2,21 @@ from itertools import islice
 
 from mqttscope.lint.rules import V5, Confidence, Findings, Needs, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction, Publish
-from mqttscope.session.inflight import Side
+from mqttscope.session.inflight import ConnectionSide
 
 MAX_SHOWN = 5
-"""How many packet identifiers a message names."""
+"""Maximum number of packet identifiers in a finding."""
 
 
 class ReceiveMaximumExceeded(Rule):
-    """A side has more QoS 1 and 2 messages unacknowledged than the other side's Receive Maximum.
+    """A side has more unacknowledged QoS 1 and 2 messages than the other side's Receive Maximum.
 
-    The receiver has said for how many messages it keeps room.  It may close the connection with 0x93 (Receive Maximum
-    exceeded), and small devices run out of memory.  The client's limit is in CONNECT and binds the server, the server's
-    is in CONNACK and binds the client; without one it is 65,535.  Messages that a client sent before the CONNACK had
-    reached it were a guess, so then the finding is likely at best.
+    The receiver has room for that number of messages only.  It may close the connection with 0x93 (Receive Maximum
+    exceeded), and small devices run out of memory.  The client's limit is in CONNECT and applies to the server; the
+    server's limit is in CONNACK and applies to the client; the default is 65,535.  A client that sends before the
+    CONNACK reaches it does not have the limit yet, so then the finding is at most likely.
 
-    Instead, hold QoS 1 and 2 messages back until PUBACK, PUBCOMP or a refusing PUBREC makes room; QoS 0 may continue.
+    Instead, hold QoS 1 and 2 messages back until PUBACK, PUBCOMP or a refusing PUBREC frees a slot; QoS 0 may continue.
     """
 
     code = "FLW201"
@@ -40,12 +40,12 @@ class ReceiveMaximumExceeded(Rule):
         exactly the limit, and again after a PUBACK
             opened < receive_maximum=2; > publish a qos=1 id=1 & publish a qos=1 id=2 & publish a; < puback 1
             > publish a qos=1 id=3; < puback 2 & puback 3
-        a refusing PUBREC makes room, any other does not need to
+        a refusing PUBREC frees a slot; no other PUBREC needs to
             opened receive_maximum=1; < publish a qos=2 id=1; > pubrec 1 code=0x83; < publish a qos=2 id=2; > pubrec 2
             < pubrel 2; > pubcomp 2; < publish a qos=1 id=3; > puback 3
-        the limits of the two sides are apart
+        each side has its own limit
             opened receive_maximum=1; > publish a qos=1 id=1 & publish a qos=1 id=2; < puback 1 & puback 2
-        the PUBCOMP of an earlier connection's PUBREL gives quota
+        a PUBCOMP for an earlier connection's PUBREL frees a slot
             opened resume session_expiry_interval=60 < present receive_maximum=1; > pubrel 7 & publish a qos=1 id=1
             < pubcomp 7; > publish a qos=1 id=2; < puback 1 & puback 2
         the PUBACK is not in the capture
@@ -57,7 +57,7 @@ class ReceiveMaximumExceeded(Rule):
             > publish a qos=1 id=1 & publish a qos=2 id=2 & publish a qos=1 id=3 !packet_identifier
         one too many from the server
             opened receive_maximum=1; < publish a qos=2 id=1; > pubrec 1; < publish a qos=1 id=2 !packet_identifier
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened < receive_maximum=1; crossing > publish a qos=1 id=1 & publish a qos=1 id=2 !packet_identifier
         sent together with the CONNECT
             > connect; > publish a qos=1 id=1 & publish a qos=1 id=2
@@ -65,32 +65,32 @@ class ReceiveMaximumExceeded(Rule):
     """)
 
     def check(self, packet: Publish | Connack, at: RuleContext) -> Findings:
-        """Compare the messages in flight with the receiver's limit."""
+        """Compare the number of messages in flight with the receiver's limit."""
         if isinstance(packet, Connack):
             return self._before_connack(packet, at)
         limit = at.receiver.receive_maximum
         if at.sender.in_flight < limit or not limit or packet.qos > 2:
             return None
-        # The receiver's answers pass the capture before they reach the sender: the count is never too high, unless the
-        # sender has had packets that the capture has not shown yet.
+        # The receiver's answers pass the capture point before they reach the sender, so the count is never too high,
+        # unless the sender received packets that the capture has not shown yet.
         count = at.sender.in_flight - at.party.surplus
-        count -= sum(one.qos == 3 for one in at.sender.exchanges.values())
+        count -= sum(exchange.qos == 3 for exchange in at.sender.exchanges.values())
         if count < limit or not at.party.in_step():
             return None
         if at.sender.running(packet.packet_identifier or 0, "publish") is not None:
             return None
         severity, confidence = at.awareness()
-        who, whose = ("client", "server") if at.from_client else ("server", "client")
+        sender, receiver = ("client", "server") if at.from_client else ("server", "client")
         return self.report(
             "packet_identifier",
-            f"{who} has {count + 1:,} QoS 1 and 2 messages unacknowledged, the {whose}'s Receive Maximum is {limit:,} "
-            f"(before this one: {_identifiers(at.sender)})",
+            f"{sender} has {count + 1:,} QoS 1 and 2 messages unacknowledged, the {receiver}'s Receive Maximum is "
+            f"{limit:,} (before this one: {_identifiers(at.sender)})",
             severity=severity,
             confidence=confidence,
         )
 
     def _before_connack(self, packet: Connack, at: RuleContext) -> Findings:
-        """What the client sent before is judged by the limit that comes now."""
+        """Compare the number of messages that the client sent early with the limit in the CONNACK."""
         limit = packet.properties.receive_maximum if packet.properties is not None else None
         count = at.receiver.in_flight
         if at.from_client or not limit or count <= limit or packet.reason_code or at.history.connack is not None:
@@ -104,7 +104,7 @@ class ReceiveMaximumExceeded(Rule):
         )
 
 
-def _identifiers(side: Side) -> str:
-    found = (str(one.packet_identifier) for one in side.exchanges.values() if one.kind == "publish")
-    shown = list(islice(found, MAX_SHOWN + 1))
+def _identifiers(side: ConnectionSide) -> str:
+    identifiers = (str(row.packet_identifier) for row in side.exchanges.values() if row.kind == "publish")
+    shown = list(islice(identifiers, MAX_SHOWN + 1))
     return ", ".join(shown[:MAX_SHOWN]) + (", …" if len(shown) > MAX_SHOWN else "")

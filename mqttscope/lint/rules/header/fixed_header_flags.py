@@ -1,5 +1,5 @@
 from mqttscope.lint.finding import Severity
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, lawful_elsewhere, packet_name
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, packet_name, valid_elsewhere
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.constants import MalformedReason
@@ -10,13 +10,13 @@ _DUP, _QOS, _QOS_1 = 0x08, 0x06, 0x02
 
 
 class FixedHeaderFlags(MalformedRule):
-    """The four flag bits of the fixed header are not those that the packet type has.
+    """The four flag bits of the fixed header are wrong for the packet type.
 
-    They are 0010 for PUBREL, SUBSCRIBE and UNSUBSCRIBE and 0000 for all others but PUBLISH; the receiver treats
-    anything else as malformed and closes the connection.  In MQTT 3.1 the three may carry DUP when they are sent
-    again, and the bits of the others have no meaning, so there it is told as information only.
+    They are 0010 for PUBREL, SUBSCRIBE and UNSUBSCRIBE, and 0000 for all other types except PUBLISH.  The receiver
+    treats other bits as malformed and closes the connection.  In MQTT 3.1 these three packets may set DUP when they are
+    resent, and the bits of all other packets are unused: there the finding is info.
 
-    Instead, set the bits as the table of the version has them.
+    Instead, set the bits to the values that the specification of your version lists.
     """
 
     code = "HDR102"
@@ -61,11 +61,11 @@ class FixedHeaderFlags(MalformedRule):
     good = examples("""
         0010 for SUBSCRIBE, 0000 for SUBACK
             opened; > subscribe 10 a/b:1; < suback 10 1
-        a SUBSCRIBE that MQTT 3.1 sends again
+        a resent SUBSCRIBE in MQTT 3.1
             opened 3.1; > subscribe 10 a/b:1; +20 > subscribe 10 a/b:1 header_flags=0x0a; < suback 10 1
-        joined in the middle of what may be MQTT 3.1
+        capture started in mid-connection, perhaps MQTT 3.1
             midstream; version 3.1; < suback 9 0; > subscribe 10 a/b:1 header_flags=0x0a; < suback 10 1
-        a PUBREL that MQTT 3.1 sends again
+        a resent PUBREL in MQTT 3.1
             opened 3.1; > publish a qos=2 id=1; < pubrec 1; > pubrel 1; +20 > pubrel 1 header_flags=0x0a; < pubcomp 1
     """)
     bad = examples("""
@@ -84,11 +84,11 @@ class FixedHeaderFlags(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """The decoder's words, unless it may be MQTT 3.1 that is spoken."""
-        return None if lawful_elsewhere(at) else super().check_malformed(fault, at)
+        """Report the fault as decoded, unless the version may be MQTT 3.1."""
+        return None if valid_elsewhere(at) else super().check_malformed(fault, at)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """What only MQTT 3.1 lets through: flags that are no fault there."""
+        """Report flags that only MQTT 3.1 allows."""
         flags = packet.header_flags
         if flags is None or at.version != V3_1:
             return None
@@ -96,13 +96,13 @@ class FixedHeaderFlags(MalformedRule):
         if isinstance(packet, _WITH_QOS):
             if flags & _QOS != _QOS_1:
                 statement = "V31-HEADER-qos-of-requests"
-                told = f"carries QoS {flags >> 1 & 3} in its flags (0x{flags:x}), it is sent with QoS 1"
+                problem = f"carries QoS {flags >> 1 & 3} in its flags (0x{flags:x}), but must be sent with QoS 1"
             elif flags & ~_DUP == _QOS_1:
                 return None
             else:
-                told = f"carries RETAIN in its flags (0x{flags:x}), which has no meaning there"
+                problem = f"carries RETAIN in its flags (0x{flags:x}), which has no meaning there"
         else:
-            told = f"has flags 0x{flags:x}, which have no meaning there"
+            problem = f"has flags 0x{flags:x}, which have no meaning there"
         return self.report(
-            "header_flags", f"{packet_name(packet)} {told}", severity=Severity.INFO, statements=(statement,)
+            "header_flags", f"{packet_name(packet)} {problem}", severity=Severity.INFO, statements=(statement,)
         )

@@ -1,17 +1,17 @@
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, lawful_elsewhere, nothing_understood
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, RuleContext, examples, nothing_decoded, valid_elsewhere
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt.constants import MalformedReason, PacketType
 from mqttscope.mqtt.declare import FaultReport
 
 
 class PacketTypeReserved(MalformedRule):
-    """A packet has a type that is reserved.
+    """A packet has a reserved type.
 
-    Type 0 is no packet in any version, and type 15 (AUTH) came with MQTT 5.0.  The receiver closes the connection.
-    Often it is no packet at all: an earlier one had a wrong Remaining Length, and what is read as a type is something
-    from the middle of a field or a payload.
+    Type 0 is reserved in every version, and type 15 (AUTH) exists only in MQTT 5.0.  The receiver closes the
+    connection.  Often the real fault is an earlier packet with a wrong Remaining Length, so that bytes of a field or a
+    payload are read as a packet type.
 
-    Instead, send packets of the types that the version has, and check the lengths of those before.
+    Instead, send only packet types of the version in use, and check the lengths of the preceding packets.
     """
 
     code = "HDR101"
@@ -43,12 +43,12 @@ class PacketTypeReserved(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Point to a packet before whose length was wrong."""
-        if lawful_elsewhere(at) or nothing_understood(at):
+        """Mention an earlier packet with a wrong length."""
+        if valid_elsewhere(at) or nothing_decoded(at):
             return None
         first = at.event.malformed.raw[0]  # type: ignore[union-attr]
         name = " (AUTH of MQTT 5.0)" if first >> 4 == PacketType.AUTH else ""
-        told = f"packet type {first >> 4}{name} is reserved in MQTT {at.version.text} (first byte 0x{first:02x})"
+        text = f"packet type {first >> 4}{name} is reserved in MQTT {at.version.text} (first byte 0x{first:02x})"
         if at.party.miscounted is not None:
-            told += "; the length of a packet before it was wrong, so this may be no packet"
-        return self.report(fault.field, told)
+            text += "; an earlier packet had a wrong length, so this may not be a packet"
+        return self.report(fault.field, text)

@@ -3,16 +3,16 @@ from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt import Malformed, MalformedReason, ProtocolVersion, Suback, decode
 from mqttscope.mqtt.constants import type_name
 
-_SAID = (MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.REMAINING_LENGTH_WRONG)
-"""Faults that prove themselves, and whose rules (HDR101, HDR104) name the other version."""
+_REPORTED_BY_OTHERS = (MalformedReason.PACKET_TYPE_RESERVED, MalformedReason.REMAINING_LENGTH_WRONG)
+"""Faults that HDR101 and HDR104 report, including the other version."""
 
 
 class VersionMixedEncoding(Rule):
-    """A packet is laid out for another version than the one its connection was opened with.
+    """A packet has the layout of a different MQTT version than its connection.
 
-    Version 5.0 puts a property block into nearly every packet, the older ones have none; read with the wrong layout,
-    text becomes lengths and lengths become text.  The version that CONNECT names holds for both sides until the
-    connection closes.  Mostly a library or a proxy keeps the version in a place that not all of its encoders look at.
+    Version 5.0 adds a property block to nearly every packet; older versions have no such block.  Read in the wrong
+    layout, text becomes lengths and lengths become text.  The version in CONNECT applies to both sides until the
+    connection closes.  Usually some encoders of a library or proxy ignore the negotiated version.
 
     Instead, encode every packet in the version of the CONNECT.
     """
@@ -36,26 +36,26 @@ class VersionMixedEncoding(Rule):
             opened; > raw 82 08 000a 0003 "a/b" 01 !
         a SUBACK that grants QoS 0 and has no Property Length
             opened; > subscribe 10 a:1; < raw 90 03 000a00 !
-        a server that refuses MQTT 5.0 in the layout of 3.1.1, as one that does not know 5.0 has to
+        a server without 5.0 that refuses it in the layout of 3.1.1, as it must
             > connect; < raw 20 02 0001 !
         a SUBACK with Property Length in MQTT 3.1
             opened 3.1; > subscribe 10 a:1; < raw 90 04 000a0001 !
     """)
 
-    def check_damaged(self, found: Malformed, at: RuleContext) -> Findings:
-        """Read the packet in the other layout."""
+    def check_damaged(self, malformed: Malformed, at: RuleContext) -> Findings:
+        """Decode the packet in the other layout."""
         if not at.connection.version_known:
             return None
-        other = other_layout(found, at.version)
-        if other is None or found.packet_type is None or found.reason in _SAID:
+        other = other_layout(malformed, at.version)
+        if other is None or malformed.packet_type is None or malformed.reason in _REPORTED_BY_OTHERS:
             return None
-        kind = type_name(found.packet_type).upper()
-        if at.version == V5 and found.raw == REFUSAL_OF_3_1_1:
-            return self._report(kind, other, at, "; a server that knows no other answers so", Severity.INFO)
+        kind = type_name(malformed.packet_type).upper()
+        if at.version == V5 and malformed.raw == REFUSAL_OF_3_1_1:
+            return self._report(kind, other, at, "; a server that does not support 5.0 answers this way", Severity.INFO)
         return self._report(kind, other, at)
 
     def check(self, packet: Suback, at: RuleContext) -> Findings:
-        """A SUBACK reads well in both layouts, but with one code more or less."""
+        """A SUBACK decodes in both layouts, but with a different number of codes."""
         asked = at.receiver.running(packet.packet_identifier, "subscribe")
         if asked is None or not at.connection.version_known or len(packet.reason_codes or ()) == asked.filters:
             return None

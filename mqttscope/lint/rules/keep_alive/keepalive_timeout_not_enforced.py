@@ -6,28 +6,28 @@ from mqttscope.lint.waiting import has_closed
 from mqttscope.mqtt.packets import Connack
 
 PROOF_NS = 60 * SECOND_NS
-"""How long a sign of the server is waited for that it has not closed out of sight."""
+"""Time to wait for a sign that the server has not closed the connection unnoticed."""
 
 
 @dataclass(slots=True)
 class Silence:
-    """A client that was silent for too long."""
+    """A silence of a client that exceeded the limit."""
 
     since_ns: int = 0
-    """When it sent something for the last time before; 0 while it has not been silent for long enough."""
+    """Time of the client's last bytes; 0 until the silence is long enough."""
     until_ns: int = 0
-    """By when the server should have closed, its grace included."""
+    """Deadline for the server to close, including the grace period."""
     reported: bool = False
 
 
 class KeepaliveTimeoutNotEnforced(Rule):
     """A server does not close the connection of a client that is silent for one and a half times its Keep Alive.
 
-    The client may be gone.  As long as the server keeps the connection it publishes no will, and sends messages to
-    nobody.  Servers look at it now and then only, so they get a grace of half the Keep Alive and ``grace`` seconds
-    more, on top of a tolerance of a tenth (``tolerance_percent``) and one round trip.  It is likely where the server
-    still speaks afterwards.  Where it closes too late, or says nothing for another minute, it is a guess and a warning:
-    what it sent in time may have been lost before the capture.  Reported once for a connection.
+    The client may be gone.  While the server keeps the connection open it does not publish the will, and its messages
+    reach no receiver.  Servers check only at intervals, so they get a grace period of half the Keep Alive plus
+    ``grace`` seconds, on top of a tolerance of a tenth (``tolerance_percent``) and one round trip.  Likely if the
+    server still sends packets afterwards.  If it closes too late, or sends nothing for another minute, the finding is a
+    heuristic warning: packets of the client may have been lost before the capture.  Reported once for each connection.
 
     Instead, close the connection, in MQTT 5.0 with DISCONNECT 0x8D (Keep Alive timeout), and publish the will.
     """
@@ -43,42 +43,42 @@ class KeepaliveTimeoutNotEnforced(Rule):
     sender = S2C
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"tolerance_percent": 10, "grace": 5}
-    brief = {"grace": 5}  # servers look at it every few seconds
+    brief = {"grace": 5}  # servers check every few seconds
     Memory = Silence
 
-    # A client that is silent for so long is in the wrong itself, unless it has taken leave or is gone.
+    # The client's silence is a fault itself, unless the client has sent DISCONNECT or is gone.
     good = examples("""
         in time
             opened keep_alive=10; +9 > pingreq; < pingresp; > fin
-        0 switches it off
+        0 disables Keep Alive
             opened keep_alive=0; @1 opened client=c2 keep_alive=0; +120 @1 > fin; > pingreq; < pingresp
-        the server's value holds
+        the server's value applies
             opened keep_alive=10 < server_keep_alive=60; +50 > pingreq; < pingresp
-        the client is gone, and the server closes within the grace
+        the client is gone, and the server closes within the grace period
             opened 3.1.1 keep_alive=10; +10.9 < reset; @1 opened 5.0 client=c2 keep_alive=0; +120 @1 > fin
-        the client takes leave, and the server closes
+        the client disconnects, and the server closes
             opened keep_alive=10; > disconnect; +1 < fin; @1 opened client=c2 keep_alive=0; +120 @1 > fin
     """)
     bad = examples("""
-        the server answers after a minute of silence
+        the server answers after one minute of silence
             opened keep_alive=10; +60 > pingreq; < pingresp; > fin !
-        messages are still sent, in 3.1.1
+        messages are still delivered, in 3.1.1
             opened 3.1.1 keep_alive=10; +30 < publish a; > ack; @1 opened client=c2 keep_alive=0; +70 @1 > pingreq !!
-        nothing more comes, in 3.1
+        no more packets, in 3.1
             opened 3.1 keep_alive=10; @1 opened client=c2 keep_alive=0; +100 @1 > pingreq !!
         closed too late
             opened keep_alive=10; +40 < fin !
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Begin to wait."""
+        """Start the timer."""
         if not packet.reason_code and at.history.connack is None:
-            # The Server Keep Alive that it may bring counts from the next look on.
+            # A Server Keep Alive in this CONNACK applies from the next check on.
             at.ask(self, at.timestamp_ns + SECOND_NS)
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look when the client has sent something for the last time, and what the server has done since."""
+        """Check when the client last sent something, and what the server has sent since."""
         silence: Silence = at.memory(self)
         keep_alive, connack = connection.keep_alive, at.history.connack_sent
         if not keep_alive or connack is None or silence.reported or at.history.client.disconnect is not None:
@@ -102,7 +102,7 @@ class KeepaliveTimeoutNotEnforced(Rule):
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """The last word about a silence."""
+        """Judge the silence at the end of the connection."""
         silence: Silence = at.memory(self)
         if not silence.since_ns or silence.reported:
             return None
@@ -115,13 +115,13 @@ class KeepaliveTimeoutNotEnforced(Rule):
         return round(seconds * SECOND_NS) + min(max(trip, 0), keep_alive * SECOND_NS)
 
     def _judge(self, silence: Silence, connection: Connection, at: RuleContext) -> Report | None:
-        """Whether anything shows that the server had not closed."""
+        """Look for signs that the server had not closed."""
         left = at.history.server.disconnect
-        spoken = at.server.last_timestamp_ns or 0
+        last_ns = at.server.last_timestamp_ns or 0
         if left is not None and left.timestamp_ns <= silence.until_ns:
             return None
         silence.reported = True
-        sure = spoken > silence.until_ns and (left is None or spoken < left.timestamp_ns)
+        sure = last_ns > silence.until_ns and (left is None or last_ns < left.timestamp_ns)
         if not sure and not self._may_be_late(silence, connection, at):
             return None
         quiet = (silence.until_ns - silence.since_ns) / SECOND_NS
@@ -137,9 +137,9 @@ class KeepaliveTimeoutNotEnforced(Rule):
 
     @staticmethod
     def _may_be_late(silence: Silence, connection: Connection, at: RuleContext) -> bool:
-        """Whether the server, which says nothing, seems to have kept the connection."""
+        """Whether a silent server seems to have kept the connection."""
         if connection.closed_how == "fin" and connection.closed_by == "server":
-            return True  # a reset may as well say that it has forgotten the connection long ago
+            return True  # a reset might come from a server that forgot the connection long ago
         if connection.closed_how is not None or at.timestamp_ns < silence.until_ns + PROOF_NS:
             return False
         return not (has_closed(at, C2S) or has_closed(at, S2C))

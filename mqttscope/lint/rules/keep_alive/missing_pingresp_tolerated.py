@@ -7,12 +7,12 @@ from mqttscope.mqtt.packets import Disconnect
 
 
 class MissingPingrespTolerated(PingRule):
-    """A client continues with a connection on which its PINGREQ was not answered.
+    """A client continues to use a connection although its PINGREQ was not answered.
 
-    The server may be gone, or take the client for gone: what is sent then is lost.  The finding comes when the client
-    sends something ``timeout`` seconds after a PINGREQ that has had no answer.
+    The server may be gone, or may have dropped the client: everything sent from then on is lost.  Reported when the
+    client sends something ``timeout`` seconds after an unanswered PINGREQ.
 
-    Instead, close the connection when PINGRESP does not come within a reasonable time, and connect again.
+    Instead, close the connection if PINGRESP does not arrive within a reasonable time, and reconnect.
     """
 
     code = "KAL505"
@@ -20,32 +20,32 @@ class MissingPingrespTolerated(PingRule):
     statements = {V5: {"V5-PINGRESP-timeout": ""}, V3_1_1: {"V311-PINGRESP-timeout": ""}}
     also = {V3_1: ("V31-PINGREQ-answer",)}
     settings = {
-        # Many clients look once in a Keep Alive, which is 60 seconds by default.
+        # Many clients check once per Keep Alive, 60 seconds by default.
         "timeout": 60
     }
-    brief = {"timeout": 60}  # a client may wait for long
+    brief = {"timeout": 60}  # a client may wait this long
 
     good = examples("""
         answered
             opened; > pingreq; < pingresp; +40 > publish a; +40 > publish a; > fin
-        it closes
+        the client closes
             opened; > pingreq; +20 > fin; @1 opened client=c2 keep_alive=0; +90 @1 > fin
         the answer is not in the capture
             opened; > pingreq; lost < pingresp; +40 > publish a; +40 > publish a
-        it never sends again
+        the client sends nothing more
             opened; > pingreq; @1 opened client=c2 keep_alive=0; +90 @1 > fin
     """)
     bad = examples("""
-        it sends more
+        the client sends other packets
             opened; > pingreq; < ack; +40 > publish a; +40 > publish a !!; > fin
-        pings alone, in 3.1.1
+        only pings, in 3.1.1
             opened 3.1.1; > pingreq; < ack; +50 > pingreq; < ack; +50 > pingreq !!; > fin
         in 3.1
             opened 3.1; > pingreq; < ack; +40 > publish a; +40 > publish a !!
     """)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether the client continues without an answer."""
+        """Check whether the client continues without an answer."""
         ping: Ping = at.memory(self)
         if is_over(at) or not waits(ping, at):
             return None
@@ -55,7 +55,7 @@ class MissingPingrespTolerated(PingRule):
             return None
         event = at.event
         if not at.from_client or not isinstance(event, PacketEvent) or isinstance(event.packet, Disconnect):
-            at.ask(self, at.timestamp_ns)  # until it says something
+            at.ask(self, at.timestamp_ns)  # until the client sends something
             return None
         if not has_arrived(at.history.client, ping.position):
             return None

@@ -8,20 +8,20 @@ from mqttscope.mqtt import PacketType, Pingreq
 
 @dataclass(slots=True)
 class Ping:
-    """The oldest PINGREQ that may have no answer."""
+    """The oldest PINGREQ that may be unanswered."""
 
     packet: int = -1
     frame: int = 0
     timestamp_ns: int = 0
     position: int = 0
-    """Stream position of the client after it."""
+    """Stream position of the client after the PINGREQ."""
     answers: int = 0
-    """PINGRESP packets before it."""
+    """Number of PINGRESP packets before the PINGREQ."""
     reported: bool = False
 
 
 class PingRule(Rule):
-    """A PINGREQ that is not answered within ``timeout`` seconds."""
+    """A rule about a PINGREQ that is not answered within ``timeout`` seconds."""
 
     confidence = Confidence.LIKELY
     sender = C2S
@@ -29,7 +29,7 @@ class PingRule(Rule):
     Memory = Ping
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        """Take note of a PINGREQ: of those that wait for an answer the first one."""
+        """Store the first unanswered PINGREQ."""
         ping: Ping = at.memory(self)
         answers = at.history.server.counts[PacketType.PINGRESP]
         if ping.packet >= 0 and at.history.client.pings and answers == ping.answers:
@@ -41,7 +41,7 @@ class PingRule(Rule):
 
 
 def waits(ping: Ping, at: RuleContext) -> bool:
-    """Whether the PINGREQ has no answer, and nothing hides one."""
+    """Whether the PINGREQ is unanswered, as far as the capture is complete."""
     history = at.history
     if ping.packet < 0 or ping.reported or not history.client.pings:
         return False
@@ -49,13 +49,12 @@ def waits(ping: Ping, at: RuleContext) -> bool:
 
 
 class PingreqUnanswered(PingRule):
-    """A PINGREQ gets no PINGRESP.
+    """A PINGREQ is not answered with PINGRESP.
 
-    The client takes the server for dead, closes and connects again, over and over.  The finding comes when the answer
-    has been missing for ``timeout`` seconds while the connection lives, and only where TCP shows that the server got
-    the PINGREQ.
+    The client considers the server dead, closes and reconnects, over and over.  Reported when the answer has been
+    missing for ``timeout`` seconds on an open connection, and only if TCP shows that the server got the PINGREQ.
 
-    Instead, answer each PINGREQ with PINGRESP, also while messages wait.
+    Instead, answer each PINGREQ with PINGRESP, even while messages are queued.
     """
 
     code = "KAL504"
@@ -68,24 +67,24 @@ class PingreqUnanswered(PingRule):
             opened; > pingreq; < pingresp; +60 > fin
         the client gives up
             opened; > pingreq; +20 > fin; @1 opened client=c2; +60 @1 > fin
-        the server never got it
+        the server never received it
             opened; > pingreq; @1 opened client=c2; +60 @1 > fin
         the answer is not in the capture
             opened; > pingreq; lost < pingresp; @1 opened client=c2; +60 @1 > fin
-        two at a time are answered in turn
+        two at a time, each answered
             opened; > pingreq & pingreq; +20 < pingresp; +15 < pingresp; > fin
-        a message of the server takes 45 s
+        the server sends one message for 45 s
             opened; > pingreq; < raw 30 64 0001 "a" 00*37; +15 < raw 00*20; +15 < raw 00*20
             +15 < raw 00*20 & pingresp; +15 > fin
     """)
     bad = examples("""
-        nothing comes
+        no answer
             opened; > pingreq; < ack; +40 > fin !
-        messages come, and no PINGRESP, in 3.1.1
+        messages arrive, but no PINGRESP, in 3.1.1
             opened 3.1.1; > pingreq; +20 < publish a; +30 > pingreq !!; +20 < publish a; +20 > fin
-        in 3.1, after one that was answered
+        in 3.1, after an answered PINGREQ
             opened 3.1; > pingreq; < pingresp; +30 > pingreq; < ack; @1 opened client=c2; +50 @1 > fin !
-        not after a message of the server that takes 45 s either
+        still missing after the server has sent one message for 45 s
             opened; > pingreq; < raw 30 64 0001 "a" 00*37; +15 < raw 00*20; +15 < raw 00*20; +15 < raw 00*20
             +35 > fin !
     """)
@@ -94,7 +93,7 @@ class PingreqUnanswered(PingRule):
         return waits(at.memory(self), at)
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether the answer has come."""
+        """Check whether the answer has arrived."""
         ping: Ping = at.memory(self)
         if is_over(at) or not waits(ping, at):
             return None

@@ -10,12 +10,12 @@ from mqttscope.mqtt import ControlPacket, Direction
 
 
 class ServerKeepaliveIgnored(Rule):
-    """A client keeps to its own Keep Alive although the server has set a shorter one.
+    """A client uses its own Keep Alive although the server has set a shorter one.
 
-    Server Keep Alive in CONNACK takes the place of the value in CONNECT.  The server closes the connection after one
-    and a half times its own value, so that such a client is cut off again and again.
+    Server Keep Alive in CONNACK replaces the value in CONNECT.  The server closes the connection after one and a half
+    times its own value, so such a client is disconnected again and again.
 
-    Instead, take Server Keep Alive from CONNACK where it is there, before the ping timer starts.
+    Instead, use the Server Keep Alive of the CONNACK, if present, before you start the ping timer.
     """
 
     code = "KAL202"
@@ -31,18 +31,18 @@ class ServerKeepaliveIgnored(Rule):
     good = examples("""
         followed
             opened < server_keep_alive=10; +9 > pingreq; < pingresp; +10.9 > pingreq; < pingresp
-        the server switches it off
+        the server disables Keep Alive
             opened < server_keep_alive=0; +600 > pingreq; < pingresp
     """)
     bad = examples("""
-        its own value is longer
+        the client's own value is longer
             opened < server_keep_alive=10; +40 > pingreq !; < pingresp
-        its own value is off
+        the client's own value is 0
             opened keep_alive=0 < server_keep_alive=10; +15 < reset !
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Measure from the packet before."""
+        """Measure the time since the client's last packet."""
         limit, last = at.connection.keep_alive, at.sender.last_timestamp_ns
         if not limit or last is None or at.timestamp_ns - last <= limit * SECOND:
             return None
@@ -63,7 +63,7 @@ class ServerKeepaliveIgnored(Rule):
         own = connect.keep_alive if connect is not None else 0
         return self.report(
             "",
-            f"client was silent for {quiet / SECOND:.1f} s, CONNACK set Server Keep Alive {limit} s "
+            f"client was silent for {quiet / SECOND:.1f} s, but CONNACK set Server Keep Alive {limit} s "
             f"(the client had asked for {own} s)",
             sender=Direction.CLIENT_TO_SERVER,
             confidence=None if sure else Confidence.LIKELY,

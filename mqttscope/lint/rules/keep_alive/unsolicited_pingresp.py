@@ -5,8 +5,7 @@ from mqttscope.mqtt import Direction, Pingresp
 class UnsolicitedPingresp(Rule):
     """A server sends PINGRESP without a PINGREQ.
 
-    A client that waits for the answer to its next PINGREQ may take this one for it and not notice that the server is
-    gone.
+    A client may mistake it for the answer to its next PINGREQ and not notice that the server is gone.
 
     Instead, send one PINGRESP for each PINGREQ.
     """
@@ -17,20 +16,20 @@ class UnsolicitedPingresp(Rule):
     needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
-        one for each
+        one for each PINGREQ
             opened; > pingreq; crossing > pingreq; < pingresp & pingresp
         the PINGREQ is not in the capture
             opened; lost > pingreq; < pingresp
     """)
     bad = examples("""
-        out of the blue
+        without any PINGREQ
             opened; < pingresp !
-        two for one
+        two for one PINGREQ
             opened; > pingreq; < pingresp & pingresp !
     """)
 
     def check(self, packet: Pingresp, at: RuleContext) -> Findings:
-        """Compare with the PINGREQ packets that have no answer."""
+        """Compare with the unanswered PINGREQ packets."""
         if at.other.pings or not at.party.in_step():
             return None
         return self.report("", "PINGRESP without an outstanding PINGREQ")

@@ -2,28 +2,28 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from mqttscope.lint.rules import Connection, Findings, Report, Rule, RuleContext, Severity, examples
-from mqttscope.lint.shared_checks import Spread, duration
+from mqttscope.lint.shared_checks import DurationHistogram, duration
 from mqttscope.mqtt import Connack, ControlPacket, Direction, PacketType, Pingresp, Puback, Pubcomp, Pubrec
 from mqttscope.session.inflight import SENT
 
 
 @dataclass(slots=True)
 class Latencies:
-    """How long answers took, by packet type."""
+    """Response times of both sides, by packet type."""
 
-    client: dict[int, Spread] = field(default_factory=dict)
-    """Answers of the client."""
-    server: dict[int, Spread] = field(default_factory=dict)
+    client: dict[int, DurationHistogram] = field(default_factory=dict)
+    """Answers from the client."""
+    server: dict[int, DurationHistogram] = field(default_factory=dict)
 
 
 class AckLatency(Rule):
-    """Answers of one side come late.
+    """One side answers slowly.
 
-    Each message waits that long for its acknowledgment, and with a small window so does everything after it.  The
-    time of the TCP handshake, where it was captured, tells the network's share from that of the side that answers.
+    Each message waits that long for its acknowledgement, and with a small send window so does everything after it.  The
+    duration of the TCP handshake, if captured, separates the network delay from the delay of the answering side.
     Reported once for each side when the connection ends; a very late answer is a warning.
 
-    Instead, acknowledge before slow work is done, and look at the load of the side that answers.
+    Instead, acknowledge before slow processing, and check the load of the answering side.
     """
 
     code = "OPS213"
@@ -31,9 +31,9 @@ class AckLatency(Rule):
     severities = (Severity.WARNING, Severity.INFO)
     looks_at = (Connack, Puback, Pubrec, Pubcomp, Pingresp)
     settings = {
-        # Seconds, the longest time to an answer that is not reported.
+        # Seconds: longest response time that is not reported.
         "slow": 1.0,
-        # Seconds from which on it is a warning.
+        # Seconds: longest response time that is not a warning.
         "very_slow": 5.0,
     }
     Memory = Latencies
@@ -43,7 +43,7 @@ class AckLatency(Rule):
             opened; > publish a qos=1 id=7; +0.04 < puback 7; > pingreq; +0.04 < pingresp; > disconnect; > fin
         nine tenths of a second
             opened; > publish a qos=1 id=7; +0.9 < puback 7; > disconnect; > fin
-        as configured
+        below the configured limit
             settings slow=4.5; opened; > publish a qos=1 id=7; +4 < puback 7; > disconnect; > fin
     """)
     bad = examples("""
@@ -54,17 +54,17 @@ class AckLatency(Rule):
             > disconnect; > fin !
         the CONNACK
             > connect; +3 < connack; > disconnect; > fin !
-        the client is late
+        by the client
             opened; > subscribe 1 a:1; < suback 1 1; < publish a qos=1 id=1; +2 > puback 1; > disconnect; > fin !
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Measure and count."""
+        """Record one response time."""
         kind, owner = packet.packet_type, 0
         if kind == PacketType.PINGRESP:
             began = None if at.client.ping_packet is None else at.client.ping_timestamp_ns
         elif kind == PacketType.CONNACK:
-            # An exchange of AUTH packets takes the time that people or other servers take.
+            # An AUTH exchange may wait for people or other servers.
             exchanged = at.party.counts[PacketType.AUTH] or at.history.connack is not None
             began = None if exchanged else at.connection.connect_timestamp_ns
         else:
@@ -79,12 +79,12 @@ class AckLatency(Rule):
         table = memory.client if at.from_client else memory.server
         spread = table.get(kind)
         if spread is None:
-            spread = table[kind] = Spread()
+            spread = table[kind] = DurationHistogram()
         spread.add(at.timestamp_ns - began, owner)
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """The slow kinds of answers of each side, the slowest first."""
+        """Report the slow answers of each side, slowest type first."""
         if self.code not in at.history.memories:
             return
         memory: Latencies = at.memory(self)
@@ -97,13 +97,13 @@ class AckLatency(Rule):
             if rows:
                 yield self.report(
                     "",
-                    "; ".join(_told(kind, spread) for kind, spread in rows) + _handshake(connection),
+                    "; ".join(_summary(kind, spread) for kind, spread in rows) + _handshake(connection),
                     severity=Severity.WARNING if rows[0][1].worst_ns > very_slow else None,
                     sender=sender,
                 )
 
 
-def _told(kind: int, spread: Spread) -> str:
+def _summary(kind: int, spread: DurationHistogram) -> str:
     owner = f" (id {spread.worst})" if spread.worst else ""
     return (
         f"{PacketType(kind).name} latency: median {duration(spread.percentile(0.5))}, "

@@ -5,11 +5,11 @@ from mqttscope.mqtt import Connect, Direction
 class BridgeBit(Rule):
     """A client marks itself as a bridge with bit 7 of the protocol level.
 
-    No specification has that bit; mosquitto introduced it for bridges between brokers.  A server that knows it keeps
-    RETAIN on what it forwards and sends no message back where it came from; one that does not refuses the protocol
-    level.
+    The bit is not part of any specification; mosquitto introduced it for bridges between brokers.  A server that
+    supports it keeps RETAIN on forwarded messages and does not return messages to their sender; other servers refuse
+    the protocol level.
 
-    Instead, use a bridge of MQTT 5.0, which has No Local and Retain As Published for it.
+    Instead, use a bridge with MQTT 5.0, which has No Local and Retain As Published for this purpose.
     """
 
     code = "OPS109"
@@ -31,7 +31,7 @@ class BridgeBit(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """The decoder knows the levels of bridges."""
+        """Report the bridge bit that the decoder found."""
         if not packet.bridge:
             return None
         return self.report(

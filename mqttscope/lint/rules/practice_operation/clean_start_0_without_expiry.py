@@ -3,13 +3,13 @@ from mqttscope.mqtt import Connect, Direction
 
 
 class CleanStart0WithoutExpiry(Rule):
-    """A client wants to resume its session but lets it end with the connection.
+    """A client wants to resume its session, but its session ends with the connection.
 
-    In MQTT 5.0 Clean Start says only how a session begins.  How long it lives is the Session Expiry Interval, and one
-    that is left out is 0.  It is the usual slip when a client with CleanSession 0 is moved from 3.1.1: everything
-    works until the first reconnect, when subscriptions and queued messages are gone.
+    In MQTT 5.0 Clean Start only controls how a session begins.  The Session Expiry Interval controls how long it lasts,
+    and its default is 0.  This is a common mistake when a client with CleanSession 0 is ported from 3.1.1: everything
+    works until the first reconnect, which loses subscriptions and queued messages.
 
-    Instead, set a Session Expiry Interval, or Clean Start 1 where nothing has to survive.
+    Instead, set a Session Expiry Interval, or Clean Start 1 if nothing has to survive.
     """
 
     code = "OPS106"
@@ -36,7 +36,7 @@ class CleanStart0WithoutExpiry(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """What is left out counts as 0."""
+        """Treat a missing interval as 0."""
         if packet.clean_start is not False or packet.properties is None or packet.properties.session_expiry_interval:
             return None
         return self.report(

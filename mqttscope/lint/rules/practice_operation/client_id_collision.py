@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt import Connack, Direction
+from mqttscope.session.connection import host_of
 
 MAX_TAKEOVERS = 64
 """Maximum number of takeovers of a client that are counted, unless the setting ``takeovers`` is higher."""
@@ -10,33 +11,33 @@ MAX_TAKEOVERS = 64
 
 @dataclass(slots=True)
 class Takeover:
-    """A connection took the session from another one that was still open."""
+    """A connection takes over the session of another that is still open."""
 
     timestamp_ns: int
     loser: str
-    """Address of the client that had it."""
+    """Address of the client that lost the session."""
     winner: str
-    """Address of the one that has it now."""
+    """Address of the client that took it over."""
 
 
 @dataclass(slots=True)
 class Takeovers:
     """The takeovers of one client."""
 
-    found: list[Takeover] = field(default_factory=list)
-    told_ns: int | None = None
-    """When they were reported last."""
+    recent: list[Takeover] = field(default_factory=list)
+    reported_ns: int | None = None
+    """Time of the last report."""
 
 
 class ClientIdCollision(Rule):
-    """Two devices use the same Client Identifier and throw each other out, again and again.
+    """Two devices use the same Client Identifier and disconnect each other again and again.
 
-    Each one that connects takes the session of the other, which then connects again: messages go to whoever is
-    connected at the moment, and wills are sent all the time.  Where all connections come from one address it may be one
-    device that comes back before the server has noticed that its old connection is dead, and that is a note.  Reported
-    once within ``seconds``.
+    Each device that connects takes over the session of the other, which then reconnects.  Messages go to the device
+    that happens to be connected, and wills are published all the time.  If all connections come from one address, it
+    may be one device that returns before the server notices that its old connection is dead, and that is info.
+    Reported at most once within ``seconds``.
 
-    Instead, give every device a Client Identifier of its own, from its serial number for instance.
+    Instead, give every device a unique Client Identifier, for example from its serial number.
     """
 
     code = "OPS324"
@@ -45,23 +46,23 @@ class ClientIdCollision(Rule):
     sender = Direction.SERVER_TO_CLIENT
     settled = False
     settings = {
-        # Takeovers from which on they are reported.
+        # Minimum number of takeovers.
         "takeovers": 3,
-        # The time in which they come.
+        # Period for these takeovers, in seconds.
         "seconds": 300,
     }
     models = (SessionModel,)
     Memory = Takeovers
 
     good = examples("""
-        a client for each
+        one client per identifier
             opened client=x1; @1 opened client=x2
-        one after the other
+        one connection after the other
             opened; > disconnect; > fin; @1 opened; @1 > disconnect; @1 > fin; @2 opened; @2 > disconnect; @2 > fin
             @3 opened
         taken over once
             opened; @1 opened; < disconnect code=0x8e; < fin
-        another user's client of the same name
+        a client with the same identifier but another user name
             opened user_name=alice; @1 opened user_name=bob; @2 opened user_name=alice; @3 opened user_name=bob
     """)
     bad = examples("""
@@ -74,7 +75,7 @@ class ClientIdCollision(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Count a takeover."""
+        """Count takeovers."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or at.history.connack is not None or connect is None or sent is None:
             return None
@@ -86,27 +87,26 @@ class ClientIdCollision(Rule):
             return None
         now_ns, memory = at.timestamp_ns, at.memory(self)
         window_ns = self.nanoseconds("seconds")
-        loser, winner = (one.rpartition(":")[0] for one in (model.client, at.connection.client))
+        loser, winner = host_of(model.client), host_of(at.connection.client)
         limit = int(self.set["takeovers"])
-        rows = [one for one in memory.found if abs(now_ns - one.timestamp_ns) <= window_ns]
-        memory.found = [*rows, Takeover(now_ns, loser, winner)][-max(MAX_TAKEOVERS, limit) :]
-        if memory.told_ns is not None and abs(now_ns - memory.told_ns) <= window_ns:
+        rows = [row for row in memory.recent if abs(now_ns - row.timestamp_ns) <= window_ns]
+        memory.recent = [*rows, Takeover(now_ns, loser, winner)][-max(MAX_TAKEOVERS, limit) :]
+        if memory.reported_ns is not None and abs(now_ns - memory.reported_ns) <= window_ns:
             return None
-        between = [
-            one for one in memory.found if one.loser != one.winner and {one.loser, one.winner} == {loser, winner}
-        ]
+        pair = {loser, winner}
+        between = [row for row in memory.recent if row.loser != row.winner and {row.loser, row.winner} == pair]
         if loser != winner and len(between) >= limit:
-            memory.told_ns = now_ns
-            return self._told(between, f"between {loser} and {winner}: two devices share it", at)
-        same = [one for one in memory.found if one.loser == one.winner == winner]
+            memory.reported_ns = now_ns
+            return self._report(between, f"between {loser} and {winner}: two devices share it", at)
+        same = [row for row in memory.recent if row.loser == row.winner == winner]
         if loser == winner and len(same) >= limit:
-            memory.told_ns = now_ns
-            return self._told(
+            memory.reported_ns = now_ns
+            return self._report(
                 same, f"by connections from {winner}, before the old ones were closed", at, severity=Severity.INFO
             )
         return None
 
-    def _told(self, rows: list[Takeover], how: str, at: RuleContext, severity: Severity | None = None) -> Findings:
+    def _report(self, rows: list[Takeover], how: str, at: RuleContext, severity: Severity | None = None) -> Findings:
         seconds = (rows[-1].timestamp_ns - rows[0].timestamp_ns) / SECOND_NS
         return self.report(
             "",

@@ -5,8 +5,8 @@ from mqttscope.session.connection import DISCONNECTED, REFUSED
 class CloseWithoutDisconnect(Rule):
     """A side closes the connection without a DISCONNECT.
 
-    The server takes it for a failure and publishes the will.  A server of MQTT 5.0 that closes silently leaves its
-    client to guess whether to come back.  Mobile clients do it all the time; before MQTT 5.0 servers have no
+    The server treats it as a failure and publishes the will.  When a server of MQTT 5.0 closes silently, its client
+    cannot decide whether to reconnect.  Mobile clients do this all the time; before MQTT 5.0 servers cannot send
     DISCONNECT.
 
     Instead, send DISCONNECT with the reason before closing.
@@ -20,7 +20,7 @@ class CloseWithoutDisconnect(Rule):
             opened; > disconnect; > fin
         the server closes after the client's DISCONNECT
             opened; > disconnect; < fin
-        the server says why
+        the server sends DISCONNECT
             opened; < disconnect code=0x8b; < fin
         the client closes after the server's DISCONNECT
             opened; < disconnect code=0x8b; > fin
@@ -34,18 +34,18 @@ class CloseWithoutDisconnect(Rule):
             opened
     """)
     bad = examples("""
-        the client
+        by the client
             opened; > fin !
-        the client, with a reset, in MQTT 3.1.1
+        by the client, with a reset, in MQTT 3.1.1
             opened 3.1.1; > reset !
-        the server, after a second CONNECT
+        by the server, after a second CONNECT
             opened; > connect; < fin !
-        the server
+        by the server
             opened; < fin !
     """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Who ended the transport, and whether anybody took leave before."""
+        """Report a close that no DISCONNECT precedes."""
         how, who = connection.closed_how, connection.closed_by
         if how not in ("fin", "reset") or who is None or connection.phase in (REFUSED, DISCONNECTED):
             return None

@@ -5,25 +5,25 @@ from mqttscope.lint.message_model import Messages
 from mqttscope.lint.rules import Confidence, Findings, Needs, Related, Rule, RuleContext, Severity, forget_oldest, shown
 from mqttscope.mqtt import Direction, Publish
 
-MAX_TOLD = 10_000
-"""Clients and topics that were reported; the oldest is forgotten first, and reported again."""
+MAX_REPORTED = 10_000
+"""Maximum number of reported clients and topics kept; dropped ones, oldest first, are reported again."""
 
 
 @dataclass(slots=True)
-class Told:
-    """Clients and topics that were reported."""
+class ReportedDuplicates:
+    """Clients and topics already reported."""
 
     topics: dict[tuple[str, str], bool] = field(default_factory=dict)
 
 
 class DuplicateDeliveries(Rule):
-    """A client gets one message several times.
+    """A client receives several copies of one message.
 
-    That is allowed with QoS 1, and where several subscriptions of the client match, but it costs bandwidth, and a
-    client that counts or adds up what it gets has to know.  Each client and topic is reported once, with the reason as
-    far as the capture shows it.
+    That is allowed with QoS 1, and if several subscriptions of the client match, but it costs bandwidth, and a client
+    that counts or adds up values gets wrong results.  Each client and topic is reported once, with the reason if the
+    capture shows it.
 
-    Instead, hold one subscription for each topic; make clients ignore what they have got before.
+    Instead, use one subscription for each topic, and make clients ignore duplicates.
     """
 
     code = "OPS427"
@@ -32,7 +32,7 @@ class DuplicateDeliveries(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING
     models = (Messages,)
-    Memory = Told
+    Memory = ReportedDuplicates
 
     good = examples("""
         once
@@ -42,46 +42,46 @@ class DuplicateDeliveries(Rule):
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
             < puback 1; > publish a 21.5 qos=1 id=1; < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
             @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
-        retained, after it had come
+        as a retained message after the live message
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 retain id=1
             < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @1 > subscribe 1 a:1; @1 < suback 1 1
             @1 < publish a 21.5 qos=1 retain id=1; @1 > puback 1
     """)
     bad = examples("""
-        for two subscriptions, reported once
+        two subscriptions, reported once
             @1 opened client=c2; @1 > subscribe 1 a:1 #:1; @1 < suback 1 1 1; opened; +2 > publish a 21.5 qos=1 id=1
             < puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1; @1 < publish a 21.5 qos=1 id=1 !; @1 > puback 1
             +2 > publish a other qos=1 id=1; < puback 1; @1 < publish a other qos=1 id=1; @1 > puback 1
             @1 < publish a other qos=1 id=1; @1 > puback 1
-        sent again by the publisher
+        resent by the publisher
             @1 opened client=c2; @1 > subscribe 1 a:1; @1 < suback 1 1; opened; +2 > publish a 21.5 qos=1 id=1
             > publish a 21.5 dup qos=1 id=1; < puback 1 & puback 1; @1 < publish a 21.5 qos=1 id=1; @1 > puback 1
             @1 < publish a 21.5 qos=1 id=1 !; @1 > puback 1
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Count the copies of messages that cannot be mistaken for others."""
-        found = at.model(Messages).pairing(packet, at)
-        sent = None if found is None or found.retained else found.sole
-        if found is None or sent is None:
+        """Count the copies of messages with unique content."""
+        pairing = at.model(Messages).pairing(packet, at)
+        sent = None if pairing is None or pairing.retained else pairing.sole
+        if pairing is None or sent is None:
             return None
-        before = [one for one in sent.copies.get(found.owner, ()) if not one.retained]
-        told: Told = at.memory(self)
-        if not before or (found.owner, sent.topic) in told.topics:
+        before = [copy for copy in sent.copies.get(pairing.owner, ()) if not copy.retained]
+        reported: ReportedDuplicates = at.memory(self)
+        if not before or (pairing.owner, sent.topic) in reported.topics:
             return None
-        told.topics[found.owner, sent.topic] = True
-        forget_oldest(told.topics, MAX_TOLD)
+        reported.topics[pairing.owner, sent.topic] = True
+        forget_oldest(reported.topics, MAX_REPORTED)
         matching = len(at.history.subscriptions.match(sent.topic).subscriptions)
         if packet.dup:
-            why = "sent again, since it was not acknowledged"
+            why = "resent because it was not acknowledged"
         elif matching > len(before):
             why = f"{matching} of its subscriptions match"
         elif sent.resent:
-            why = "its publisher has sent it again"
+            why = "its publisher resent it"
         else:
-            why = "nobody can see why"
+            why = "the capture does not show the reason"
         return self.report(
             "",
-            f"{found.owner!r} gets {len(before) + 1} copies of one message on {shown(sent.topic)}: {why}",
+            f"{pairing.owner!r} receives {len(before) + 1} copies of one message on {shown(sent.topic)}: {why}",
             related=(Related.to("the message as published", sent), Related.to("the first copy", before[0])),
         )

@@ -1,17 +1,16 @@
 from mqttscope.lint.rules import V5, Confidence, Connection, Findings, Related, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Connect, Direction
 
-_WHY = "Keep Alive 0, a dead peer is never noticed"
+_WHY = "Keep Alive 0, so a dead peer is never detected"
 
 
 class KeepaliveDisabled(Rule):
-    """A client switches Keep Alive off, and the server does not set one.
+    """A client disables Keep Alive, and the server does not set one.
 
-    When the network goes away without a word, the server keeps the connection, the session and the will forever, and
-    a client that only receives waits forever.  In MQTT 5.0 the finding waits for the CONNACK, which may bring a
-    Server Keep Alive.
+    If the network fails silently, the server keeps the connection, the session and the will forever, and a client that
+    only receives waits forever.  In MQTT 5.0 the rule waits for the CONNACK, which may have a Server Keep Alive.
 
-    Instead, ask for a Keep Alive that fits the network, for example 60 seconds.
+    Instead, request a Keep Alive that suits the network, for example 60 seconds.
     """
 
     code = "OPS101"
@@ -22,7 +21,7 @@ class KeepaliveDisabled(Rule):
             opened
         60 seconds in MQTT 3.1.1
             opened 3.1.1
-        the server sets one
+        the server sets a Keep Alive
             opened keep_alive=0 < server_keep_alive=60
         refused
             opened keep_alive=0 < code=0x87; < fin
@@ -30,7 +29,7 @@ class KeepaliveDisabled(Rule):
     bad = examples("""
         MQTT 5.0
             opened keep_alive=0 < !
-        the server sets none either
+        the server does not set a Keep Alive either
             opened keep_alive=0 < server_keep_alive=0 !
         no answer
             > connect keep_alive=0; > disconnect; > fin !
@@ -41,12 +40,12 @@ class KeepaliveDisabled(Rule):
     """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
-        """At once where there is no Server Keep Alive, else with the CONNACK."""
+        """Report CONNECT before 5.0, and CONNACK in 5.0, which may have a Server Keep Alive."""
         if isinstance(packet, Connect):
             if at.version is V5 or packet.keep_alive != 0:
                 return None
             return self.report("keep_alive", f"CONNECT of {at.client_name!r}: {_WHY}")
-        if at.version is not V5 or packet.reason_code or at.history.connack is not None or not _asked(at):
+        if at.version is not V5 or packet.reason_code or at.history.connack is not None or not _is_disabled(at):
             return None
         block, sent = packet.properties, at.history.connect_sent
         if sent is None or (block is not None and block.server_keep_alive):
@@ -59,17 +58,17 @@ class KeepaliveDisabled(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Nothing says what the server would have set."""
-        if at.version is not V5 or connection.connack_packet is not None or not _asked(at):
+        """Report a CONNECT of 5.0 without a captured CONNACK."""
+        if at.version is not V5 or connection.connack_packet is not None or not _is_disabled(at):
             return None
         return self.report(
             "",
-            f"CONNECT of {at.client_name!r}: {_WHY}; there is no answer to it in the capture",
+            f"CONNECT of {at.client_name!r}: {_WHY}; the capture has no CONNACK",
             confidence=Confidence.LIKELY,
             sender=Direction.CLIENT_TO_SERVER,
         )
 
 
-def _asked(at: RuleContext) -> bool:
+def _is_disabled(at: RuleContext) -> bool:
     connect = at.history.connect
     return connect is not None and connect.keep_alive == 0

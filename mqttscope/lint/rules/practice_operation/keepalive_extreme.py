@@ -3,21 +3,22 @@ from mqttscope.mqtt import Connect, Direction
 
 
 class KeepaliveExtreme(Rule):
-    """A client asks for a Keep Alive that is very short or very long.
+    """A client requests a very short or very long Keep Alive.
 
-    A short one costs battery and data volume and ends connections at every hiccup of a radio network.  With a long one
-    address translators forget the connection, and the will of a dead client is published late.
+    A short one costs battery and data volume, and ends connections at every hiccup of a radio network.  With a long
+    one, address translators drop the connection, and the will of a dead client is published late.
 
-    Instead, choose between half a minute and some minutes, below the time-out of the network in between.
+    Instead, choose between half a minute and a few minutes, below the idle timeouts of the network.
     """
 
     code = "OPS102"
     severity = Severity.INFO
     sender = Direction.CLIENT_TO_SERVER
     settings = {
-        # Seconds, the shortest that is not reported; 0 is another rule's matter.
+        # Seconds: shortest Keep Alive that is not reported; OPS201 reports 0.
         "shortest": 10,
-        # Seconds, the longest that is not reported; many address translators forget an idle connection within 30 min.
+        # Seconds: longest Keep Alive that is not reported; many address translators drop an idle connection within 30
+        # min.
         "longest": 1800,
     }
 
@@ -26,15 +27,15 @@ class KeepaliveExtreme(Rule):
             opened keep_alive=10
         half an hour
             opened keep_alive=1800
-        none at all
+        Keep Alive 0
             opened keep_alive=0
     """)
     bad = examples("""
         9 seconds
             opened keep_alive=9 !keep_alive
-        a second more than half an hour
+        one second more than half an hour
             opened 3.1.1 keep_alive=1801 !keep_alive
-        the longest there is
+        the maximum value
             opened 3.1 keep_alive=65535 !keep_alive
     """)
 

@@ -6,19 +6,19 @@ from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Publish
 
 MAX_MESSAGES = 256
-"""Different messages that are followed on a connection; the oldest is forgotten first."""
+"""Maximum number of different messages tracked per connection; the oldest is dropped first."""
 
 
 @dataclass(slots=True)
 class Loop:
-    """A message that passes a connection in both directions by turns."""
+    """A message that crosses a connection alternately in both directions."""
 
     from_client: bool
-    """Whether it came from the client the last time."""
+    """Whether the client was the last sender."""
     began_ns: int
     last_ns: int
     rounds: int = 0
-    """How often the client sent it and was sent it after that."""
+    """Number of times that the client sent it and then received it again."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class Loops:
     messages: dict[tuple[str, int], Loop] = field(default_factory=dict)
 
     def feed(self, topic: str, payload: bytes, now_ns: int, pause_ns: int, *, from_client: bool) -> Loop:
-        """Count a round if a message comes from the other side within a pause of the time before."""
+        """Count a round if the message now comes from the other side, within the pause."""
         key = topic, crc32(payload)
         loop = self.messages.get(key)
         if loop is None or loop.from_client is from_client or now_ns - loop.last_ns > pause_ns:
@@ -41,37 +41,37 @@ class Loops:
 
 
 class MessageLoop(Rule):
-    """A message comes back to the client that forwarded it, again and again.
+    """A message returns to the client that forwarded it, again and again.
 
-    The client is a bridge, or has No Local: the server does not send it what it has published itself.  So the message
-    comes over another way, as when two bridges join the same brokers, or each of two brokers has a bridge to the other
-    one.  It circulates as fast as the brokers forward it, and every subscriber gets each copy.
+    The client is a bridge or uses No Local, so the server does not return the client's own messages.  The message must
+    come another way: for example, two bridges connect the same brokers, or two brokers each have a bridge to the
+    other.  It circulates as fast as the brokers forward it, and every subscriber receives each copy.
 
-    Instead, forward each topic in one direction only, or give the topics of each side a prefix of their own.
+    Instead, forward each topic in one direction only, or give the topics of each side their own prefix.
     """
 
     code = "OPS230"
     severity = Severity.WARNING
     confidence = Confidence.HEURISTIC
     settings = {
-        # How often a message goes to and fro, the fewest times that are reported.
+        # Minimum number of rounds of one message.
         "rounds": 20,
-        # Seconds in which it has to come back each time.
+        # Maximum time for each return, in seconds.
         "seconds": 1,
     }
     Memory = Loops
 
     good = examples("""
-        a client that is sent what it publishes itself
+        a client without No Local that receives its own messages
             settings rounds=2; opened 3.1.1
             for 1..9: > publish a x; < publish a x
         a bridge that forwards the same message in one direction
             settings rounds=2; opened 3.1.1 protocol_level=0x84; > subscribe 1 #:0; < suback 1 0
             for 1..9: > publish a x
-        other messages come back
+        other messages return
             settings rounds=2; opened 3.1.1 protocol_level=0x84; > subscribe 1 #:0; < suback 1 0
             for 1..9: > publish a {n}; < publish a other
-        both sides publish it at times
+        both sides publish it now and then
             settings rounds=2; opened 3.1.1 protocol_level=0x84; > subscribe 1 #:0; < suback 1 0
             for 1..9: +2 > publish a on; +2 < publish a on
     """)
@@ -85,11 +85,11 @@ class MessageLoop(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Follow what the server does not send back by itself."""
+        """Track messages that the server does not return by itself."""
         topic, connect = at.topic, at.history.connect
         if topic is None or packet.dup or connect is None:
             return None
-        if not connect.bridge and not any(one.no_local for one in at.history.subscriptions.matching(topic)):
+        if not connect.bridge and not any(row.no_local for row in at.history.subscriptions.matching(topic)):
             return None
         loops: Loops = at.memory(self)
         pause_ns = int(self.set["seconds"] * 1_000_000_000)
@@ -98,6 +98,6 @@ class MessageLoop(Rule):
             return None
         return self.report(
             "",
-            f"one message on {shown(topic)} came back to {at.client_name!r} {loop.rounds:,} times in"
+            f"one message on {shown(topic)} returned to {at.client_name!r} {loop.rounds:,} times in"
             f" {duration(at.timestamp_ns - loop.began_ns)}: most probably it circulates between brokers",
         )

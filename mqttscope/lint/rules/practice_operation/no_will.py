@@ -5,10 +5,10 @@ from mqttscope.mqtt import Direction, Publish
 class NoWill(Rule):
     """A client that publishes has no will message.
 
-    When it dies, nobody is told: its last values look as if they were current.  Reported with the first PUBLISH, since
-    clients that only subscribe need no will.
+    If it dies, subscribers are not informed: its last values still look current.  Reported with the first PUBLISH,
+    since clients that only subscribe do not need a will.
 
-    Instead, give it a retained will on a state topic, and publish the opposite state there after connecting.
+    Instead, set a retained will on a state topic, and publish the opposite state there after connecting.
     """
 
     code = "OPS103"
@@ -20,7 +20,7 @@ class NoWill(Rule):
             opened will=state/c1 will_payload=offline will_retain; > publish a
         a client that only subscribes
             opened; > subscribe 1 a:0; < suback 1 0 & publish a 1
-        nobody knows what CONNECT said
+        the CONNECT was not captured
             midstream; version 3.1.1; > publish a/b 1 & publish a/b 2; < publish a/b 3
     """)
     bad = examples("""
@@ -31,7 +31,7 @@ class NoWill(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """The first PUBLISH only."""
+        """Check only the first PUBLISH."""
         if at.party.counts[3]:
             return None
         connect, sent = at.history.connect, at.history.connect_sent

@@ -4,24 +4,24 @@ from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, exam
 from mqttscope.mqtt import Direction, Puback, Pubrec
 
 MAX_TOPICS = 10_000
-"""Topics of a server that are counted; the oldest is forgotten first."""
+"""Maximum number of topics counted per server; the oldest is dropped first."""
 NO_MATCHING_SUBSCRIBERS = 0x10
 
 
 @dataclass(slots=True)
-class Unheard:
-    """Messages without subscribers, by topic; -1 once that was reported."""
+class UnheardTopics:
+    """Number of messages without subscribers, by topic; -1 if already reported."""
 
     topics: dict[str, int] = field(default_factory=dict)
 
 
 class NobodyListens(Rule):
-    """Messages of a topic have no subscriber, as the server says with Reason Code 0x10.
+    """Messages on a topic have no subscriber, according to Reason Code 0x10.
 
-    They cost power and bandwidth for nothing; often the topic is misspelt on one of the two sides.  Each topic is
-    reported once, when it was so often; a message that somebody gets begins the count again.
+    They waste power and bandwidth; often one side has misspelt the topic.  Reported once for each topic, after
+    ``messages`` such messages in a row; a message with a subscriber restarts the count.
 
-    Instead, publish what somebody needs, and compare the topics of publishers and subscribers.
+    Instead, publish only messages that are needed, and compare the topics of publishers and subscribers.
     """
 
     code = "OPS428"
@@ -29,10 +29,10 @@ class NobodyListens(Rule):
     versions = (V5,)
     sender = Direction.SERVER_TO_CLIENT
     settings = {"messages": 10}
-    Memory = Unheard
+    Memory = UnheardTopics
 
     good = examples("""
-        some are heard
+        some have a subscriber
             opened
             for 1..9: > publish a 21 qos=1 id={n}; < puback {n} code=0x10
             > publish a 21 qos=1 id=10; < puback 10 code=0
@@ -42,18 +42,18 @@ class NobodyListens(Rule):
             for 1..11: > publish a/{n} 21 qos=1 id={n}; < puback {n} code=0x10
     """)
     bad = examples("""
-        ten of a topic, reported once
+        ten on one topic, reported once
             opened
             for 1..9: > publish a 21 qos=1 id={n}; < puback {n} code=0x10
             > publish a 21 qos=1 id=10; < puback 10 code=0x10 !reason_code
             for 11..21: > publish a 21 qos=1 id={n}; < puback {n} code=0x10
-        fewer, where that is the limit
+        fewer, with a lower limit
             settings messages=2; opened; > publish a 21 qos=1 id=1; < puback 1 code=0x10; > publish a qos=2 id=2
             < pubrec 2 code=0x10 !reason_code
     """)
 
     def check(self, packet: Puback | Pubrec, at: RuleContext) -> Findings:
-        """Count the answers of each topic."""
+        """Count the answers for each topic."""
         topics: dict[str, int] = at.memory(self).topics
         unheard = packet.reason_code == NO_MATCHING_SUBSCRIBERS
         if not unheard and not topics:
@@ -74,4 +74,4 @@ class NobodyListens(Rule):
         if number + 1 < float(self.set["messages"]):
             return None
         topics[topic] = -1
-        return self.report("reason_code", f"{number + 1:,} messages on {shown(topic)} have had no subscriber (0x10)")
+        return self.report("reason_code", f"{number + 1:,} messages on {shown(topic)} had no subscriber (0x10)")

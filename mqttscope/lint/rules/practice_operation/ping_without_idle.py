@@ -6,24 +6,24 @@ from mqttscope.session.connection import DISCONNECTED
 
 
 @dataclass(slots=True)
-class Early:
-    """PINGREQ packets of a connection."""
+class PingCounts:
+    """Number and times of PINGREQ packets on a connection."""
 
     number: int = 0
-    """Those that nothing called for."""
+    """Unnecessary pings."""
     all: int = 0
     first_ns: int = 0
     last_ns: int = 0
-    """Times of the first and of the last of all."""
+    """Times of the first and the last ping."""
 
 
 class PingWithoutIdle(Rule):
-    """A client pings although it has just sent something else.
+    """A client pings although it has just sent another packet.
 
-    Every packet of the client restarts the Keep Alive, so these pings tell the server nothing and cost data volume and
-    battery.  A ping that tests a server from which nothing has come is meant and does not count.
+    Every packet from the client restarts the Keep Alive, so these pings are useless to the server and cost data volume
+    and battery.  Pings that test a silent server are intended and are not counted.
 
-    Instead, restart the timer of the ping with every packet that is sent.
+    Instead, restart the ping timer with every packet that you send.
     """
 
     code = "OPS212"
@@ -31,12 +31,12 @@ class PingWithoutIdle(Rule):
     sender = Direction.CLIENT_TO_SERVER
     needs = Needs.OPENING
     settings = {
-        # Share of the Keep Alive: a ping is early when both sides sent something more recently than that.
+        # Share of the Keep Alive: a ping is unnecessary if both sides sent something more recently than this.
         "share": 0.5,
-        # Early pings of a connection, the fewest that are reported.
+        # Minimum number of unnecessary pings on a connection.
         "pings": 3,
     }
-    Memory = Early
+    Memory = PingCounts
 
     good = examples("""
         pings after idle time
@@ -47,15 +47,15 @@ class PingWithoutIdle(Rule):
             opened
             for 1..4: +30.5 > pingreq; < pingresp
             > disconnect; > fin
-        nothing came from the server
+        nothing received from the server
             opened
             for 1..4: +28 > publish a; +28 > publish a; +3 > pingreq; < pingresp
             > disconnect; > fin
-        twice
+        only twice
             opened; +1 > pingreq; < pingresp; +1 > pingreq; < pingresp; > disconnect; > fin
     """)
     bad = examples("""
-        a second after a PUBLISH
+        one second after a PUBLISH
             opened; +1 > publish a; +1 > pingreq; < pingresp; +1 > publish a; +1 > pingreq; < pingresp; +1 > publish a
             +1 > pingreq; < pingresp; > disconnect; > fin !
         every second, in MQTT 3.1.1
@@ -64,10 +64,10 @@ class PingWithoutIdle(Rule):
     """)
 
     def check(self, packet: Pingreq, at: RuleContext) -> Findings:
-        """Count."""
+        """Count the ping."""
         keep_alive = at.connection.keep_alive
         if keep_alive:
-            memory: Early = at.memory(self)
+            memory: PingCounts = at.memory(self)
             memory.first_ns = memory.first_ns if memory.all else at.timestamp_ns
             memory.last_ns = at.timestamp_ns
             memory.all += 1
@@ -78,25 +78,25 @@ class PingWithoutIdle(Rule):
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Say how many."""
+        """Report the number of unnecessary pings."""
         if self.code not in at.history.memories:
             return None
-        memory: Early = at.memory(self)
+        memory: PingCounts = at.memory(self)
         if memory.number < self.set["pings"]:
             return None
-        told = f"{memory.number} of {memory.all} PINGREQ of {at.client_name!r} came while the connection was busy"
+        text = f"{memory.number} of {memory.all} PINGREQ of {at.client_name!r} were sent while the connection was busy"
         keep_alive = f"Keep Alive {connection.keep_alive} s"
         every = (memory.last_ns - memory.first_ns) / max(1, memory.all - 1) / 1_000_000_000
         if _idle(connection, memory.all):
-            told = f"{at.client_name!r} pings every {every:.3g} s with a {keep_alive.replace('Alive', 'Alive of')}"
+            text = f"{at.client_name!r} pings every {every:.3g} s with a {keep_alive.replace('Alive', 'Alive of')}"
             keep_alive = f"{memory.all} PINGREQ and no other packet"
-        return self.report("", f"{told} ({keep_alive})", sender=C2S)
+        return self.report("", f"{text} ({keep_alive})", sender=C2S)
 
 
 def _idle(connection: Connection, pings: int) -> bool:
-    """Whether nothing but pings and their answers was on the connection between its CONNECT and its end."""
+    """Whether the connection had only pings and their answers between CONNECT and its end."""
     ended = connection.phase is DISCONNECTED
     client = connection.client_side.packets - 1 - (ended and connection.disconnect_by == "client")
     server = connection.server_side.packets - 1 - (ended and connection.disconnect_by == "server")
-    # An answer more than there are pings may come when the client has said goodbye.
+    # One surplus answer may cross the client's DISCONNECT.
     return client == pings and server <= pings + 1

@@ -5,15 +5,15 @@ from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 1_000
-"""Topics that are followed on a connection; the oldest is forgotten first."""
+"""Maximum number of topics tracked per connection; the oldest is dropped first."""
 MINUTE_NS = 60_000_000_000
 HANDSHAKE_BYTES = 12
-"""PUBREC, PUBREL and PUBCOMP in their shortest form."""
+"""Size of PUBREC, PUBREL and PUBCOMP in their shortest form."""
 
 
 @dataclass(slots=True)
-class Minute:
-    """QoS 2 messages on one topic."""
+class Qos2Count:
+    """QoS 2 messages on one topic within a minute."""
 
     number: int
     began_ns: int
@@ -22,20 +22,20 @@ class Minute:
 
 
 @dataclass(slots=True)
-class Minutes:
-    """By topic."""
+class Qos2Counts:
+    """QoS 2 messages within a minute, by topic."""
 
-    topics: dict[str, Minute] = field(default_factory=dict)
+    topics: dict[str, Qos2Count] = field(default_factory=dict)
 
 
 class Qos2Telemetry(Rule):
     """A client publishes at a high rate with QoS 2.
 
-    Each message takes four packets and two round trips, and both sides have to keep state for it.  Values that are
-    replaced by the next one a moment later are rarely worth that.  Each topic is reported once per connection, when
-    the rate is reached.
+    Each message takes four packets and two round trips, and both sides have to keep state for it.  That is rarely
+    worthwhile for values that are soon replaced by the next one.  Each topic is reported once per connection, when the
+    rate is reached.
 
-    Instead, use QoS 1 and make the receiver indifferent to duplicates, or QoS 0 for values that come all the time.
+    Instead, use QoS 1 and make the receiver tolerate duplicates, or QoS 0 for values that are sent continuously.
     """
 
     code = "OPS223"
@@ -44,16 +44,16 @@ class Qos2Telemetry(Rule):
     sender = Direction.CLIENT_TO_SERVER
     when = "qos"
     settings = {
-        # QoS 2 messages on one topic within a minute, the fewest that are reported.
+        # Minimum number of QoS 2 messages on one topic within a minute.
         "per_minute": 60,
     }
-    Memory = Minutes
+    Memory = Qos2Counts
 
     good = examples("""
         QoS 1
             opened
             for 1..69: +0.1 > publish a qos=1 id={n}; < puback {n}
-        a message a second and a half
+        one message every one and a half seconds
             opened; +0.1 > publish a 21.5 qos=2 id=1; +0.001 < pubrec 1; +0.001 > pubrel 1; +0.001 < pubcomp 1
             for 2..49: +1.5 > publish a 21.5 qos=2 id={n}; +0.001 < pubrec {n}; +0.001 > pubrel {n};
                 +0.001 < pubcomp {n}
@@ -63,7 +63,7 @@ class Qos2Telemetry(Rule):
                 +0.001 < pubcomp {n}
     """)
     bad = examples("""
-        600 a minute, reported once
+        600 per minute, reported once
             opened 3.1.1
             for 1..59: +0.1 > publish a 21.5 qos=2 id={n}; +0.001 < pubrec {n}; +0.001 > pubrel {n};
                 +0.001 < pubcomp {n}
@@ -73,15 +73,15 @@ class Qos2Telemetry(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Count in spans of a minute, which begin again when they are over."""
+        """Count messages in windows of one minute."""
         topic = at.topic
         if packet.qos != 2 or topic is None or packet.dup:
             return None
-        topics: dict[str, Minute] = at.memory(self).topics
+        topics: dict[str, Qos2Count] = at.memory(self).topics
         length = len(packet.raw) + packet.missing
         minute = topics.get(topic)
         if minute is None:
-            minute = topics[topic] = Minute(0, at.timestamp_ns, 0)
+            minute = topics[topic] = Qos2Count(0, at.timestamp_ns, 0)
             forget_oldest(topics, MAX_TOPICS)
         if minute.reported:
             return None

@@ -6,11 +6,11 @@ from mqttscope.mqtt.packets import Connack, Connect
 class ReceiveMaximumOne(Rule):
     """A side announces Receive Maximum 1.
 
-    Messages with QoS 1 and 2 then come strictly in order, but each one waits for the acknowledgment of the one before:
-    no more than one message per round trip gets through, however fast the link is.  The round trip is that of the TCP
-    handshake, or from CONNECT to CONNACK.
+    Messages with QoS 1 and 2 are then strictly ordered, but each one waits for the previous acknowledgement: at most
+    one message per round trip, however fast the link is.  The finding shows the round trip of the TCP handshake, or the
+    time between CONNECT and CONNACK.
 
-    Instead, announce as many as can be handled; order is kept with more than one, too.
+    Instead, announce the number of messages that you can handle; a larger number keeps the order too.
     """
 
     code = "OPS110"
@@ -26,23 +26,23 @@ class ReceiveMaximumOne(Rule):
             opened
     """)
     bad = examples("""
-        the client
+        by the client
             opened receive_maximum=1 !properties.receive_maximum
-        the server
+        by the server
             opened < receive_maximum=1 !properties.receive_maximum
     """)
 
     def check(self, packet: Connect | Connack, at: RuleContext) -> Findings:
-        """The same property in both packets."""
+        """Check the property in either packet."""
         block = packet.properties
         if block is None or block.receive_maximum != 1:
             return None
         connection = at.connection
         if isinstance(packet, Connack):
-            began, what = connection.connect_timestamp_ns, "from CONNECT to CONNACK"
+            began, interval = connection.connect_timestamp_ns, "from CONNECT to CONNACK"
         else:
-            began, what = connection.opened_ns if connection.handshake_seen else None, "from SYN to CONNECT"
-        trip = "" if began is None else f" (measured: {duration(at.timestamp_ns - began)} {what})"
+            began, interval = connection.opened_ns if connection.handshake_seen else None, "from SYN to CONNECT"
+        trip = "" if began is None else f" (measured: {duration(at.timestamp_ns - began)} {interval})"
         return self.report(
             "properties.receive_maximum",
             f"{packet_name(packet)}: Receive Maximum 1, one message in flight per round trip{trip}",

@@ -3,6 +3,7 @@ from itertools import pairwise
 
 from mqttscope.lint.rules import SECOND_NS, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.mqtt import Connack, Direction
+from mqttscope.session.connection import host_of
 
 MAX_CONNECTS = 256
 """Maximum number of CONNECT packets of a client that are counted, unless the setting ``connects`` is higher."""
@@ -13,23 +14,23 @@ class Connects:
     """The CONNECT packets of one client."""
 
     recent: list[tuple[int, str]] = field(default_factory=list)
-    """Time of each, and the address of the client."""
+    """Time of each CONNECT, and address of the client."""
     refused: list[int] = field(default_factory=list)
-    """Times of those that were refused, one after the other."""
-    told_ns: int | None = None
-    """When they were reported last."""
+    """Times of consecutive refused CONNECT packets."""
+    reported_ns: int | None = None
+    """Time of the last report."""
 
 
 class ReconnectStorm(Rule):
-    """A client connects again and again, without a pause that grows.
+    """A client reconnects again and again without increasing pauses.
 
-    Every CONNECT costs the server a handshake, a look at the credentials and the will; a fleet that does it after an
-    outage keeps the server from coming back.  Reported when a client connects more than ``connects`` times within
-    ``seconds``, and when it is refused ``refusals`` times in a row at intervals that do not grow.  Only CONNECT packets
+    Every CONNECT costs the server a handshake, an authentication and the setup of a will; a fleet that does this after
+    an outage prevents the recovery of the server.  Reported if a client connects more than ``connects`` times within
+    ``seconds``, or if it is refused ``refusals`` times in a row at intervals that do not grow.  Only CONNECT packets
     that got an answer are counted.
 
-    Instead, wait after each failure, twice as long every time up to some minutes, with a random part so that clients do
-    not come back together.
+    Instead, wait after each failure, twice as long each time up to a few minutes, with a random part so that clients do
+    not return all at once.
     """
 
     code = "OPS325"
@@ -38,13 +39,13 @@ class ReconnectStorm(Rule):
     sender = Direction.SERVER_TO_CLIENT
     settled = False
     settings = {
-        # CONNECT packets that are not too many.
+        # Maximum number of CONNECT packets that is not reported.
         "connects": 10,
-        # The time in which they come.
+        # Period for these packets, in seconds.
         "seconds": 60,
-        # Refusals in a row whose intervals have to grow.
+        # Number of refusals in a row with growing intervals.
         "refusals": 6,
-        # Interval in seconds that is long enough not to grow any more.
+        # Seconds: an interval of this length does not have to grow further.
         "pause": 60,
     }
     Memory = Connects
@@ -52,7 +53,7 @@ class ReconnectStorm(Rule):
     good = examples("""
         once
             opened; > pingreq; < pingresp
-        pauses that grow
+        growing pauses
             +1 opened 3.1.1 < code=0x05; < fin; +2 @1 opened < code=0x05; @1 < fin; +4 @2 opened < code=0x05; @2 < fin
             +8 @3 opened < code=0x05; @3 < fin; +16 @4 opened < code=0x05; @4 < fin; +32 @5 opened < code=0x05; @5 < fin
             +64 @6 opened < code=0x05; @6 < fin
@@ -76,7 +77,7 @@ class ReconnectStorm(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Count the CONNECT that this answers."""
+        """Count the answered CONNECT."""
         connect, sent = at.history.connect, at.history.connect_sent
         if at.history.connack is not None or connect is None or sent is None or not connect.client_identifier:
             return None
@@ -84,29 +85,29 @@ class ReconnectStorm(Rule):
         window_ns = self.nanoseconds("seconds")
         connects, refusals = int(self.set["connects"]), int(self.set["refusals"])
         recent = [row for row in memory.recent if abs(now_ns - row[0]) <= window_ns]
-        recent.append((now_ns, at.connection.client.rpartition(":")[0]))
+        recent.append((now_ns, host_of(at.connection.client)))
         memory.recent = recent[-max(MAX_CONNECTS, connects + 1) :]
         memory.refused = [*memory.refused, now_ns][-max(refusals, 1) :] if packet.reason_code else []
-        if memory.told_ns is not None and abs(now_ns - memory.told_ns) <= window_ns:
+        if memory.reported_ns is not None and abs(now_ns - memory.reported_ns) <= window_ns:
             return None
         if len(memory.recent) > connects:
-            memory.told_ns = now_ns
+            memory.reported_ns = now_ns
             many = len({address for _, address in memory.recent})
             times = [time_ns for time_ns, _ in memory.recent]
-            return self._told(times, f"from {many} addresses" if many > 1 else "from one address", at)
+            return self._report(times, f"from {many} addresses" if many > 1 else "from one address", at)
         if len(memory.refused) >= refusals > 2 and not self._grows(memory.refused):
-            memory.told_ns = now_ns
-            return self._told(memory.refused, "all refused, at intervals that do not grow", at)
+            memory.reported_ns = now_ns
+            return self._report(memory.refused, "all refused, at intervals that do not grow", at)
         return None
 
     def _grows(self, times: list[int]) -> bool:
-        """Whether intervals grow by half at least from the first third to the last, or are long enough."""
-        pauses = [later - one for one, later in pairwise(times)]
+        """Whether the intervals grow by half from the first third to the last, or are long enough."""
+        pauses = [later - earlier for earlier, later in pairwise(times)]
         third = max(1, len(pauses) // 3)
         first, last = sum(pauses[:third]), sum(pauses[-third:])
         return last >= 1.5 * first or last >= third * self.nanoseconds("pause")
 
-    def _told(self, times: list[int], how: str, at: RuleContext) -> Findings:
+    def _report(self, times: list[int], how: str, at: RuleContext) -> Findings:
         seconds = (times[-1] - times[0]) / SECOND_NS
         return self.report(
             "",

@@ -1,39 +1,39 @@
 from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Severity, examples
 from mqttscope.lint.shared_checks import count
-from mqttscope.lint.topics import Seen
+from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Direction, Subscribe
 
 
 class ResubscribeOnResumedSession(Rule):
-    """A client subscribes again although its session was resumed.
+    """A client repeats its subscriptions although its session was resumed.
 
-    The subscriptions are part of the session and still there.  Each one that is made again brings all its retained
-    messages once more, unless Retain Handling keeps them away.  One connection does not show what the session held,
-    so this is likely rather than certain, and reported for the first SUBSCRIBE soon after the CONNACK.
+    The subscriptions are part of the session and still active.  Each repeated one triggers all its retained messages
+    again, unless Retain Handling prevents that.  One connection does not show all subscriptions of the session, so this
+    is only likely, and reported for the first SUBSCRIBE soon after the CONNACK.
 
-    Instead, look at Session Present and subscribe only when it is 0, or with Retain Handling 1.
+    Instead, check Session Present and subscribe only if it is 0, or use Retain Handling 1.
     """
 
     code = "OPS218"
     severity = Severity.INFO
     sender = Direction.CLIENT_TO_SERVER
     settings = {
-        # Seconds after the CONNACK in which a SUBSCRIBE is taken for what the client does after each connect.
+        # Seconds after the CONNACK: a SUBSCRIBE within this time counts as part of the connect routine.
         "seconds": 5,
     }
-    Memory = Seen
+    Memory = ReportedTexts
 
     good = examples("""
-        nothing is subscribed
+        no SUBSCRIBE
             opened resume session_expiry_interval=3600 < present
         the session is new
             opened resume session_expiry_interval=3600; > subscribe 1 a:0; < suback 1 0
-        Retain Handling keeps retained messages away
+        Retain Handling prevents retained messages
             opened resume session_expiry_interval=3600 < present
             > subscribe 1 a:0,retain_handling=1 b:0,retain_handling=2; < suback 1 0 0
-        something new, later
+        a new subscription, later
             opened 3.1.1 resume < present; +6 > subscribe 1 a:0; < suback 1 0
-        the client could not know yet
+        the client had not received the CONNACK yet
             opened 3.1.1 resume < present; crossing > subscribe 1 a:0; < suback 1 0
     """)
     bad = examples("""
@@ -45,7 +45,7 @@ class ResubscribeOnResumedSession(Rule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """The client must have known of the session."""
+        """Check that the client had received Session Present 1."""
         connack = at.history.connack_sent
         if at.connection.session_present is not True or connack is None or not at.knew(connack):
             return None

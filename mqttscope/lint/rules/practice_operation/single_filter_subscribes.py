@@ -7,7 +7,7 @@ from mqttscope.mqtt import Direction, Subscribe
 
 @dataclass(slots=True)
 class Burst:
-    """SUBSCRIBE packets with one filter each, one soon after the other."""
+    """A run of SUBSCRIBE packets with one filter each."""
 
     number: int = 0
     began_ns: int = 0
@@ -19,25 +19,25 @@ class Burst:
 class SingleFilterSubscribes(Rule):
     """A client sends many SUBSCRIBE packets with one filter each.
 
-    Each one is answered by a packet of its own, and where the client waits for the answers, the connect takes a round
-    trip for each filter.  Reported once, when the connection ends, with the longest run.
+    Each one is answered by a packet of its own, and if the client waits for the answers, connecting takes one round
+    trip per filter.  Reported once, when the connection ends, with the longest run.
 
-    Instead, put the filters into one SUBSCRIBE.
+    Instead, put all filters into one SUBSCRIBE.
     """
 
     code = "OPS222"
     severity = Severity.INFO
     sender = Direction.CLIENT_TO_SERVER
     settings = {
-        # SUBSCRIBE packets in a row, the fewest that are reported.
+        # Minimum number of SUBSCRIBE packets in a row.
         "packets": 10,
-        # Seconds, the longest pause between two that belong together.
+        # Maximum pause within a run, in seconds.
         "pause": 5,
     }
     Memory = Burst
 
     good = examples("""
-        one packet
+        one packet with all filters
             opened
             > subscribe 1 a/0:0 a/1:0 a/2:0 a/3:0 a/4:0 a/5:0 a/6:0 a/7:0 a/8:0 a/9:0 a/10:0 a/11:0 a/12:0 a/13:0 a/14:0
                 a/15:0 a/16:0 a/17:0 a/18:0 a/19:0 a/20:0 a/21:0 a/22:0 a/23:0 a/24:0 a/25:0 a/26:0 a/27:0 a/28:0 a/29:0
@@ -66,14 +66,14 @@ class SingleFilterSubscribes(Rule):
             opened
             for 1..10: > subscribe {n} a/{n}:0; < suback {n} 0
             > disconnect; > fin !
-        twelve in MQTT 3.1.1, and one later
+        twelve in MQTT 3.1.1, and another one later
             opened 3.1.1
             for 1..12: > subscribe {n} a/{n}:0; < suback {n} 0
             +20 > subscribe 13 a/13:0; < suback 13 0; > disconnect; > fin !
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Follow the run."""
+        """Track the run."""
         memory: Burst = at.memory(self)
         if len(packet.subscriptions or ()) != 1:
             memory.number = 0
@@ -88,7 +88,7 @@ class SingleFilterSubscribes(Rule):
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Say how long the longest run was."""
+        """Report the longest run."""
         if self.code not in at.history.memories:
             return None
         memory: Burst = at.memory(self)

@@ -6,26 +6,26 @@ from mqttscope.mqtt.constants import reason_name
 
 
 @dataclass(slots=True)
-class Failures:
-    """What was refused since the client last did something about subscriptions."""
+class RefusedFilters:
+    """Filters that were refused since the client's last reaction."""
 
     number: int = 0
-    """Number of filters that were refused."""
+    """Number of refused filters."""
     topic_filter: str = ""
-    """The first of them."""
+    """The first refused filter."""
     code: int = 0
     position: int = 0
-    """Stream position of the server after the last such SUBACK."""
+    """Stream position of the server after the last SUBACK with a refusal."""
     timestamp_ns: int = 0
 
 
 class SubscribeFailureIgnored(Rule):
-    """A client continues after a failed subscription as if nothing had happened.
+    """A client ignores a failed subscription.
 
-    It waits for messages that will never come.  Many applications see that a SUBACK has come and do not look at the
-    codes in it.  Counted as a reaction is another SUBSCRIBE, an UNSUBSCRIBE, a DISCONNECT or the end of the connection.
+    It waits for messages that will never arrive.  Many applications wait for a SUBACK but do not check its codes.
+    Another SUBSCRIBE, an UNSUBSCRIBE, a DISCONNECT or the end of the connection counts as a reaction.
 
-    Instead, look at each code of the SUBACK; subscribe to what is permitted, or say that it does not work.
+    Instead, check each code in the SUBACK; subscribe to a permitted topic, or report an error.
     """
 
     code = "OPS220"
@@ -33,7 +33,7 @@ class SubscribeFailureIgnored(Rule):
     confidence = Confidence.LIKELY
     looks_at = (Suback, Subscribe, Unsubscribe, Disconnect)
     needs = Needs.WHOLE_SENDER
-    Memory = Failures
+    Memory = RefusedFilters
 
     good = examples("""
         another filter
@@ -41,7 +41,7 @@ class SubscribeFailureIgnored(Rule):
             > disconnect; > fin
         unsubscribed
             opened 3.1.1; > subscribe 1 a:1; < suback 1 0x80; > unsubscribe 2 a; < unsuback 2; > publish b
-        the client leaves
+        the client disconnects
             opened; > subscribe 1 a:1; < suback 1 0x87; > disconnect; > fin
         the client closes the connection
             opened; > subscribe 1 a:1; < suback 1 0x87; > fin
@@ -51,14 +51,14 @@ class SubscribeFailureIgnored(Rule):
             opened; > subscribe 1 a:1; < suback 1 1; > publish b
     """)
     bad = examples("""
-        the client continues without it
+        the client continues
             opened; > subscribe 1 a:1; < suback 1 0x87; > publish b; > fin !
-        one of two, in MQTT 3.1.1
+        one of two filters refused, in MQTT 3.1.1
             opened 3.1.1; > subscribe 1 a:0 b:0; < suback 1 0 0x80; +20 > pingreq; < pingresp; < fin !
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Remember failures until the client does something about subscriptions."""
+        """Store failures until the client reacts."""
         if at.from_client:
             if self.code in at.history.memories:
                 at.memory(self).number = 0
@@ -69,7 +69,7 @@ class SubscribeFailureIgnored(Rule):
         codes = packet.reason_codes
         if request is None or len(request.topic_filters) != len(codes):
             return None
-        memory: Failures = at.memory(self)
+        memory: RefusedFilters = at.memory(self)
         failed = [(name, code) for name, code in zip(request.topic_filters, codes, strict=True) if code >= 0x80]
         if not memory.number:
             memory.topic_filter, memory.code = failed[0]
@@ -78,10 +78,10 @@ class SubscribeFailureIgnored(Rule):
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """The client has sent something after it had the SUBACK."""
+        """Report failures if the client sent packets after it had received the SUBACK."""
         if self.code not in at.history.memories:
             return None
-        memory: Failures = at.memory(self)
+        memory: RefusedFilters = at.memory(self)
         last_ns = at.client.last_timestamp_ns
         if not memory.number or last_ns is None or last_ns <= memory.timestamp_ns:
             return None
@@ -89,9 +89,9 @@ class SubscribeFailureIgnored(Rule):
             return None
         name, code = memory.topic_filter, memory.code
         more = f", and {memory.number - 1:,} more" if memory.number > 1 else ""
-        told = reason_name(PacketType.SUBACK, code, at.version)
+        reason = reason_name(PacketType.SUBACK, code, at.version)
         return self.report(
             "",
-            f"{at.client_name!r} never reacted to SUBACK failure 0x{code:02x} ({told}) for {shown(name)}{more}",
+            f"{at.client_name!r} never reacted to SUBACK failure 0x{code:02x} ({reason}) for {shown(name)}{more}",
             sender=Direction.CLIENT_TO_SERVER,
         )

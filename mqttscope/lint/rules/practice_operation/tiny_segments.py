@@ -5,66 +5,66 @@ from mqttscope.lint.rules import C2S, S2C, Connection, Findings, Report, Rule, R
 from mqttscope.mqtt import ControlPacket
 
 SMALL = 536
-"""Bytes that every path takes in one segment; a packet that is longer may be split for good reasons."""
+"""Bytes that fit into one segment on every path; longer packets may be split for good reasons."""
 
 
 @dataclass(slots=True)
-class Count:
-    """Packets of one side."""
+class SplitCount:
+    """Number of packets of one side, and of split packets."""
 
     all: int = 0
     split: int = 0
 
 
 @dataclass(slots=True)
-class Counts:
-    """Packets of both sides."""
+class SplitCounts:
+    """Numbers of packets of both sides."""
 
-    client: Count = field(default_factory=Count)
-    server: Count = field(default_factory=Count)
+    client: SplitCount = field(default_factory=SplitCount)
+    server: SplitCount = field(default_factory=SplitCount)
 
 
 class TinySegments(Rule):
-    """A side sends small packets in several TCP segments each.
+    """A side splits small packets into several TCP segments.
 
-    The header is written to the socket apart from the body.  With Nagle's algorithm the second part waits for the
-    acknowledgment of the first, and that may be delayed: 40 to 200 ms for each packet, beside the headers of another
+    The program writes header and body to the socket separately.  With Nagle's algorithm the second part waits for the
+    acknowledgement of the first, and that may be delayed: 40 to 200 ms for each packet, plus the headers of another
     segment.  Reported once for each side when the connection ends.
 
-    Instead, put the packet together and write it at once.
+    Instead, assemble the packet and write it in one call.
     """
 
     code = "OPS221"
     severity = Severity.INFO
     settings = {
-        # Packets of a side that came split, the fewest that are reported.
+        # Minimum number of split packets of a side.
         "packets": 5,
-        # Percent of the packets of the side, the lowest share that is reported.
+        # Percent: minimum share of split packets of a side.
         "percent": 10,
     }
-    Memory = Counts
+    Memory = SplitCounts
 
     good = examples("""
         in one segment
             opened; > publish a/b; > disconnect
-        a few times
+        only a few times
             opened; silent > raw 30; > raw 0c 00 03612f6200686968696869; silent > raw 30
             > raw 0c 00 03612f6200686968696869; > disconnect; > fin
     """)
     bad = examples("""
-        the first byte apart
+        the first byte alone
             opened
             for 1..5: silent > raw 30; > raw 0c 00 03612f6200686968696869
             > fin !
-        the header apart, in MQTT 3.1.1
+        the header alone, in MQTT 3.1.1
             opened 3.1.1
             for 1..5: silent > raw 30 0b; > raw 00 03 612f62686968696869
             > fin !
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """A packet is split when the segment that completes it is shorter than it is."""
-        memory: Counts = at.memory(self)
+        """Count a packet as split if the segment that completes it is shorter than the packet."""
+        memory: SplitCounts = at.memory(self)
         count = memory.client if at.from_client else memory.server
         count.all += 1
         party, length = at.party, len(packet.raw)
@@ -73,10 +73,10 @@ class TinySegments(Rule):
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """WebSocket frames have headers of their own, so nothing can be said about them."""
+        """Report each side, except for WebSocket, where frame headers hide the writes."""
         if connection.transport != "tcp" or self.code not in at.history.memories:
             return
-        memory: Counts = at.memory(self)
+        memory: SplitCounts = at.memory(self)
         for sender, count in ((C2S, memory.client), (S2C, memory.server)):
             percent = 100 * count.split // max(1, count.all)
             if count.split >= self.set["packets"] and percent >= self.set["percent"]:

@@ -8,12 +8,12 @@ MAX_SHOWN = 8
 
 
 class UnackedAtClose(Rule):
-    """A connection ends while messages of QoS 1 or 2 wait for their acknowledgment.
+    """A connection ends while messages of QoS 1 or 2 wait for their acknowledgement.
 
-    They come again in the next connection of the session.  When the client itself takes its leave and the session ends
-    with the connection, its messages are given up, and that is a warning: nobody knows whether they arrived.
+    They are resent on the next connection of the session.  If the client itself disconnects and the session ends with
+    the connection, its messages are given up, and that is a warning: it is unknown whether they arrived.
 
-    Instead, wait for the acknowledgments before DISCONNECT, or keep the session.
+    Instead, wait for the acknowledgements before DISCONNECT, or keep the session.
     """
 
     code = "OPS215"
@@ -32,14 +32,14 @@ class UnackedAtClose(Rule):
     bad = examples("""
         the client gives up its message
             opened; > publish a qos=1 id=7; > disconnect; > fin !
-        the session stays
+        the session is kept
             opened resume session_expiry_interval=60; > publish a qos=1 id=7; > disconnect; > fin !
-        both sides wait, in MQTT 3.1.1
+        messages of both sides, in MQTT 3.1.1
             opened 3.1.1; > subscribe 1 b:1; < suback 1 1; < publish b qos=1 id=1; > publish a qos=1 id=7; < reset ! !
     """)
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """What stands in the tables of both sides."""
+        """Report the unacknowledged messages of both sides."""
         if connection.phase is not DISCONNECTED and connection.closed_how not in ("fin", "reset", "port_reused"):
             return
         if at.version is V5:
@@ -48,16 +48,16 @@ class UnackedAtClose(Rule):
             ends = connection.clean_start is True
         given_up = ends and connection.disconnect_by == "client"
         for sender in (C2S, S2C):
-            rows = [one for one in connection.side(sender).exchanges.values() if one.kind == "publish"]
+            rows = [exchange for exchange in connection.side(sender).exchanges.values() if exchange.kind == "publish"]
             if not rows:
                 continue
-            numbers = ", ".join(str(one.packet_identifier) for one in rows[:MAX_SHOWN])
+            numbers = ", ".join(str(exchange.packet_identifier) for exchange in rows[:MAX_SHOWN])
             dots = ", ..." if len(rows) > MAX_SHOWN else ""
-            whose = "" if sender is C2S else " of the server"
+            owner = "" if sender is C2S else " of the server"
             lost = sender is C2S and given_up
             yield self.report(
                 "",
-                f"connection of {at.client_name!r} ended with {count(len(rows), 'message')}{whose} unacknowledged "
+                f"connection of {at.client_name!r} ended with {count(len(rows), 'message')}{owner} unacknowledged "
                 f"(ids {numbers}{dots})" + (", given up with the session" if lost else ""),
                 severity=Severity.WARNING if lost else None,
                 sender=sender,

@@ -5,10 +5,10 @@ from mqttscope.mqtt import Connect, Direction
 class WillDelayBeyondExpiry(Rule):
     """A client delays its will beyond the end of its session.
 
-    The will is published when the delay is over or when the session ends, whichever is first, so the delay has no
-    effect beyond the Session Expiry Interval.  It may be meant: then the will says that the session is gone.
+    The will is published when the delay is over or when the session ends, whichever is first, so a delay beyond the
+    Session Expiry Interval has no effect.  This may be intended: then the will announces the end of the session.
 
-    Instead, let the session live longer than the delay.
+    Instead, choose a Session Expiry Interval longer than the delay.
     """
 
     code = "OPS107"
@@ -17,17 +17,17 @@ class WillDelayBeyondExpiry(Rule):
     sender = Direction.CLIENT_TO_SERVER
 
     good = examples("""
-        the delay is shorter
+        a shorter delay
             opened will=w will_payload=x will.will_delay_interval=10 session_expiry_interval=60
-        as long
+        an equal delay
             opened will=w will_payload=x will.will_delay_interval=60 session_expiry_interval=60
-        the session never ends
+        the session never expires
             opened will=w will_payload=x will.will_delay_interval=4294967295 session_expiry_interval=4294967295
         no delay and no expiry
             opened will=w will_payload=x will.will_delay_interval=0
     """)
     bad = examples("""
-        a second longer
+        one second longer
             opened will=w will_payload=x will.will_delay_interval=61 session_expiry_interval=60
                 !will.properties.will_delay_interval
         the session ends with the connection
@@ -35,7 +35,7 @@ class WillDelayBeyondExpiry(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """What is left out counts as 0."""
+        """Treat missing intervals as 0."""
         if packet.will is None or packet.will.properties is None or packet.properties is None:
             return None
         delay = packet.will.properties.will_delay_interval or 0

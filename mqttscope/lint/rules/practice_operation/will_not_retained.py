@@ -1,13 +1,13 @@
 from mqttscope.lint.rules import Findings, Related, Rule, RuleContext, Severity, examples, shown
-from mqttscope.lint.topics import Seen
+from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Direction, Publish
 
 
 class WillNotRetained(Rule):
-    """A client publishes retained messages to the topic of its will, but the will is not retained.
+    """A client publishes retained messages to its will topic, but the will is not retained.
 
-    The will reaches those who are subscribed when the client dies.  Who subscribes later gets the retained message of
-    its last life and takes the client for alive.  Reported once per connection.
+    The will reaches clients that are subscribed when the client dies.  A client that subscribes later receives the last
+    retained message instead, and considers the client alive.  Reported once per connection.
 
     Instead, set Will Retain.
     """
@@ -16,14 +16,14 @@ class WillNotRetained(Rule):
     severity = Severity.INFO
     sender = Direction.CLIENT_TO_SERVER
     when = "retain"
-    Memory = Seen
+    Memory = ReportedTexts
 
     good = examples("""
         both are retained
             opened will=state/c1 will_payload=offline will_retain; > publish state/c1 online retain
-        neither is
+        neither is retained
             opened will=state/c1 will_payload=offline; > publish state/c1 online
-        another topic, and a retained message that is deleted
+        another topic, and a deleted retained message
             opened will=state/c1 will_payload=offline; > publish a 1 retain & publish state/c1 retain
     """)
     bad = examples("""
@@ -35,7 +35,7 @@ class WillNotRetained(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare the topic with that of the will."""
+        """Compare the topic with the will topic."""
         connect, sent = at.history.connect, at.history.connect_sent
         if connect is None or sent is None or connect.will is None:
             return None
@@ -46,7 +46,7 @@ class WillNotRetained(Rule):
             return None
         return self.report(
             "retain",
-            f"CONNECT of {at.client_name!r}: will on {shown(at.topic)} is not retained, but messages there are: "
+            f"CONNECT of {at.client_name!r}: will on {shown(at.topic)} is not retained, but messages on the topic are: "
             "late subscribers miss it",
             related=(Related.to("the CONNECT", sent),),
         )

@@ -5,16 +5,16 @@ from mqttscope.mqtt.packets import Publish
 class PayloadLarge(Rule):
     """A PUBLISH carries a very large payload.
 
-    Brokers keep it for every subscriber that is slow or offline, and everything else on the connection waits until it
-    has passed, acknowledgments and pings too.  Managed brokers refuse it.
+    Brokers keep it for every slow or offline subscriber, and everything else on the connection, including
+    acknowledgements and pings, waits until it is transferred.  Managed brokers refuse it.
 
-    Instead, send large data another way and publish where it can be fetched, or publish it in parts.
+    Instead, send large data another way and publish its address, or publish it in parts.
     """
 
     code = "PAY102"
     severity = Severity.INFO
     settings = {
-        # Bytes, the largest payload that is not reported; AWS IoT Core takes 128 KiB.
+        # Bytes: largest payload that is not reported; AWS IoT Core accepts 128 KiB.
         "bytes": 131_072,
     }
 
@@ -25,9 +25,9 @@ class PayloadLarge(Rule):
             settings bytes=32; opened; > publish a/b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
     """)
     bad = examples("""
-        one byte more
+        one byte too large
             settings bytes=32; opened; > publish a/b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx !payload
-        beside what the server takes at most
+        with the server's Maximum Packet Size
             settings bytes=32; opened < maximum_packet_size=100
             > publish a/b xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx !payload
         from the server, in MQTT 3.1.1
@@ -35,13 +35,13 @@ class PayloadLarge(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Bytes that the capture lost count as well."""
+        """Include payload bytes that the capture lost."""
         length = len(packet.payload) + packet.missing
         if length <= self.set["bytes"] or properties_lost(packet, at):
             return None
-        told = f"PUBLISH {shown(at.topic or '')}: payload of {length:,} bytes"
+        text = f"PUBLISH {shown(at.topic or '')}: payload of {length:,} bytes"
         maximum = at.receiver.maximum_packet_size
         if maximum:
             share = 100 * (len(packet.raw) + packet.missing) // maximum
-            told += f", the packet is {share} % of the receiver's Maximum Packet Size of {maximum:,} bytes"
-        return self.report("payload", told)
+            text += f", the packet is {share} % of the receiver's Maximum Packet Size of {maximum:,} bytes"
+        return self.report("payload", text)

@@ -6,12 +6,12 @@ from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 1_000
-"""Topics that are followed on a connection; the oldest is forgotten first."""
+"""Maximum number of topics tracked per connection; the oldest is dropped first."""
 
 
 @dataclass(slots=True)
 class Repetition:
-    """The same payload on one topic, again and again."""
+    """A run of equal payloads on one topic."""
 
     checksum: int
     number: int
@@ -21,7 +21,7 @@ class Repetition:
 
 @dataclass(slots=True)
 class Runs:
-    """By topic."""
+    """Runs of equal payloads, by topic."""
 
     topics: dict[str, Repetition] = field(default_factory=dict)
 
@@ -29,19 +29,19 @@ class Runs:
 class PayloadRepeated(Rule):
     """A client publishes the same payload on the same topic over and over.
 
-    Each message costs data volume and wakes every subscriber, and says nothing new.  Each topic is reported once per
-    connection, when the number is reached.
+    Each message costs data volume and wakes every subscriber, without new information.  Each topic is reported once per
+    connection, when the limit is reached.
 
-    Instead, publish when the value changes, as a retained message, so that new subscribers get it too.
+    Instead, publish only when the value changes, as a retained message, so that new subscribers get it too.
     """
 
     code = "PAY204"
     severity = Severity.INFO
     sender = Direction.CLIENT_TO_SERVER
     settings = {
-        # Identical messages in a row on one topic, the fewest that are reported.
+        # Minimum number of identical messages in a row on one topic.
         "messages": 100,
-        # Seconds in which that many have to come; a slow heartbeat is no waste.
+        # Period for these messages, in seconds; slower heartbeats are not reported.
         "seconds": 600,
     }
     Memory = Runs
@@ -54,7 +54,7 @@ class PayloadRepeated(Rule):
         a slow heartbeat
             settings messages=3 seconds=15; opened keep_alive=0; +8 > publish a on; +8 > publish a on; +8 > publish a on
             +8 > publish a on
-        a message that is sent again is the same message
+        a resent message counts once
             settings messages=3; opened 3.1.1; > publish a on qos=1 id=1; +20 > publish a on dup qos=1 id=1
             +20 > publish a on dup qos=1 id=1; < puback 1
     """)
@@ -64,13 +64,13 @@ class PayloadRepeated(Rule):
             for 1..99: +0.6 > publish a 21.5
             > publish a 21.5 !payload
             for 1..110: +0.6 > publish a 21.5
-        as often as configured, after a pause
+        a lower limit, after a pause
             settings messages=3 seconds=10; opened 3.1.1 keep_alive=0; > publish a 1; +100 > publish a 1; > publish a 1
             > publish a 1 !payload
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare with the message before on the same topic."""
+        """Compare with the previous message on the topic."""
         topic = at.topic
         if topic is None or not packet.payload or packet.dup:
             return None

@@ -4,38 +4,38 @@ from mqttscope.lint.rules import V5, Confidence, Findings, Rule, RuleContext, Se
 from mqttscope.mqtt.packets import Publish
 
 MAX_RESPONSE_TOPICS = 200
-"""Response Topics that are remembered of a connection; the oldest is forgotten first."""
+"""Maximum number of Response Topics kept per connection; the oldest is dropped first."""
 MAX_REQUESTS = 200
-"""Correlation Data that is remembered of each; beyond it an unknown one proves nothing."""
+"""Maximum number of Correlation Data values kept per topic; beyond that unknown values are not reported."""
 MAX_DATA = 64
-"""Bytes of Correlation Data that are compared."""
+"""Maximum number of Correlation Data bytes compared."""
 
 
 @dataclass(slots=True)
-class Requests:
-    """The requests that want their answers on one topic."""
+class TopicRequests:
+    """Requests with the same Response Topic."""
 
-    data: dict[bytes, bool] = field(default_factory=dict)
-    """Their Correlation Data."""
+    correlation_data: dict[bytes, bool] = field(default_factory=dict)
+    """Correlation Data of the requests."""
     bare: bool = False
-    """Whether one of them had none."""
+    """Whether a request had no Correlation Data."""
     forgotten: bool = False
 
 
 @dataclass(slots=True)
-class Wanted:
-    """Requests that the client received, by Response Topic."""
+class ReceivedRequests:
+    """TopicRequests that the client received, by Response Topic."""
 
-    topics: dict[str, Requests] = field(default_factory=dict)
+    topics: dict[str, TopicRequests] = field(default_factory=dict)
 
 
 class ResponseWithoutCorrelation(Rule):
-    """A client answers a request without the Correlation Data of that request.
+    """A client answers a request without its Correlation Data.
 
-    The requester uses it to find the request that an answer belongs to; without it the answer cannot be used once two
-    requests are under way.
+    The requester uses it to assign a response to its request; without it the response is useless while two requests are
+    in flight.
 
-    Instead, copy the Correlation Data of the request into the response, byte by byte.
+    Instead, copy the Correlation Data of the request into the response unchanged.
     """
 
     code = "PAY206"
@@ -43,7 +43,7 @@ class ResponseWithoutCorrelation(Rule):
     confidence = Confidence.LIKELY
     versions = (V5,)
     statements = {V5: {"V5-RESPONSE-correlation": "publish"}}
-    Memory = Wanted
+    Memory = ReceivedRequests
 
     good = examples("""
         copied
@@ -51,23 +51,23 @@ class ResponseWithoutCorrelation(Rule):
             < publish req response_topic=rsp/c1 correlation_data=0x01 &
                 publish req response_topic=rsp/c1 correlation_data=0x02
             > publish rsp/c1 correlation_data=0x02; > publish rsp/c1 correlation_data=0x01
-        the request had none
+        a request without Correlation Data
             opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1; > publish rsp/c1
         another topic
             opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1 correlation_data=0x01
             > publish rsp/c2
     """)
     bad = examples("""
-        left out
+        missing
             opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1 correlation_data=0x01
             > publish rsp/c1 !
-        that of no request
+        Correlation Data of no request
             opened; > subscribe 1 req:0; < suback 1 0; < publish req response_topic=rsp/c1 correlation_data=0x01
             > publish rsp/c1 correlation_data=0x02 !properties.correlation_data
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Remember requests that the client gets, and look at what it sends to their Response Topics."""
+        """Store requests that the client receives, and check what it sends to their Response Topics."""
         block = packet.properties
         if at.from_client:
             if self.code not in at.history.memories or at.topic is None:
@@ -83,12 +83,12 @@ class ResponseWithoutCorrelation(Rule):
             _remember(at.memory(self).topics, wanted, block.correlation_data)
         return None
 
-    def _judge(self, data: bytes | None, requests: Requests, at: RuleContext) -> Findings:
+    def _judge(self, data: bytes | None, requests: TopicRequests, at: RuleContext) -> Findings:
         start = f"response on {shown(at.topic or '')}"
         if data is None:
             return self.report("", f"{start} lacks the request's Correlation Data")
         known = requests.forgotten or at.server.gapped or at.history.connect_sent is None
-        if known or data[:MAX_DATA] in requests.data:
+        if known or data[:MAX_DATA] in requests.correlation_data:
             return None
         return self.report(
             "properties.correlation_data",
@@ -96,14 +96,14 @@ class ResponseWithoutCorrelation(Rule):
         )
 
 
-def _remember(topics: dict[str, Requests], wanted: str, data: bytes | None) -> None:
+def _remember(topics: dict[str, TopicRequests], wanted: str, data: bytes | None) -> None:
     requests = topics.get(wanted)
     if requests is None:
-        requests = topics[wanted] = Requests()
+        requests = topics[wanted] = TopicRequests()
         forget_oldest(topics, MAX_RESPONSE_TOPICS)
     if data is None:
         requests.bare = True
     else:
-        requests.data[data[:MAX_DATA]] = True
-        if forget_oldest(requests.data, MAX_REQUESTS):
+        requests.correlation_data[data[:MAX_DATA]] = True
+        if forget_oldest(requests.correlation_data, MAX_REQUESTS):
             requests.forgotten = True

@@ -6,13 +6,12 @@ _NONE = "no user name, password, certificate or authentication method"
 
 
 class AnonymousConnect(Rule):
-    """A server accepts a client that says nothing about who it is.
+    """A server accepts a client that does not authenticate.
 
-    The Client Identifier proves nothing, so anybody who reaches the server can publish and subscribe.  Reported with
-    the CONNACK that accepts; inside TLS nothing is reported, since the client may have shown a certificate there.
+    The Client Identifier proves nothing, so any program that can reach the server can publish and subscribe.  Reported
+    with the accepting CONNACK.  Not reported with TLS, since the client may have sent a certificate.
 
-    Instead, give each device a user name and password, a certificate or another method, and switch anonymous access
-    off.
+    Instead, give each device a user name and password, a certificate or another method, and disable anonymous access.
     """
 
     code = "SEC102"
@@ -22,7 +21,7 @@ class AnonymousConnect(Rule):
     good = examples("""
         a user name
             opened user_name=u
-        a password alone
+        a password only
             opened password=token
         refused
             opened < code=0x87; < fin
@@ -39,12 +38,12 @@ class AnonymousConnect(Rule):
             opened < !
         accepted in MQTT 3.1.1
             opened 3.1.1 < !
-        the answer was not captured, but the client continues
+        the CONNACK was not captured, but the client continues
             > connect; lost < connack; > publish a; > fin !
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """The CONNECT was seen, had nothing, and is accepted now."""
+        """Report an accepted CONNECT without credentials."""
         sent = at.history.connect_sent
         if packet.reason_code or sent is None or at.history.connack is not None or not _anonymous(at):
             return None
@@ -56,7 +55,7 @@ class AnonymousConnect(Rule):
         )
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """A capture without the server's packets: a client that continues was accepted, most likely."""
+        """Report a client that continues after an anonymous CONNECT if the capture has no server packets."""
         if connection.connack_packet is not None or at.server.packets or at.client.packets < 2 or not _anonymous(at):
             return None
         return self.report(
@@ -68,7 +67,7 @@ class AnonymousConnect(Rule):
 
 
 def _anonymous(at: RuleContext) -> bool:
-    """Whether the CONNECT is known and has nothing, and no certificate can have been shown."""
+    """Whether the CONNECT has no credentials and TLS is not in use."""
     connect: Connect | None = at.history.connect
     if connect is None or not is_plain(at.connection):
         return False

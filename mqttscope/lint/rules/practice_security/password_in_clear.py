@@ -6,8 +6,8 @@ from mqttscope.mqtt import Connect, Direction
 class PasswordInClear(Rule):
     """A client sends its password without TLS.
 
-    Everybody on the way can read it and use it, and so can everybody who gets this capture.  On the loopback interface
-    it does not leave the host and is only worth a note.
+    Everyone on the network path, and everyone with this capture, can read and use it.  On the loopback interface it
+    does not leave the host, and the finding is only info.
 
     Instead, connect with TLS, and change a password that has crossed the network in the clear.
     """
@@ -21,7 +21,7 @@ class PasswordInClear(Rule):
             opened
         an empty password
             opened user_name=u password=-
-        a user name alone
+        a user name only
             opened 3.1.1 user_name=u
     """)
     bad = examples("""
@@ -36,7 +36,7 @@ class PasswordInClear(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """The password itself is never shown."""
+        """Report the length of the password, but never the password itself."""
         if not packet.password or not is_plain(at.connection):
             return None
         local = is_loopback(at.connection.server)

@@ -6,7 +6,7 @@ from mqttscope.mqtt import Connect, Direction
 class PlaintextTransport(Rule):
     """MQTT crosses the network without TLS.
 
-    Everybody on the way can read topics and payloads, and change them.  Connections within one host are not reported.
+    Everyone on the network path can read and change topics and payloads.  Connections within one host are not reported.
 
     Instead, connect with TLS, usually to port 8883.
     """
@@ -27,7 +27,7 @@ class PlaintextTransport(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """The first CONNECT of a connection says it."""
+        """Report the first CONNECT of a connection."""
         connection = at.connection
         if at.history.connect_sent is not None or not is_plain(connection) or is_loopback(connection.server):
             return None

@@ -27,16 +27,16 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(r"(?<!MQTT )(?<!MQTT v)(?<![\d.])\b[vV]?\d+\.\d+\.\d+(?:-[\w.]+)?\b(?!\.\d)"),
     ),
 )
-"""In this order, since a stack trace holds paths and a path may hold a version."""
+"""Patterns in this order, since a stack trace contains paths and a path may contain a version."""
 
 
 class ReasonStringLeaks(Rule):
-    """A Reason String tells the other side something about the inside of the program.
+    """A Reason String reveals internals of the program.
 
-    It is meant for diagnosis and goes to everybody who provokes the error: paths, stack traces and versions help to
-    attack the server.
+    It is meant for diagnosis and reaches everyone who provokes the error: paths, stack traces and versions help
+    attackers.
 
-    Instead, send the Reason Code with a short general text, and write the details into the server's own log.
+    Instead, send the Reason Code with a short general text, and write the details to the server's own log.
     """
 
     code = "SEC206"
@@ -49,7 +49,7 @@ class ReasonStringLeaks(Rule):
     good = examples("""
         a general text
             opened < code=0x87 reason_string="not authorized"
-        topics, addresses and the protocol's own version are no secrets
+        topics, addresses and the protocol version are not internals
             opened; > publish plant/line4 qos=1 id=1
             < puback 1 code=0x87 reason_string="no right for topic /plant/line4 of 10.0.0.4, MQTT 3.1.1 or 5.0"
     """)
@@ -65,13 +65,13 @@ class ReasonStringLeaks(Rule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Search the text."""
+        """Search the Reason String."""
         text = packet.properties.reason_string  # type: ignore[attr-defined]
         if not text:
             return None
-        what = [name for name, pattern in _PATTERNS if pattern.search(text)]
-        if not what:
+        kinds = [name for name, pattern in _PATTERNS if pattern.search(text)]
+        if not kinds:
             return None
         return self.report(
-            "properties.reason_string", f"{packet_name(packet)} reason string reveals {what[0]}: {shown(masked(text))}"
+            "properties.reason_string", f"{packet_name(packet)} reason string reveals {kinds[0]}: {shown(masked(text))}"
         )

@@ -3,9 +3,9 @@ from hashlib import blake2b
 
 from mqttscope.lint.rules import Confidence, Findings, Report, Rule, RuleContext, Severity, examples, shown
 from mqttscope.lint.strings import strings_of
-from mqttscope.lint.topics import Seen
+from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import ControlPacket, Pingreq, Pingresp, Puback, Pubcomp, Publish, Pubrec, Pubrel
-from mqttscope.secrets.forms import Secret, find_secret
+from mqttscope.secrets.forms import DetectedSecret, find_secret
 from mqttscope.secrets.names import is_secret_name
 
 _ACKNOWLEDGEMENTS = frozenset({Puback, Pubrec, Pubrel, Pubcomp})
@@ -23,8 +23,8 @@ _FIELDS = (
 class SecretInTopicOrId(Rule):
     """A Client Identifier, a topic or a User Property looks like a secret or like personal data.
 
-    These are names: brokers write them into logs, show them in dashboards and hand topics on to everybody who is
-    subscribed to a wildcard.  Each text is reported once per connection, without what it hides.
+    Brokers write these names to logs, show them in dashboards and forward topics to all wildcard subscribers.  Each
+    text is reported once per connection, with the secret masked.
 
     Instead, send secrets as password or authentication data, and personal data in an encrypted payload.
     """
@@ -33,10 +33,10 @@ class SecretInTopicOrId(Rule):
     severity = Severity.WARNING
     confidence = Confidence.HEURISTIC
     settings = {
-        # Characters, the shortest run of random hexadecimal digits or base64 that counts as a secret.
+        # Minimum number of characters: random hexadecimal or base64 runs of this length count as secrets.
         "length": 40,
     }
-    Memory = Seen
+    Memory = ReportedTexts
 
     good = examples("""
         ordinary names
@@ -45,9 +45,9 @@ class SecretInTopicOrId(Rule):
             opened client=550e8400-e29b-41d4-a716-446655440000
             > publish dev/490154203237518/5d41402abc4b2a76b9719d911017c592
                 user_property=trace:0af7651916cd43dd8448eb211c80319c
-        user name and password are where they belong
+        user name and password in their own fields
             opened user_name=jane@example.org password=AKIAIOSFODNN7EXAMPLE
-        random text one shorter
+        random text, one character too short
             opened client=0123456789abcdef0123456789abcdef0123456
     """)
     bad = examples("""
@@ -59,12 +59,12 @@ class SecretInTopicOrId(Rule):
         in User Properties, by value and by name
             opened user_property=phone:"+49 170 1234567" !properties.user_property
             > publish a user_property=API-Key:hunter2-hunter2 !properties.user_property
-        random digits as long as configured
+        random digits of the configured length
             opened client=0123456789abcdef0123456789abcdef01234567 !client_identifier
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Topics that were looked at are not looked at again."""
+        """Check a packet unless its topic was already checked."""
         if isinstance(packet, Pingreq | Pingresp):
             return None
         if not packet.properties:  # type: ignore[attr-defined]
@@ -72,31 +72,32 @@ class SecretInTopicOrId(Rule):
                 return None
             if type(packet) in _ACKNOWLEDGEMENTS:
                 return None
-        return self._found(packet, at)
+        return self._secrets(packet, at)
 
-    def _found(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
-        seen: Seen = at.memory(self)
+    def _secrets(self, packet: ControlPacket, at: RuleContext) -> Iterator[Report]:
+        seen: ReportedTexts = at.memory(self)
         name = None
         for field, text in strings_of(packet):
             if field.endswith("user_property"):
-                # Names and values take turns.
+                # Names and values alternate.
                 if name is None:
                     name = text
                     continue
-                found, name = self._pair(name, text), None
-                # It is remembered, in lakes too.
+                secret, name = self._pair(name, text), None
+                # Store a digest only: this memory is written to lakes too.
                 text = blake2b(text.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest() if text else ""
             elif field.rpartition(".")[2] in _FIELDS or field.startswith("topic_filters["):
-                found = find_secret(text, length=self.set["length"]) if text else None
+                secret = find_secret(text, length=self.set["length"]) if text else None
             else:
                 continue
-            if text and seen.first(text) and found is not None:
-                what = field.rpartition(".")[2]
+            if text and seen.first(text) and secret is not None:
+                name_of_field = field.rpartition(".")[2]
                 yield self.report(
-                    field, f"{what} {shown(found.masked)} looks like a secret or personal data ({found.what})"
+                    field,
+                    f"{name_of_field} {shown(secret.masked)} looks like a secret or personal data ({secret.what})",
                 )
 
-    def _pair(self, name: str, value: str) -> Secret | None:
+    def _pair(self, name: str, value: str) -> DetectedSecret | None:
         if value and is_secret_name(name):
-            return Secret(f"a value called {name!r}", f"{name}=***({len(value)} characters)")
+            return DetectedSecret(f"a value called {name!r}", f"{name}=***({len(value)} characters)")
         return find_secret(value, length=self.set["length"]) or find_secret(name, length=self.set["length"])

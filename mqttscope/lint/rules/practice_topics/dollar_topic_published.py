@@ -1,16 +1,15 @@
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, shown
-from mqttscope.lint.topics import Seen
+from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Connect, Direction, Publish
 
 
 class DollarTopicPublished(Rule):
     """A client publishes to a topic that begins with a dollar sign.
 
-    These topics belong to the server, for its own statistics and interfaces.  Servers drop such messages or hand them
-    to something else than subscribers, and filters that begin with a wildcard do not match them.  Each topic is
-    reported once per connection.
+    These topics belong to the server, for its own statistics and interfaces.  Servers drop such messages or use them
+    internally, and filters that begin with a wildcard do not match them.  Each topic is reported once per connection.
 
-    Instead, publish below a name of your own; allow the prefixes of your platform in the configuration.
+    Instead, publish below a name of your own; add the prefixes of your platform to ``allowed`` in the configuration.
     """
 
     code = "TOP105"
@@ -22,16 +21,16 @@ class DollarTopicPublished(Rule):
         # $share/ is never allowed.
         "allowed": [],
     }
-    Memory = Seen
+    Memory = ReportedTexts
 
     good = examples("""
-        a name of its own
+        an ordinary name
             opened; > publish sys/x hi
-        a dollar sign further on
+        a dollar sign in a later position
             opened; > publish a/$x hi
         the server publishes
             opened; < publish $SYS/x hi
-        a prefix that the configuration allows
+        an allowed prefix
             settings allowed=["$aws/"]; opened; > publish $aws/things/c1/shadow/update {}
     """)
     bad = examples("""
@@ -43,12 +42,12 @@ class DollarTopicPublished(Rule):
             opened 3.1; > publish $SYS/x !topic_name
         as a will
             opened will=$state will_payload=x !will.will_topic
-        a share is no prefix to allow
+        $share/ cannot be allowed
             settings allowed=["$share/"]; opened; > publish $share/g/a !topic_name
     """)
 
     def check(self, packet: Connect | Publish, at: RuleContext) -> Findings:
-        """The first character clears nearly all topics."""
+        """Check the first character of each topic."""
         if isinstance(packet, Publish):
             field, topic, how = "topic_name", packet.topic_name, "publishes to"
         elif packet.will is not None:
@@ -61,5 +60,5 @@ class DollarTopicPublished(Rule):
         if allowed or not at.memory(self).first(topic):
             return None
         return self.report(
-            field, f"{at.client_name!r} {how} {shown(topic)}; topics beginning with '$' belong to the server"
+            field, f"{at.client_name!r} {how} {shown(topic)}; topics that begin with '$' belong to the server"
         )

@@ -7,7 +7,7 @@ from mqttscope.mqtt.packets import Publish
 
 T = TypeVar("T")
 MAX_SHAPES = 500
-"""Forms of topics that are remembered of a connection."""
+"""Maximum number of topic patterns kept per connection."""
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _TIME = re.compile(
@@ -16,60 +16,60 @@ _TIME = re.compile(
 )
 _NUMBERS = re.compile(r"\d+")
 _INTERESTING = re.compile(r"(?:^|/)\d+(?:/|$)|\d{4}-|\d{8}|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-")
-"""What every level that is looked at holds; quick."""
+"""A quick pattern that every reported level matches."""
 
 
 @dataclass(slots=True)
-class Counting:
-    """Topics of one form, with numbers that may count up."""
+class CounterRun:
+    """Topics of one pattern with a number that may be a counter."""
 
     last: int
     run: int = 1
-    """How many of them followed each other, each one higher than the one before."""
+    """How many consecutive numbers there were."""
 
 
 @dataclass(slots=True)
-class Shapes:
-    """Forms of topics: what remains apart from the changing level."""
+class TopicShapes:
+    """Topic patterns: topics without the changing level."""
 
     reported: dict[str, bool] = field(default_factory=dict)
-    counting: dict[str, Counting] = field(default_factory=dict)
+    counting: dict[str, CounterRun] = field(default_factory=dict)
 
 
 class IdentityInTopic(Rule):
-    """A topic has a level that is another one in every message: a time, a UUID or a counter.
+    """A topic level differs in every message: a time, a UUID or a counter.
 
-    Such topics never come again.  Nobody can subscribe to one of them, a Topic Alias does not pay, every retained
-    message stays forever, and servers that keep something for each topic fill up.  A UUID that names the device, and
-    so is part of its Client Identifier, is not reported; each form of topic is reported once per connection.
+    Such topics never repeat.  Clients cannot subscribe to a single one, Topic Aliases are useless, every retained
+    message stays forever, and servers that store data per topic fill up.  A UUID that is part of the Client Identifier
+    names the device and is not reported.  Each topic pattern is reported once per connection.
 
-    Instead, put the time or the number of the message into its payload or its properties.
+    Instead, put the time or number of a message into its payload or properties.
     """
 
     code = "TOP108"
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
     settings = {
-        # Messages in a row whose topics count up by one before a number is taken for a counter.
+        # Minimum number of consecutive numbers that count as a counter.
         "counter": 20,
     }
-    Memory = Shapes
+    Memory = TopicShapes
 
     good = examples("""
         a stable topic
             opened; > publish dev/1/temp x
-        the UUID of the device itself
+        the UUID of the device
             opened client=meter-0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a
             > publish dev/0b0e7c1a-3f5d-4c7e-9a5b-1f2e3d4c5b6a/temp x
         a few numbered devices behind a gateway
             opened
             > for 0..18: publish dev/{n}/temp & for 0..18: publish dev/{n}/temp & for 0..18: publish dev/{n}/temp &
                 publish dev/0/temp & publish dev/1/temp & publish dev/2/temp
-        numbers of other lengths are serial numbers
+        serial numbers of other lengths
             opened; > publish dev/170000000/temp & publish dev/490154203237518/temp
     """)
     bad = examples("""
-        a time, reported once for its form
+        a time, reported once for its pattern
             opened; > publish dev/1/1700000000123 x !topic_name; > publish dev/1/1700000000456 x
         a date
             opened; > publish log/2026-01-02T03:04:05Z/x !topic_name
@@ -80,25 +80,26 @@ class IdentityInTopic(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """One search clears nearly all stable topics."""
+        """Check the levels of topics with numbers."""
         topic = packet.topic_name
         if not topic or _INTERESTING.search(topic) is None:
             return None
-        memory: Shapes = at.memory(self)
+        memory: TopicShapes = at.memory(self)
         levels = topic.split("/")
         for index, level in enumerate(levels):
-            what = self._what(level, at)
-            if not what and level.isascii() and level.isdigit() and len(level) < 20:
-                what = self._counts(memory, "/".join((*levels[:index], "*", *levels[index + 1 :])), int(level))
-            if what:
+            content = self._identity(level, at)
+            if not content and level.isascii() and level.isdigit() and len(level) < 20:
+                content = self._counter(memory, "/".join((*levels[:index], "*", *levels[index + 1 :])), int(level))
+            if content:
                 shape = _NUMBERS.sub("*", "/".join((*levels[:index], "*", *levels[index + 1 :])))
                 if shape in memory.reported:
                     return None
-                _put(memory.reported, shape, True)
-                return self.report("topic_name", f"topic {shown(topic)} changes with every message (contains {what})")
+                _store(memory.reported, shape, True)
+                text = f"topic {shown(topic)} changes with every message (contains {content})"
+                return self.report("topic_name", text)
         return None
 
-    def _what(self, level: str, at: RuleContext) -> str:
+    def _identity(self, level: str, at: RuleContext) -> str:
         if len(level) >= 10:
             if _TIME.fullmatch(level):
                 return "a time"
@@ -107,10 +108,10 @@ class IdentityInTopic(Rule):
                 return "a UUID"
         return ""
 
-    def _counts(self, memory: Shapes, shape: str, number: int) -> str:
+    def _counter(self, memory: TopicShapes, shape: str, number: int) -> str:
         before = memory.counting.get(shape)
         if before is None:
-            _put(memory.counting, shape, Counting(number))
+            _store(memory.counting, shape, CounterRun(number))
             return ""
         if number != before.last:
             before.run = before.run + 1 if number == before.last + 1 else 1
@@ -118,7 +119,7 @@ class IdentityInTopic(Rule):
         return "a counter" if before.run >= self.set["counter"] else ""
 
 
-def _put(table: dict[str, T], key: str, value: T) -> None:
-    """Remember, and forget the oldest where there are too many."""
+def _store(table: dict[str, T], key: str, value: T) -> None:
+    """Store an entry, and drop the oldest one if there are too many."""
     table[key] = value
     forget_oldest(table, MAX_SHAPES)

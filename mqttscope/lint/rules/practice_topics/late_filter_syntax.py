@@ -6,7 +6,7 @@ from mqttscope.lint.topics import fold
 from mqttscope.mqtt import Direction, Unsuback, Unsubscribe
 
 MAX_COMPARED = 1_000
-"""Subscriptions among which a filter of nearly the same spelling is looked for."""
+"""Maximum number of subscriptions searched for a similar spelling."""
 NOT_SUBSCRIBED = 0x11
 """No subscription existed (5.0 table 3-9)."""
 
@@ -14,10 +14,9 @@ NOT_SUBSCRIBED = 0x11
 class LateFilterSyntax(Rule):
     """A client unsubscribes from a filter that it has not subscribed to.
 
-    Filters are compared character by character, so the subscription that was meant stays, and its messages keep
-    coming.  Before MQTT 5.0 the answer is the same as for success.  Where the session is older than the connection,
-    only the server's answer counts (0x11, No subscription existed); a filter that the server refused may be
-    unsubscribed.
+    Filters are compared character by character, so the intended subscription remains active, and its messages keep
+    arriving.  Before MQTT 5.0 the answer looks like success.  If the session is older than the connection, only the
+    server's answer 0x11 (No subscription existed) is reported.  Filters that the server refused may be unsubscribed.
 
     Instead, unsubscribe with exactly the filter of the SUBSCRIBE.
     """
@@ -26,13 +25,13 @@ class LateFilterSyntax(Rule):
     severity = Severity.INFO
 
     good = examples("""
-        as it was subscribed
+        the same spelling
             opened; > subscribe 1 A/b:0; < suback 1 0; > unsubscribe 2 A/b; < unsuback 2 0
         subscribed on an earlier connection
             opened resume session_expiry_interval=60 < present; > unsubscribe 2 a/b; < unsuback 2 0
-        perhaps in bytes that the capture lost
+        perhaps subscribed in lost bytes
             opened 3.1.1; lost > subscribe 1 a/b:0; < suback 1 0; > unsubscribe 2 a/b; < unsuback 2
-        the server had refused it
+        refused by the server
             opened 3.1.1; > subscribe 1 a/b:0; < suback 1 0x80; > unsubscribe 2 a/b; < unsuback 2
     """)
     bad = examples("""
@@ -41,34 +40,34 @@ class LateFilterSyntax(Rule):
         twice, in MQTT 3.1.1
             opened 3.1.1; > subscribe 1 a:0; < suback 1 0; > unsubscribe 2 a; < unsuback 2
             > unsubscribe 3 a !topic_filters[0]; < unsuback 3
-        the server knows that the session had no such subscription
+        the server answers that the session has no such subscription
             opened resume session_expiry_interval=60 < present; > unsubscribe 2 a b
             < unsuback 2 0 0x11 !reason_codes[1]
     """)
 
     def check(self, packet: Unsubscribe | Unsuback, at: RuleContext) -> Findings:
-        """The request where all subscriptions are known, else the answer."""
+        """Check the request if all subscriptions are known, otherwise the answer."""
         if isinstance(packet, Unsubscribe):
-            return self._asked(packet, at) if at.from_client and _all_known(at) else None
+            return self._requested(packet, at) if at.from_client and _all_known(at) else None
         if at.from_client or not packet.reason_codes or NOT_SUBSCRIBED not in packet.reason_codes or _all_known(at):
             return None
         return self._answered(packet, at)
 
-    def _asked(self, packet: Unsubscribe, at: RuleContext) -> Iterator[Report]:
+    def _requested(self, packet: Unsubscribe, at: RuleContext) -> Iterator[Report]:
         table = at.history.subscriptions
         spellings: dict[str, str] | None = None
         for index, name in enumerate(packet.topic_filters or ()):
             if name in table.live or name in table.refused:
                 continue
-            what = "which it never subscribed"
+            reason = "which it never subscribed"
             if name in table.ended:
-                what = "which it has unsubscribed before"
+                reason = "which it has already unsubscribed"
             else:
                 if spellings is None:
-                    spellings = {fold(one): one for one in islice(table.live, MAX_COMPARED)}
+                    spellings = {fold(subscribed): subscribed for subscribed in islice(table.live, MAX_COMPARED)}
                 near = spellings.get(fold(name))
-                what += "" if near is None else f" (subscribed: {near!r})"
-            yield self.report(f"topic_filters[{index}]", f"{at.client_name!r} unsubscribes {name!r}, {what}")
+                reason += "" if near is None else f" (subscribed: {near!r})"
+            yield self.report(f"topic_filters[{index}]", f"{at.client_name!r} unsubscribes {name!r}, {reason}")
 
     def _answered(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
         table = at.history.subscriptions
@@ -80,14 +79,14 @@ class LateFilterSyntax(Rule):
             if code == NOT_SUBSCRIBED and name not in table.live and name not in table.refused:
                 yield self.report(
                     f"reason_codes[{index}]",
-                    f"{at.client_name!r} unsubscribed {name!r}, which it had not subscribed as the server says "
+                    f"{at.client_name!r} unsubscribed {name!r}, but according to the server it had not subscribed it "
                     f"(0x{NOT_SUBSCRIBED:02x}, No subscription existed)",
                     sender=Direction.CLIENT_TO_SERVER,
                 )
 
 
 def _all_known(at: RuleContext) -> bool:
-    """Whether the session has no subscription but those of this connection, all of them captured."""
+    """Whether all subscriptions of the session were made on this connection and captured."""
     connection = at.connection
     fresh = connection.clean_start or connection.session_present is False
     seen = at.history.connect_sent is not None and not at.client.gapped and at.history.subscriptions.complete

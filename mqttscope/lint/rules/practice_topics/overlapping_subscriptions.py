@@ -7,19 +7,19 @@ from mqttscope.mqtt.topics import is_valid_topic_filter
 from mqttscope.session.matching import FilterIndex
 
 MAX_STEPS = 1_000
-"""Nodes of the tree of filters that are looked at for each new filter, and filters that are found."""
+"""Maximum number of tree nodes visited, and of filters found, for each new filter."""
 MAX_PACKET_STEPS = 100_000
-"""Maximum number of nodes for one SUBSCRIBE; of filters beyond it, none is compared."""
+"""Maximum number of nodes visited for one SUBSCRIBE; later filters are not compared."""
 
 
 class OverlappingSubscriptions(Rule):
     """A client has two subscriptions that match the same topics.
 
     A server may deliver a message once for each subscription, or once for all of them, with the highest of their QoS:
-    both are allowed, and servers differ.  An application that counts or adds up then counts twice, or does so only
-    with the next broker.
+    both are allowed, and servers differ.  An application that counts messages or adds up values then counts twice,
+    perhaps only with the next broker.
 
-    Instead, subscribe to the wider filter alone, or make the filters disjoint.
+    Instead, subscribe only to the wider filter, or make the filters disjoint.
     """
 
     code = "TOP210"
@@ -29,12 +29,12 @@ class OverlappingSubscriptions(Rule):
     good = examples("""
         one filter
             opened; > subscribe 1 a/#:0; < suback 1 0
-        filters that have no topic in common
+        filters without common topics
             opened; > subscribe 1 a/+:0 a/b/c:0 +/b/d:0; < suback 1 0 0 0; > subscribe 2 $SYS/#:0 +/x/y/z:0
             < suback 2 0 0
         the same filter again replaces the first
             opened; > subscribe 1 a/#:0; < suback 1 0; > subscribe 2 a/#:1; < suback 2 1
-        the first was refused, or is gone
+        the first was refused, or has ended
             opened; > subscribe 1 a/#:0 b/#:0; < suback 1 0x87 0; > unsubscribe 2 b/#; < unsuback 2 0
             > subscribe 3 a/b:0 b/c:0; < suback 3 0 0
         before 5.0 a share is an ordinary level
@@ -43,15 +43,15 @@ class OverlappingSubscriptions(Rule):
     bad = examples("""
         in one packet
             opened; > subscribe 1 a/#:0 a/b:0 !subscriptions[1].topic_filter; < suback 1 0 0
-        one after the other, reported when the second one comes
+        in two packets, reported with the second
             opened 3.1.1; > subscribe 1 a/+/c:0; < suback 1 0; > subscribe 2 +/b/c:0 !subscriptions[0].topic_filter
             < suback 2 0; > subscribe 3 +/b/c:0; < suback 3 0
-        two shares get a message each
+        two Shared Subscriptions, which each receive a message
             opened; > subscribe 1 $share/g/a:0 $share/h/a:0 !subscriptions[1].topic_filter; < suback 1 0 0
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
-        """Compare each new filter with those before it; the first that overlaps is named."""
+        """Compare each new filter with earlier ones, and name the first that overlaps."""
         table = at.history.subscriptions
         added = FilterIndex()  # the new filters of this packet
         left = MAX_PACKET_STEPS
@@ -65,7 +65,7 @@ class OverlappingSubscriptions(Rule):
             names, steps = table.overlapping(wanted, min(left, MAX_STEPS))
             also, more = added.overlapping(wanted, min(left, MAX_STEPS))
             left -= steps + more
-            other = next((one for one in (*names, *also) if one != name and is_valid_topic_filter(one)), None)
+            other = next((text for text in (*names, *also) if text != name and is_valid_topic_filter(text)), None)
             if other is not None:
                 known = table.live.get(other)
                 related: tuple[Related, ...] = ()

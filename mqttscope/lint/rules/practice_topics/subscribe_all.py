@@ -10,10 +10,10 @@ _EVERYTHING = ("#", "+/#", "+")
 class SubscribeAll(Rule):
     """A client subscribes to everything.
 
-    It gets every message of every other client, also those that will be added next year, and the server has to send
-    each message once more.  Debugging tools do so on purpose; silence them by their Client Identifier.
+    It receives every message of all other clients, including future ones, and the server has to send each message once
+    more.  Debugging tools do this on purpose; suppress their findings by Client Identifier.
 
-    Instead, subscribe to the topics that are needed.
+    Instead, subscribe only to the topics that you need.
     """
 
     code = "TOP106"
@@ -23,13 +23,13 @@ class SubscribeAll(Rule):
     good = examples("""
         one line of one plant
             opened; > subscribe 10 plant1/line4/#:1; < suback 10 1
-        a wildcard with a name after it, and the server's own topics
+        a wildcard followed by a name, and the server's own topics
             opened; > subscribe 10 +/state:0 $SYS/#:0; < suback 10 0 0
     """)
     bad = examples("""
         all topics
             opened; > subscribe 10 #:1 !subscriptions[0].topic_filter; < suback 10 1
-        other ways to write it
+        other spellings
             opened 3.1.1; > subscribe 1 a:0 +/#:0 +:0 !subscriptions[1].topic_filter !subscriptions[2].topic_filter
             < suback 1 0 0 0
         all topics, shared
@@ -37,8 +37,9 @@ class SubscribeAll(Rule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
-        """Each filter of the packet."""
+        """Check each filter of the packet."""
         for index, row in enumerate(packet.subscriptions or ()):
             if plain(row.topic_filter) in _EVERYTHING:
-                how = "every topic of one level" if plain(row.topic_filter) == "+" else "everything"
-                yield self.report(f"subscriptions[{index}].topic_filter", f"SUBSCRIBE {row.topic_filter!r} takes {how}")
+                extent = "every topic of one level" if plain(row.topic_filter) == "+" else "everything"
+                text = f"SUBSCRIBE {row.topic_filter!r} matches {extent}"
+                yield self.report(f"subscriptions[{index}].topic_filter", text)

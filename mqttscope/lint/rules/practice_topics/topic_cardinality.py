@@ -7,44 +7,44 @@ from mqttscope.lint.shared_checks import duration
 from mqttscope.mqtt import Direction, Publish
 
 MAX_TOPICS = 200_000
-"""Topics of all clients of a server together; the client that came first makes room."""
+"""Maximum number of topics kept per server; the oldest client is dropped first."""
 MAX_CLIENTS = 20_000
-"""Clients of a server that are followed; the one that came first makes room."""
+"""Maximum number of clients tracked per server; the oldest is dropped first."""
 
 
 @dataclass(slots=True)
-class Topics:
-    """What one client has published on."""
+class ClientTopics:
+    """The topics that one client has published to."""
 
     since_ns: int
     names: dict[str, bool] = field(default_factory=dict)
-    told: bool = False
+    is_reported: bool = False
 
 
 @dataclass(slots=True)
-class Clients:
-    """By Client Identifier."""
+class TopicsByClient:
+    """Topics by Client Identifier."""
 
-    topics: dict[str, Topics] = field(default_factory=dict)
+    topics: dict[str, ClientTopics] = field(default_factory=dict)
     number: int = 0
-    """Of all topics."""
+    """Total number of topics."""
 
 
 class TopicCardinality(Rule):
-    """A client publishes on very many different topics.
+    """A client publishes to very many different topics.
 
-    Servers keep retained messages, statistics and routes by topic, and some of that is never given back.  Mostly the
-    cause is one level with a number that is new for each message, which then says nothing to a subscriber either.  Each
-    client is reported once.
+    Servers store retained messages, statistics and routes by topic, and some of this memory is never released.  Usually
+    one level contains a number that is new in each message, which is useless to subscribers.  Each client is reported
+    once.
 
-    Instead, put what changes from message to message into the payload or into User Properties.
+    Instead, put values that change with every message into the payload or into User Properties.
     """
 
     code = "TOP412"
     severity = Severity.INFO
     sender = Direction.CLIENT_TO_SERVER
     settings = {"topics": 1_000}
-    Memory = Clients
+    Memory = TopicsByClient
 
     good = examples("""
         the same topics again and again
@@ -63,14 +63,14 @@ class TopicCardinality(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Note a topic that is new for the client."""
+        """Store a topic that is new for the client."""
         topic = at.topic
-        clients: Clients = at.memory(self)
+        clients: TopicsByClient = at.memory(self)
         known = clients.topics.get(at.client_name)
-        if topic is None or (known is not None and (known.told or topic in known.names)):
+        if topic is None or (known is not None and (known.is_reported or topic in known.names)):
             return None
         if known is None:
-            known = clients.topics[at.client_name] = Topics(at.timestamp_ns)
+            known = clients.topics[at.client_name] = ClientTopics(at.timestamp_ns)
         known.names[topic] = True
         clients.number += 1
         if clients.number > MAX_TOPICS or len(clients.topics) > MAX_CLIENTS:
@@ -80,7 +80,7 @@ class TopicCardinality(Rule):
                 return None
         if len(known.names) <= float(self.set["topics"]):
             return None
-        names, known.names, known.told = known.names, {}, True
+        names, known.names, known.is_reported = known.names, {}, True
         clients.number -= len(names)
         level, values = _busiest(names)
         took = duration(at.timestamp_ns - known.since_ns)
@@ -92,7 +92,7 @@ class TopicCardinality(Rule):
 
 
 def _busiest(names: Iterable[str]) -> tuple[int, int]:
-    """The level that differs most, counted from 1, and how many values it has."""
+    """The level with the most different values, counted from 1, and the number of its values."""
     levels = [len({*column} - {None}) for column in zip_longest(*(name.split("/") for name in names))]
     most = max(levels)
     return levels.index(most) + 1, most

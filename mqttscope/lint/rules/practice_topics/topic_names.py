@@ -1,4 +1,4 @@
-"""TOP101 to TOP104: names of topics that are legal and cause trouble."""
+"""TOP101 to TOP104: legal but problematic topic names."""
 
 import re
 import unicodedata
@@ -6,30 +6,30 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from mqttscope.lint.rules import V3_1, Findings, Report, Rule, RuleContext, Severity, examples, packet_name, shown
-from mqttscope.lint.topics import NAMING, Named, Seen, named_topics, plain
+from mqttscope.lint.topics import NAMING, ReportedTexts, TopicField, named_topics, plain
 from mqttscope.mqtt import ControlPacket, Publish
 from mqttscope.mqtt.topics import utf8_length
 
 _AWKWARD = re.compile(r"[^!#-&(-\[\]-_a-~]")
-"""Anything but printable ASCII without space, quotes and backslash."""
+"""Any character except printable ASCII without space, quotes and backslash."""
 _ILL_FORMED = re.compile("[\ud800-\udfff]")
-"""What stands for bytes that are no UTF-8: another rule's matter."""
+"""Surrogates, which replace bytes that are not UTF-8; ENC101 reports those."""
 _KINDS = (("a space", " "), ("a quote", "\"'`"), ("a backslash", "\\"))
 _LIMIT_3_1 = 32_767
-"""Most characters of a topic name in MQTT 3.1."""
+"""Maximum number of characters of a topic name in MQTT 3.1."""
 
 
 class TopicNameRule(Rule):
-    """A Topic Name or Topic Filter, reported once per connection."""
+    """A rule about Topic Names and Topic Filters; each name is reported once per connection."""
 
     severity = Severity.INFO
     looks_at = NAMING
-    Memory = Seen
+    Memory = ReportedTexts
     with_share: ClassVar[bool] = False
-    """Whether the name of a share is looked at as well."""
+    """Whether the name of a share is checked as well."""
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Look at every name in the packet, unless its topic is its only one and fine."""
+        """Check every name in the packet, unless its only name is a valid topic."""
         if type(packet) is Publish and not packet.properties and self.is_fine(packet.topic_name):
             return None
         return self._judged(packet, at)
@@ -42,38 +42,38 @@ class TopicNameRule(Rule):
                 yield self.judge(named, text, f"{packet_name(packet)}: {shown(named.text)} {words}", at)
 
     def is_fine(self, topic: str) -> bool:
-        """Whether there is nothing to report; it must be quick."""
+        """Whether there is nothing to report; must be fast."""
         raise NotImplementedError
 
     def describe(self, topic: str) -> str:
-        """What is wrong with a name; empty if nothing is."""
+        """The problem of a name, or an empty string."""
         raise NotImplementedError
 
-    def judge(self, named: Named, topic: str, message: str, at: RuleContext) -> Report:
+    def judge(self, named: TopicField, topic: str, message: str, at: RuleContext) -> Report:
         return self.report(named.field, message)
 
 
 class TopicLeadingSlash(TopicNameRule):
     """A topic or topic filter begins with a slash.
 
-    That is legal, but the slash does not mean a root: it makes an empty first level.  Filters that others write
-    without it do not match, and the name is a byte longer for nothing.  Each topic is reported once per connection.
+    That is legal, but the slash does not mark a root: it adds an empty first level.  Filters without it do not match,
+    and it wastes one byte.  Each topic is reported once per connection.
 
-    Instead, begin with the first level that has a name.
+    Instead, begin with the first named level.
     """
 
     code = "TOP101"
 
     good = examples("""
-        no slash at the beginning
+        no leading slash
             opened; > publish home/floor1/security/camera2 hi
-        a shared subscription without one
+        a shared subscription without a leading slash
             opened; > subscribe 1 $share/g/home/#:0; < suback 1 0
     """)
     bad = examples("""
         written like a path
             opened; > publish /home/floor1/security/camera2 hi !topic_name; > publish /home/floor1/security/camera2 ho
-        in a filter, after the name of a share, and where answers are wanted
+        in a filter, after the name of a share, and in a Response Topic
             opened; > subscribe 1 a:0 /b/#:0 !subscriptions[1].topic_filter; < suback 1 0 0
             > subscribe 2 $share/g//c:0 !subscriptions[0].topic_filter; < suback 2 0
             > publish a response_topic=/r !properties.response_topic
@@ -93,37 +93,37 @@ class TopicLeadingSlash(TopicNameRule):
 class TopicEmptyLevel(TopicNameRule):
     """A topic or topic filter has an empty level inside or at its end.
 
-    That is legal, and nearly always a slip: a variable that was empty when the topic was put together, or a slash too
-    many.  The topic is another one than without the level, so that subscribers miss it.  Each topic is reported once
+    That is legal, but nearly always a mistake: an empty variable in the code that builds the topic, or an extra slash.
+    It is a different topic from the one without the empty level, so subscribers miss it.  Each topic is reported once
     per connection.
 
-    Instead, put one slash between levels and none after the last.
+    Instead, put exactly one slash between levels, and do not end with a slash.
     """
 
     code = "TOP102"
 
     good = examples("""
-        each level has a name
+        all levels are named
             opened; > publish a/b hi
-        a slash at the beginning is another rule's matter
+        a leading slash, which TOP101 reports
             opened; > publish /a/b hi
     """)
     bad = examples("""
-        inside
+        in the middle
             opened; > publish a//b hi !topic_name
         at the end, in a filter too, reported once each
             opened; > publish a/b/ hi !topic_name; > publish a/b/ hi; > subscribe 1 c/:0 !subscriptions[0].topic_filter
             < suback 1 0
         a single slash has two empty levels
             opened; > publish / !topic_name
-        two at the beginning
+        two slashes at the beginning
             opened; > publish //a !topic_name
         in a will
             opened will=state/ will_payload=x !will.will_topic
     """)
 
     def is_fine(self, topic: str) -> bool:
-        """Look for two slashes, and for one at the end."""
+        """Look for a double slash or a trailing slash."""
         return "//" not in topic and topic[-1:] != "/"
 
     def describe(self, topic: str) -> str:
@@ -132,13 +132,13 @@ class TopicEmptyLevel(TopicNameRule):
 
 
 class TopicAwkwardCharacters(TopicNameRule):
-    """A topic or topic filter holds spaces, quotes, backslashes or characters beyond ASCII.
+    """A topic or topic filter contains spaces, quotes, backslashes or non-ASCII characters.
 
-    That is legal, but such names break in shells, in queries and in configuration files, and people cannot type them
-    on every keyboard.  Some characters beyond ASCII can be written in two ways that look the same: brokers compare
-    code points, so the subscription for the one does not get the other.  Each topic is reported once per connection.
+    That is legal, but such names cause problems in shells, queries and configuration files, and are hard to type on
+    some keyboards.  Some non-ASCII characters have two encodings that look alike: brokers compare code points, so a
+    subscription to one does not match the other.  Each topic is reported once per connection.
 
-    Instead, use letters, digits, ``-``, ``_`` and ``.`` of ASCII.
+    Instead, use ASCII letters, digits, ``-``, ``_`` and ``.``.
     """
 
     code = "TOP103"
@@ -160,7 +160,7 @@ class TopicAwkwardCharacters(TopicNameRule):
             < suback 1 0 0 0
         beyond ASCII
             opened; > publish küche/temp !topic_name
-        one letter written as two characters
+        an accented letter as two characters
             opened will=küche/state will_payload=x !will.will_topic
     """)
 
@@ -168,11 +168,11 @@ class TopicAwkwardCharacters(TopicNameRule):
         return _AWKWARD.search(topic) is None
 
     def describe(self, topic: str) -> str:
-        what = "" if _ILL_FORMED.search(topic) else _what(topic)
-        return what and f"contains {what}"
+        problem = "" if _ILL_FORMED.search(topic) else _contents(topic)
+        return problem and f"contains {problem}"
 
 
-def _what(text: str) -> str:
+def _contents(text: str) -> str:
     kinds = [name for name, characters in _KINDS if any(character in text for character in characters)]
     beyond = [character for character in dict.fromkeys(text) if character > "\x7f"]
     if beyond:
@@ -180,27 +180,27 @@ def _what(text: str) -> str:
     if unicodedata.normalize("NFKC", text) != text:
         kinds.append("characters that Unicode normalisation changes")
     elif unicodedata.normalize("NFD", text) != text:
-        kinds.append("characters that can be written in two ways")
+        kinds.append("characters with two possible encodings")
     return ", ".join(kinds)
 
 
 class TopicOversize(TopicNameRule):
     """A topic or topic filter has very many levels or very many bytes.
 
-    The name travels in every message and is matched against every subscription.  Managed brokers refuse it beyond
-    limits of their own.  MQTT 3.1 ends at 32,767 characters, half of what later versions allow.  Each topic is
-    reported once per connection.
+    The name is part of every message and is compared with every subscription.  Managed brokers refuse names above their
+    own limits.  MQTT 3.1 allows 32,767 characters, half of the limit of later versions.  Each topic is reported once
+    per connection.
 
-    Instead, keep names short and put what describes a message into its payload.
+    Instead, keep names short and put descriptions into the payload.
     """
 
     code = "TOP104"
     severities = (Severity.WARNING, Severity.INFO)
     statements = {V3_1: {"V31-PUBLISH-topic-length": "publish.topic_name"}}
     settings = {
-        # Levels, the most that are not reported; AWS IoT Core takes seven slashes.
+        # Maximum number of levels; AWS IoT Core allows seven slashes.
         "levels": 8,
-        # Bytes of UTF-8, the most that are not reported; AWS IoT Core takes 256.
+        # Maximum number of UTF-8 bytes; AWS IoT Core allows 256.
         "bytes": 256,
     }
 
@@ -209,9 +209,9 @@ class TopicOversize(TopicNameRule):
             opened; > publish a/b/c/d/e/f/g/h hi
         256 bytes
             opened; > publish "a"*254"ü"
-        the name of a share is no level
+        the name of a share does not count as a level
             opened; > subscribe 1 $share/g/a/b/c/d/e/f/g/#:0; < suback 1 0
-        levels as configured
+        a higher limit for levels
             settings levels=9; opened; > publish a/b/c/d/e/f/g/h/i
     """)
     bad = examples("""
@@ -221,12 +221,12 @@ class TopicOversize(TopicNameRule):
             opened; > publish "a"*255"ü" !topic_name
         a filter of nine levels
             opened; > subscribe 1 a/b/c/d/e/f/g/h/#:0 !subscriptions[0].topic_filter; < suback 1 0
-        more than MQTT 3.1 has
+        more than MQTT 3.1 allows
             opened 3.1; > publish "a"*32768 !topic_name
     """)
 
     def is_fine(self, topic: str) -> bool:
-        """Two comparisons clear nearly all topics."""
+        """Check upper bounds only, which is fast."""
         return bool(len(topic) * 4 <= self.set["bytes"] and topic.count("/") < self.set["levels"])
 
     def describe(self, topic: str) -> str:
@@ -234,8 +234,8 @@ class TopicOversize(TopicNameRule):
         is_large = levels > self.set["levels"] or length > self.set["bytes"]
         return f"has {levels} levels / {length} bytes" if is_large else ""
 
-    def judge(self, named: Named, topic: str, message: str, at: RuleContext) -> Report:
-        """MQTT 3.1 has a limit of its own."""
+    def judge(self, named: TopicField, topic: str, message: str, at: RuleContext) -> Report:
+        """Add the limit of MQTT 3.1 if the topic exceeds it."""
         if at.version is not V3_1 or len(topic) <= _LIMIT_3_1 or named.field != "topic_name":
             return self.report(named.field, message, statements=())
         message += f", MQTT 3.1 allows {_LIMIT_3_1:,} characters"

@@ -14,18 +14,18 @@ class Spellings:
     """Topics and filters of a connection."""
 
     known: dict[str, bool] = field(default_factory=dict)
-    """Each as it is spelled."""
+    """Topics and filters in their original spelling."""
     folded: dict[str, str] = field(default_factory=dict)
-    """The first spelling by what near misses have in common."""
+    """First spelling of each name, by its normalised form."""
 
 
 class TopicNearMiss(Rule):
-    """Two topics or filters on a connection differ only by case, by slashes at their ends or by spaces.
+    """Two topics or filters on a connection differ only in case, in outer slashes or in spaces.
 
-    Brokers compare topics character by character, so ``Home/Temp`` and ``home/temp`` have nothing to do with each
-    other.  It is usually a typing error, and the message goes where nobody listens.  Each spelling is reported once.
+    Brokers compare topics character by character, so ``Home/Temp`` and ``home/temp`` are unrelated.  Usually it is a
+    typing error, and the message reaches no subscriber.  Each spelling is reported once.
 
-    Instead, agree on one spelling, best in lower case.
+    Instead, agree on one spelling, preferably in lower case.
     """
 
     code = "TOP211"
@@ -39,7 +39,7 @@ class TopicNearMiss(Rule):
             opened; > publish home/temp & publish home/temp & publish home/temp1
         an empty level inside makes another topic
             opened; > publish a/b & publish a//b
-        a share of the same filter
+        a Shared Subscription with the same filter
             opened; > subscribe 1 a:0 $share/g/a:0; < suback 1 0 0
     """)
     bad = examples("""
@@ -48,18 +48,18 @@ class TopicNearMiss(Rule):
         slashes and spaces
             opened; > subscribe 1 a/b:0 a/b/:0 "a /b":0 !subscriptions[1].topic_filter !subscriptions[2].topic_filter
             < suback 1 0 0 0
-        what is unsubscribed is not what was subscribed
+        UNSUBSCRIBE with another spelling than SUBSCRIBE
             opened; > subscribe 1 A/b:0; < suback 1 0; > unsubscribe 2 a/b !topic_filters[0]; < unsuback 2 0x11
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """A topic that came before is cleared at once."""
+        """Check the names in the packet unless its topic is already known."""
         memory: Spellings = at.memory(self)
         if type(packet) is Publish and not packet.properties and packet.topic_name in memory.known:
             return None
-        return self._found(packet, memory)
+        return self._near_misses(packet, memory)
 
-    def _found(self, packet: ControlPacket, memory: Spellings) -> Iterator[Report]:
+    def _near_misses(self, packet: ControlPacket, memory: Spellings) -> Iterator[Report]:
         for named in named_topics(packet):
             text = plain(named.text) if named.is_filter else named.text
             if text in memory.known:
@@ -71,5 +71,5 @@ class TopicNearMiss(Rule):
             forget_oldest(memory.folded, MAX_TOPICS)
             if key and first != text:
                 yield self.report(
-                    named.field, f"topic {shown(text)} differs from {shown(first)} only by {difference(text, first)}"
+                    named.field, f"topic {shown(text)} differs from {shown(first)} only in {difference(text, first)}"
                 )

@@ -1,4 +1,4 @@
-"""PRF101 to PRF111: limits of a broker or cloud service, which ``--profile`` sets."""
+"""PRF101 to PRF111: limits of a broker or cloud service, set with ``--profile``."""
 
 from typing import ClassVar
 
@@ -12,24 +12,24 @@ PROFILE = {"profile": "the profile"}
 
 
 class ProfileLimitRule(Rule):
-    """A client that sends what the service of the profile does not take."""
+    """A rule about packets that the service of the profile does not accept."""
 
     severity = Severity.ERROR
     sender = Direction.CLIENT_TO_SERVER
 
     def refused(self, field: str, sent: str, service: str) -> Report:
-        """The report: what the client sent, and what the service does."""
+        """A finding with the sent value and the reaction of the service."""
         return self.report(field, f"{sent}; {self.set['profile']} {service}")
 
     def above(self, field: str, sent: str, limit: int) -> Report:
-        """The report of something above a limit."""
-        return self.refused(field, sent, f"takes at most {limit:,}")
+        """A finding about a value above a limit."""
+        return self.refused(field, sent, f"accepts at most {limit:,}")
 
 
 class ProfileQos(ProfileLimitRule):
     """A client publishes with a higher QoS than the service of the profile supports.
 
-    Services without QoS 2 close the connection when they get it, whatever they announce.
+    Services without QoS 2 close the connection when they receive such a message, whatever they announce.
 
     Instead, publish with at most the QoS that the service supports.
     """
@@ -39,16 +39,16 @@ class ProfileQos(ProfileLimitRule):
     settings = {"maximum_qos": 2, **PROFILE}
 
     good = examples("""
-        as much as the service takes
+        the highest supported QoS
             settings maximum_qos=1; opened; > publish a qos=1 id=1; < puback 1
     """)
     bad = examples("""
-        QoS 2 where 1 is the most
+        QoS 2 with maximum 1
             settings maximum_qos=1; opened; > publish a qos=2 id=1 !qos
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """QoS 3 is wrong everywhere."""
+        """Ignore QoS 3, which other rules report."""
         limit = self.set["maximum_qos"]
         if packet.qos <= limit or packet.qos == 3:
             return None
@@ -56,18 +56,18 @@ class ProfileQos(ProfileLimitRule):
 
 
 class ProfilePacketSize(ProfileLimitRule):
-    """A packet is longer than the service of the profile takes.
+    """A packet is larger than the service of the profile accepts.
 
-    The service closes the connection, and a device that sends the same message again gets nowhere.
+    The service closes the connection, and a device that resends the message fails again.
 
-    Instead, send less in one message, or split it.
+    Instead, send less data in one message, or split it.
     """
 
     code = "PRF102"
     settings = {"maximum_packet_bytes": 268_435_460, **PROFILE}
 
     good = examples("""
-        as long as the limit
+        exactly the limit
             settings maximum_packet_bytes=36; opened; > publish a xxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
     """)
     bad = examples("""
@@ -76,24 +76,24 @@ class ProfilePacketSize(ProfileLimitRule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Bytes that the capture lost count too."""
+        """Include bytes that the capture lost."""
         length, limit = len(packet.raw) + packet.missing, self.set["maximum_packet_bytes"]
         return self.above("", f"{packet_name(packet)} of {length:,} bytes", limit) if length > limit else None
 
 
 class ProfilePayloadSize(ProfileLimitRule):
-    """A message has a larger payload than the service of the profile takes.
+    """A message has a larger payload than the service of the profile accepts.
 
     The service refuses the message or closes the connection.
 
-    Instead, send less in one message, or put large data elsewhere and publish where it is.
+    Instead, send less data in one message, or store large data elsewhere and publish its address.
     """
 
     code = "PRF103"
     settings = {"maximum_payload_bytes": 268_435_455, **PROFILE}
 
     good = examples("""
-        as large as the limit
+        exactly the limit
             settings maximum_payload_bytes=32; opened; > publish a xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
     """)
     bad = examples("""
@@ -102,7 +102,7 @@ class ProfilePayloadSize(ProfileLimitRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Bytes that the capture lost count too, unless properties may be among them."""
+        """Include bytes that the capture lost, unless properties may be among them."""
         length, limit = len(packet.payload) + packet.missing, self.set["maximum_payload_bytes"]
         if length <= limit or properties_lost(packet, at):
             return None
@@ -110,7 +110,7 @@ class ProfilePayloadSize(ProfileLimitRule):
 
 
 class TopicLimitRule(ProfileLimitRule):
-    """Limits of each Topic Name and Topic Filter."""
+    """A rule about a limit of each Topic Name and Topic Filter."""
 
     setting: ClassVar[str]
     """Name of the setting with the limit."""
@@ -135,11 +135,11 @@ class TopicLimitRule(ProfileLimitRule):
 
 
 class ProfileTopicLevels(TopicLimitRule):
-    """A topic name or topic filter has more levels than the service of the profile takes.
+    """A topic name or topic filter has more levels than the service of the profile accepts.
 
     The service refuses the message or the subscription, or closes the connection.
 
-    Instead, design topics that stay within the limit of the service.
+    Instead, design topics within the limit of the service.
     """
 
     code = "PRF104"
@@ -147,20 +147,20 @@ class ProfileTopicLevels(TopicLimitRule):
     settings = {"maximum_topic_levels": 65_536, "uncounted_topic_prefix": "", **PROFILE}
 
     good = examples("""
-        as much as the limit
+        exactly the limit
             settings maximum_topic_levels=3; opened; > publish a/b/c
-        a prefix that does not count
+        a prefix that is not counted
             settings maximum_topic_levels=3 uncounted_topic_prefix=$in/+/; opened; > publish $in/x/a/b/c
     """)
     bad = examples("""
-        a topic name beyond it
+        a topic name above the limit
             settings maximum_topic_levels=3; opened; > publish a/b/c/d !topic_name
-        a topic filter beyond it
+        a topic filter above the limit
             settings maximum_topic_levels=3; opened; > subscribe 1 a/#:0 a/b/c/d:0 !subscriptions[1].topic_filter
     """)
 
     def count(self, topic: str) -> int:
-        """Levels, without a prefix that does not count."""
+        """Number of levels, without the uncounted prefix."""
         prefix = str(self.set["uncounted_topic_prefix"]).rstrip("/")
         if prefix and matches(f"{prefix}/#", topic):
             return topic.count("/") - prefix.count("/")
@@ -168,11 +168,11 @@ class ProfileTopicLevels(TopicLimitRule):
 
 
 class ProfileTopicLength(TopicLimitRule):
-    """A topic name or topic filter is longer than the service of the profile takes.
+    """A topic name or topic filter is longer than the service of the profile accepts.
 
     The service refuses the message or the subscription, or closes the connection.
 
-    Instead, design topics that stay within the limit of the service.
+    Instead, design topics within the limit of the service.
     """
 
     code = "PRF105"
@@ -180,13 +180,13 @@ class ProfileTopicLength(TopicLimitRule):
     settings = {"maximum_topic_bytes": 65_535, **PROFILE}
 
     good = examples("""
-        as much as the limit
+        exactly the limit
             settings maximum_topic_bytes=5; opened; > publish a/b/c
     """)
     bad = examples("""
-        a topic name beyond it
+        a topic name above the limit
             settings maximum_topic_bytes=5; opened; > publish a/b/c/ !topic_name
-        a topic filter beyond it
+        a topic filter above the limit
             settings maximum_topic_bytes=5; opened; > subscribe 1 a/#:0 a/b/c/:0 !subscriptions[1].topic_filter
     """)
 
@@ -199,7 +199,7 @@ class ProfileWillQos(ProfileLimitRule):
 
     The service refuses the CONNECT.
 
-    Instead, set the will's QoS to at most what the service supports.
+    Instead, set a Will QoS that the service supports.
     """
 
     code = "PRF106"
@@ -207,11 +207,11 @@ class ProfileWillQos(ProfileLimitRule):
     settings = {"maximum_will_qos": 2, **PROFILE}
 
     good = examples("""
-        as much as the service takes
+        the highest supported QoS
             settings maximum_will_qos=1; opened will=w will_payload=x will_qos=1
     """)
     bad = examples("""
-        QoS 2 where 1 is the most
+        QoS 2 with maximum 1
             settings maximum_will_qos=1; > connect will=w will_payload=x will_qos=2 !will.will_qos
     """)
 
@@ -221,11 +221,11 @@ class ProfileWillQos(ProfileLimitRule):
 
 
 class ProfileRetain(ProfileLimitRule):
-    """A client publishes a retained message to a service that keeps none.
+    """A client publishes a retained message to a service without retained messages.
 
-    The service drops the flag or refuses the message: late subscribers never get it.
+    The service drops the flag or refuses the message: late subscribers never receive it.
 
-    Instead, ask for the last value in another way that the service offers.
+    Instead, use another feature of the service to query the last value.
     """
 
     code = "PRF107"
@@ -235,7 +235,7 @@ class ProfileRetain(ProfileLimitRule):
     good = examples("""
         not retained
             settings retain_available=false; opened; > publish a
-        the service keeps it
+        supported by the service
             opened; > publish a retain
     """)
     bad = examples("""
@@ -244,18 +244,18 @@ class ProfileRetain(ProfileLimitRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """The packet is retained (`when`)."""
+        """Report the packet, which is retained (`when`)."""
         if self.set["retain_available"]:
             return None
-        return self.refused("retain", f"PUBLISH {at.topic!r} is retained", "keeps no retained messages")
+        return self.refused("retain", f"PUBLISH {at.topic!r} is retained", "does not support retained messages")
 
 
 class ProfileKeepAlive(ProfileLimitRule):
-    """A client asks for a Keep Alive outside the range of the service of the profile.
+    """A client requests a Keep Alive outside the range of the service of the profile.
 
-    The service takes another value instead, or refuses the CONNECT; a device that does not know it is cut off.
+    The service uses a different value, or refuses the CONNECT; a device that ignores this is disconnected.
 
-    Instead, ask for a Keep Alive within the range.
+    Instead, request a Keep Alive within the range.
     """
 
     code = "PRF108"
@@ -272,20 +272,20 @@ class ProfileKeepAlive(ProfileLimitRule):
             settings maximum_keep_alive=60; > connect keep_alive=61 !keep_alive
         too short
             settings minimum_keep_alive=30; > connect keep_alive=29 !keep_alive
-        switched off, which is longer than any
+        disabled, although the service has a maximum
             settings maximum_keep_alive=60; > connect keep_alive=0 !keep_alive
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """0 switches the timer off, which a service with a maximum does not take."""
+        """Check the range; 0 disables Keep Alive, which is invalid if there is a maximum."""
         asked, lowest, highest = packet.keep_alive, self.set["minimum_keep_alive"], self.set["maximum_keep_alive"]
         if asked is None or (lowest <= asked <= highest if asked else highest >= 65_535):
             return None
-        return self.refused("keep_alive", f"CONNECT: Keep Alive {asked} s", f"takes {max(lowest, 1)} to {highest} s")
+        return self.refused("keep_alive", f"CONNECT: Keep Alive {asked} s", f"accepts {max(lowest, 1)} to {highest} s")
 
 
 class ProfileClientIdentifierLength(ProfileLimitRule):
-    """A Client Identifier is longer than the service of the profile takes.
+    """A Client Identifier is longer than the service of the profile accepts.
 
     The service refuses the CONNECT.
 
@@ -293,7 +293,7 @@ class ProfileClientIdentifierLength(ProfileLimitRule):
     """
 
     code = "PRF109"
-    # The second limit holds for MQTT 3.1 and 3.1.1 in addition.
+    # The second limit also applies to MQTT 3.1 and 3.1.1.
     settings = {
         "maximum_client_identifier_bytes": 65_535,
         "maximum_client_identifier_bytes_3x": 65_535,
@@ -301,9 +301,9 @@ class ProfileClientIdentifierLength(ProfileLimitRule):
     }
 
     good = examples("""
-        as long as the limit
+        exactly the limit
             settings maximum_client_identifier_bytes=8; opened client=meter-17
-        the limit of 3.x does not bind 5.0
+        the limit of 3.x does not apply to 5.0
             settings maximum_client_identifier_bytes_3x=4; opened client=meter-17
     """)
     bad = examples("""
@@ -325,7 +325,7 @@ class ProfileClientIdentifierLength(ProfileLimitRule):
 
 
 class ProfileSubscriptionsPerPacket(ProfileLimitRule):
-    """A SUBSCRIBE asks for more topic filters at once than the service of the profile takes.
+    """A SUBSCRIBE has more topic filters than the service of the profile accepts in one packet.
 
     The service refuses the packet or closes the connection.
 
@@ -336,11 +336,11 @@ class ProfileSubscriptionsPerPacket(ProfileLimitRule):
     settings = {"maximum_subscriptions_per_packet": 268_435_455, **PROFILE}
 
     good = examples("""
-        as many as the limit
+        exactly the limit
             settings maximum_subscriptions_per_packet=2; opened; > subscribe 1 a:0 b:0; < suback 1 0 0
     """)
     bad = examples("""
-        one more
+        one filter more
             settings maximum_subscriptions_per_packet=2; opened; > subscribe 1 a:0 b:0 c:0 !subscriptions
     """)
 
@@ -350,11 +350,11 @@ class ProfileSubscriptionsPerPacket(ProfileLimitRule):
 
 
 class ProfileVersion(ProfileLimitRule):
-    """A client speaks a version of MQTT that the service of the profile does not.
+    """A client uses a version of MQTT that the service of the profile does not support.
 
     The service refuses the CONNECT or closes the connection.
 
-    Instead, speak one of the versions that the service supports.
+    Instead, use a version that the service supports.
     """
 
     code = "PRF111"
@@ -370,8 +370,8 @@ class ProfileVersion(ProfileLimitRule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Look the version up."""
+        """Check the version."""
         spoken, versions = packet.version.text, self.set["versions"]
         if spoken in versions:
             return None
-        return self.refused("protocol_level", f"CONNECT: MQTT {spoken}", f"speaks {', '.join(versions)}")
+        return self.refused("protocol_level", f"CONNECT: MQTT {spoken}", f"supports {', '.join(versions)}")

@@ -1,4 +1,4 @@
-"""PRP102 to PRP104: property blocks that nobody can read."""
+"""PRP102 to PRP104: malformed property blocks."""
 
 from mqttscope.lint.rules import V5, Findings, RuleContext, examples
 from mqttscope.lint.shared_checks import MalformedRule
@@ -8,18 +8,18 @@ from mqttscope.mqtt.properties import BY_NAME
 
 
 class MalformedPropertiesRule(MalformedRule):
-    """A fault in a property block."""
+    """A rule about a fault in a property block."""
 
     versions = (V5,)
 
 
 class PropertyLengthOverrun(MalformedPropertiesRule):
-    """A Property Length does not end where a property ends.
+    """A Property Length does not match the end of a property.
 
-    The block of properties is longer than the rest of the packet, or its last property crosses its end.  Nobody can
-    tell what belongs to the properties and what comes after them, so the receiver treats the packet as malformed.
+    The property block is longer than the rest of the packet, or its last property extends past the end of the block.
+    The receiver cannot separate the properties from the rest, so it treats the packet as malformed.
 
-    Instead, compute the Property Length from the encoded bytes of all properties, identifiers included.
+    Instead, compute the Property Length from the encoded bytes of all properties, including identifiers.
     """
 
     code = "PRP102"
@@ -31,11 +31,11 @@ class PropertyLengthOverrun(MalformedPropertiesRule):
             opened; > raw 30 0a 0003 "a/b" 0201016869
     """)
     bad = examples("""
-        two bytes for a property of three
+        Property Length 2 for a property of three bytes
             opened; > raw 30 0b 0003 "a/b" 0223 0001 "h" 69 !properties.topic_alias
-        a block that is longer than the packet
+        a block longer than the packet
             opened; > raw 30 09 0003 "a/b" 0a010102 !properties
-        a string that crosses the end of the block
+        a string that extends past the end of the block
             opened; > raw 30 0c 0003 "a/b" 04030005616263 !properties.content_type
         in the Will Properties
             > raw 10 1a 0004 "MQTT" 0506003c00 0002 "c1" 0218000000 0001 "a" 0001 "b"
@@ -44,12 +44,12 @@ class PropertyLengthOverrun(MalformedPropertiesRule):
 
 
 class PropertyUnknown(MalformedPropertiesRule):
-    """A property has an identifier that MQTT 5.0 does not know.
+    """A property has an identifier that MQTT 5.0 does not define.
 
-    The table has 27 of them, and none can be skipped: the length of an unknown property is unknown too, so the
-    receiver treats the packet as malformed.
+    MQTT 5.0 defines 27 properties.  A receiver cannot skip others, since the length of an unknown property is unknown
+    too, so it treats the packet as malformed.
 
-    Instead, put what has no property of its own into a User Property.
+    Instead, use a User Property for your own data.
     """
 
     code = "PRP103"
@@ -65,19 +65,19 @@ class PropertyUnknown(MalformedPropertiesRule):
             opened; > raw 30 0a 0003 "a/b" 027f006869 !properties.unknown_0x7f
         identifier 0x00 after a known property
             opened; > raw 30 0c 0003 "a/b" 04010100006869 !properties.unknown_0x00
-        an identifier of two bytes
+        a two-byte identifier
             opened; > raw 30 0b 0003 "a/b" 038001006869 !properties.unknown_0x80
     """)
 
 
 class PropertyNotAllowed(MalformedPropertiesRule):
-    """A property stands in a packet type that does not have it.
+    """A property is in a packet type that does not allow it.
 
-    Each property belongs to certain packet types, and the Will Properties are a place of their own: the Will Delay
-    Interval goes nowhere else, Topic Alias and Subscription Identifier do not go there.  The receiver treats the packet
-    as malformed.
+    Each property is allowed in certain packet types only.  The Will Properties have their own list: only they may
+    contain the Will Delay Interval, and they may not contain Topic Alias or Subscription Identifier.  The receiver
+    treats the packet as malformed.
 
-    Instead, send the property in a packet that has it, or as a User Property.
+    Instead, send the property in a packet that allows it, or use a User Property.
     """
 
     code = "PRP104"
@@ -102,7 +102,7 @@ class PropertyNotAllowed(MalformedPropertiesRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Name the property by its number too."""
+        """Name the property and its identifier."""
         kind = (at.event.type or "packet").upper()  # type: ignore[union-attr]
         name = fault.field.rpartition(".")[2]
         number = BY_NAME[name].identifier

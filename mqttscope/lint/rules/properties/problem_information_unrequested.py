@@ -7,13 +7,13 @@ _WORDS = {0x1F: "reason_string", 0x26: "user_property"}
 
 
 class ProblemInformationUnrequested(Rule):
-    """A server sends a Reason String or User Property although the client asked for none.
+    """A server sends a Reason String or User Property that the client declined.
 
-    A client that sets Request Problem Information to 0 has no room for such texts, or no use for them.  The server may
-    then put a Reason String into CONNACK and DISCONNECT only, and a User Property into these two and PUBLISH; a client
-    that gets one elsewhere treats it as a protocol error.
+    A client that sets Request Problem Information to 0 has no room or no use for such texts.  The server may then send
+    a Reason String only in CONNACK and DISCONNECT, and a User Property only in these two and PUBLISH; in other packets
+    the client treats them as a protocol error.
 
-    Instead, keep the property of the CONNECT with the connection and leave both out of all other packets.
+    Instead, store the setting from the CONNECT for the connection and omit both properties from all other packets.
     """
 
     code = "PRP207"
@@ -27,16 +27,16 @@ class ProblemInformationUnrequested(Rule):
     needs = Needs.OPENING
 
     good = examples("""
-        a refusal without words
+        a refusal without text
             opened request_problem_information=0; > publish a qos=1 id=10; < puback 10 code=0x87
-        words where they are allowed in any case
+        texts in packets that always allow them
             opened request_problem_information=0 < reason_string=welcome user_property=k:v; > subscribe 1 a:0
             < suback 1 0; < publish a user_property=k:v; < disconnect code=0x8b reason_string=bye
-        the client asks for words, as it does when it says nothing
+        the client requests texts by default
             opened; > publish a qos=1 id=10; < puback 10 code=0x87 reason_string=no
-        the client asks for words
+        the client requests texts
             opened request_problem_information=1; > publish a qos=1 id=10; < puback 10 code=0x87 reason_string=no
-        the client itself may use them
+        texts from the client itself
             opened request_problem_information=0; > subscribe 1 a:1; < suback 1 1; < publish a qos=1 id=10
             > puback 10 code=0x80 reason_string=full
     """)
@@ -44,14 +44,14 @@ class ProblemInformationUnrequested(Rule):
         a Reason String in a PUBACK
             opened request_problem_information=0; > publish a qos=1 id=10
             < puback 10 code=0x87 reason_string=no !properties.reason_string
-        both in a SUBACK
+        both properties in a SUBACK
             opened request_problem_information=0; > subscribe 1 a:0
             < suback 1 0x87 reason_string=no user_property=k:v user_property=k:w !properties.reason_string
                 !properties.user_property
     """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
-        """Look at what CONNECT asked for."""
+        """Check the setting in the CONNECT."""
         connect = at.history.connect
         if connect is None or connect.properties is None or connect.properties.request_problem_information != 0:
             return None

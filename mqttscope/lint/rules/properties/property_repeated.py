@@ -7,20 +7,20 @@ from mqttscope.mqtt.packets import Connect, Publish
 from mqttscope.mqtt.properties import BY_NAME, Properties, property_name
 
 _USER_PROPERTY, _SUBSCRIPTION_IDENTIFIER = 0x26, 0x0B
-_TOLD_FOR_THE_WILL_ONLY = tuple(
+_EXPLICIT_FOR_WILL_ONLY = tuple(
     BY_NAME[name].identifier for name in ("payload_format_indicator", "message_expiry_interval")
 )
 
 
 class PropertyRepeated(Rule):
-    """A property that may appear once appears several times in one packet.
+    """A property that may appear only once appears several times in one packet.
 
-    The receiver cannot know which value is meant; the standard calls it a protocol error, and the connection is
-    closed.  Only User Properties may always repeat, and Subscription Identifiers where a server delivers a message.
-    Of Payload Format Indicator and Message Expiry Interval the standard says it for the Will and not for PUBLISH, so
-    there it is a warning.
+    The receiver cannot decide which value applies; the standard defines this as a protocol error, and the connection is
+    closed.  Only User Properties may always be repeated, and Subscription Identifiers when a server delivers a
+    message.  For Payload Format Indicator and Message Expiry Interval the standard forbids repetition explicitly only
+    in the Will, so in PUBLISH it is a warning.
 
-    Instead, set each property once; the User Property takes as many values as are needed.
+    Instead, set each property once; only User Property may have several values.
     """
 
     code = "PRP105"
@@ -47,14 +47,14 @@ class PropertyRepeated(Rule):
     signs = ("repeated",)
 
     good = examples("""
-        each property once, User Properties as often as wanted
+        each property once, several User Properties
             opened user_property=k:v user_property=k:v topic_alias_maximum=5 < topic_alias_maximum=10
             > publish a/b topic_alias=1 user_property=k:1 user_property=k:2
         a message for two subscriptions
             opened; > subscribe 1 a:0 subscription_identifier=1; < suback 1 0
             > subscribe 2 #:0 subscription_identifier=2; < suback 2 0
             < publish a subscription_identifier=1 subscription_identifier=2
-        the Will has properties of its own
+        the Will has its own properties
             opened will=a will_payload=gone will.user_property=k:v will.will_delay_interval=5 user_property=k:v
     """)
     bad = examples("""
@@ -73,14 +73,14 @@ class PropertyRepeated(Rule):
         in the Will Properties
             > connect will=a will_payload=gone will.payload_format_indicator=1 will.payload_format_indicator=1
                 !will.properties.payload_format_indicator
-        in packets of the server
+        in packets from the server
             opened < maximum_qos=1 maximum_qos=1 !properties.maximum_qos; > publish a qos=1 id=1
             < puback 1 code=0 reason_string=a reason_string=b !properties.reason_string
             < disconnect code=0x9c server_reference=a server_reference=b !properties.server_reference
     """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
-        """Nearly always no identifier comes twice."""
+        """Look for repeated identifiers, and count them only if there are any."""
         block = packet.properties
         items = () if block is None else block.items
         if (len(items) > 1 and len({number for number, _ in items}) < len(items)) or isinstance(packet, Connect):
@@ -106,9 +106,9 @@ class PropertyRepeated(Rule):
                 continue
             name = property_name(number)
             where = "the Will Properties" if prefix else packet_name(packet)
-            told = f"{where}: property {name} appears {count} times"
-            if publish and number in _TOLD_FOR_THE_WILL_ONLY:
-                told += " (the standard forbids it in so many words for the Will only)"
-                yield self.report(f"{prefix}properties.{name}", told, severity=Severity.WARNING)
+            text = f"{where}: property {name} appears {count} times"
+            if publish and number in _EXPLICIT_FOR_WILL_ONLY:
+                text += " (the standard forbids it explicitly only for the Will)"
+                yield self.report(f"{prefix}properties.{name}", text, severity=Severity.WARNING)
             else:
-                yield self.report(f"{prefix}properties.{name}", told)
+                yield self.report(f"{prefix}properties.{name}", text)

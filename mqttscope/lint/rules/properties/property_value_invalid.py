@@ -9,11 +9,11 @@ from mqttscope.mqtt.properties import Properties, property_name
 class PropertyValueInvalid(Rule):
     """A property has a value that the standard excludes.
 
-    Properties that say yes or no are 0 or 1, though they fill a byte.  A Receive Maximum or a Maximum Packet Size of 0
-    would forbid what the connection is for, and Subscription Identifiers begin with 1.  The receiver treats the packet
-    as a protocol error and closes the connection.
+    Boolean properties must be 0 or 1, though they have a whole byte.  A Receive Maximum or a Maximum Packet Size of 0
+    would make the connection useless, and Subscription Identifiers start at 1.  The receiver treats the packet as a
+    protocol error and closes the connection.
 
-    Instead, leave a property out where the default is meant.
+    Instead, omit a property if you mean its default.
     """
 
     code = "PRP106"
@@ -45,7 +45,7 @@ class PropertyValueInvalid(Rule):
     signs = ("odd_value",)
 
     good = examples("""
-        the least and the greatest values
+        minimum and maximum values
             opened will=a will_payload=gone will.payload_format_indicator=1 receive_maximum=1
                 maximum_packet_size=4294967295 request_problem_information=0 request_response_information=1 <
                 receive_maximum=65535 maximum_packet_size=1000 maximum_qos=1 retain_available=0
@@ -58,10 +58,10 @@ class PropertyValueInvalid(Rule):
         zeros in a CONNECT
             > connect receive_maximum=0 maximum_packet_size=0 !properties.receive_maximum
                 !properties.maximum_packet_size
-        flags of a CONNECT
+        boolean properties of a CONNECT
             > connect request_problem_information=2 request_response_information=255
                 !properties.request_problem_information !properties.request_response_information
-        flags of a CONNACK
+        boolean properties of a CONNACK
             opened < maximum_qos=2 retain_available=2 wildcard_subscription_available=2
                 subscription_identifier_available=2 shared_subscription_available=2 receive_maximum=0
                 !properties.maximum_qos !properties.retain_available !properties.wildcard_subscription_available
@@ -69,14 +69,14 @@ class PropertyValueInvalid(Rule):
                 !properties.receive_maximum
         Payload Format Indicator 2
             opened; > publish a payload_format_indicator=2 !properties.payload_format_indicator
-        Payload Format Indicator 2 of the Will
+        Payload Format Indicator 2 in the Will
             > connect will=a will_payload=gone will.payload_format_indicator=2 !will.properties.payload_format_indicator
         Subscription Identifier 0
             opened; > subscribe 1 a:0 subscription_identifier=0 !properties.subscription_identifier
     """)
 
     def check(self, packet: Any, at: RuleContext) -> Findings:
-        """Look at each value, of the packet and of its Will."""
+        """Check each value of the packet and its Will."""
         if isinstance(packet, Connect):
             will = None if packet.will is None else packet.will.properties
             return self._block(packet.properties, "", "CONNECT") + self._block(will, "will.", "Will")
@@ -86,7 +86,7 @@ class PropertyValueInvalid(Rule):
         return None
 
     def _block(self, block: Properties | None, prefix: str, kind: str) -> list[Report]:
-        found: dict[str, Report] = {}
+        reports: dict[str, Report] = {}
         for number, value in () if block is None else block.items:
             if number in YES_OR_NO and value > 1:
                 allowed = "0 or 1"
@@ -95,5 +95,5 @@ class PropertyValueInvalid(Rule):
             else:
                 continue
             field = f"{prefix}properties.{property_name(number)}"
-            found[field] = self.report(field, f"{kind}: {property_name(number)} is {value}, allowed: {allowed}")
-        return list(found.values())
+            reports[field] = self.report(field, f"{kind}: {property_name(number)} is {value}, allowed: {allowed}")
+        return list(reports.values())

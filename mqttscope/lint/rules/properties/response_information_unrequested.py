@@ -3,12 +3,12 @@ from mqttscope.mqtt import Connack, Direction
 
 
 class ResponseInformationUnrequested(Rule):
-    """A server sends Response Information to a client that did not ask for it.
+    """A server sends Response Information to a client that did not request it.
 
-    The property is the basis for Response Topics, and a client gets it only after it has set Request Response
-    Information to 1; one that has not need not know the property at all.
+    The property is the basis for Response Topics, and only clients that set Request Response Information to 1 may
+    receive it; other clients may not support the property at all.
 
-    Instead, send it only when the CONNECT asked for it.
+    Instead, send it only if the CONNECT requested it.
     """
 
     code = "PRP208"
@@ -21,27 +21,27 @@ class ResponseInformationUnrequested(Rule):
     needs = Needs.OPENING
 
     good = examples("""
-        the client asked for it
+        the client requested it
             opened request_response_information=1 < response_information=rsp/c1
-        the server need not send it
+        the server may omit it
             opened request_response_information=1
     """)
     bad = examples("""
-        the client said nothing
+        not requested, by default
             opened < response_information=rsp/c1 !properties.response_information
-        the client said no
+        explicitly not requested
             opened request_response_information=0 < response_information=rsp/c1 !properties.response_information
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Look at what CONNECT asked for."""
+        """Check the request in the CONNECT."""
         connect = at.history.connect
-        told = None if packet.properties is None else packet.properties.response_information
-        if told is None or connect is None:
+        information = None if packet.properties is None else packet.properties.response_information
+        if information is None or connect is None:
             return None
         if connect.properties is not None and connect.properties.request_response_information:
             return None
         return self.report(
             "properties.response_information",
-            f"CONNACK carries Response Information {shown(told)} although CONNECT did not ask for it",
+            f"CONNACK carries Response Information {shown(information)} although CONNECT did not request it",
         )

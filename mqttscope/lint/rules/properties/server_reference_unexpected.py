@@ -6,12 +6,12 @@ _REDIRECTIONS = (0x9C, 0x9D)
 
 
 class ServerReferenceUnexpected(Rule):
-    """A Server Reference stands beside a reason code that sends nobody to another server.
+    """A Server Reference accompanies a reason code that does not redirect the client.
 
-    The property names where to go for the reason codes 0x9C (Use another server) and 0x9D (Server moved).  With any
-    other one a client has no cause to look at it, so the hint is lost; from a client it means nothing at all.
+    The property names the server to use for the reason codes 0x9C (Use another server) and 0x9D (Server moved).  With
+    other codes clients ignore it, so the hint is lost; from a client it has no meaning.
 
-    Instead, refuse or disconnect with 0x9C or 0x9D when the client is to go elsewhere.
+    Instead, refuse or disconnect with 0x9C or 0x9D to redirect the client.
     """
 
     code = "PRP109"
@@ -25,7 +25,7 @@ class ServerReferenceUnexpected(Rule):
             opened < code=0x9c server_reference=b2:1883
         the server has moved
             opened; < disconnect code=0x9d server_reference=b2:1883
-        the code alone is enough
+        the code alone is allowed
             opened < code=0x9c
     """)
     bad = examples("""
@@ -33,19 +33,19 @@ class ServerReferenceUnexpected(Rule):
             opened < code=0x89 server_reference=b2:1883 !properties.server_reference
         the server shuts down
             opened; < disconnect code=0x8b server_reference=b2:1883 !properties.server_reference
-        the client knows a server
+        sent by the client
             opened; > disconnect code=0 server_reference=b2:1883 !properties.server_reference
     """)
 
     def check(self, packet: Connack | Disconnect, at: RuleContext) -> Findings:
         """Compare with the reason code."""
-        told = None if packet.properties is None else packet.properties.server_reference
+        reference = None if packet.properties is None else packet.properties.server_reference
         code = packet.reason_code or 0
-        if told is None or (code in _REDIRECTIONS and not at.from_client):
+        if reference is None or (code in _REDIRECTIONS and not at.from_client):
             return None
         kind, name = packet_name(packet), reason_name(packet.packet_type, code, at.version)
-        why = "only a server has a use for it" if at.from_client else "only 0x9C and 0x9D use it"
+        why = "only a server may send it" if at.from_client else "only 0x9C and 0x9D use it"
         return self.report(
             "properties.server_reference",
-            f"{kind} with 0x{code:02X} ({name}) carries Server Reference {shown(told)}, {why}",
+            f"{kind} with 0x{code:02X} ({name}) carries Server Reference {shown(reference)}, {why}",
         )

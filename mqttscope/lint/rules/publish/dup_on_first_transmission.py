@@ -7,11 +7,11 @@ from mqttscope.mqtt.packets import Publish
 class DupOnFirstTransmission(Rule):
     """A PUBLISH has the DUP flag set although its message was never sent before.
 
-    DUP tells the receiver that it may have the message already.  Set without need it hides real repeats; servers that
-    copy it from the PUBLISH they received confuse every subscriber that looks at it.  A message of a session that was
-    discarded is SES306.
+    DUP indicates that the receiver may already have the message.  A wrong DUP flag hides real repeats; servers that
+    copy it from the publisher's PUBLISH mislead every subscriber that checks it.  SES306 reports messages of a
+    discarded session.
 
-    Instead, set DUP only when the same PUBLISH is sent again with the same packet identifier.
+    Instead, set DUP only when you resend the same PUBLISH with the same packet identifier.
     """
 
     code = "PUB208"
@@ -28,13 +28,13 @@ class DupOnFirstTransmission(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        DUP 0 at first
+        DUP 0 on the first transmission
             opened; > publish a qos=1 id=1; < puback 1
-        a session continues
+        a continued session
             opened resume < present; > publish a dup qos=1 id=1; < puback 1
-        sent again while the acknowledgement was under way
+        resent while the acknowledgement was in flight
             opened 3.1.1; > publish a qos=1 id=1; < puback 1; crossing > publish a dup qos=1 id=1; < puback 1
-        MQTT 3.1.1 sends again whatever the server remembers
+        resent in MQTT 3.1.1, whether or not the server kept the session
             opened 3.1.1 resume; > publish a dup qos=1 id=1; < puback 1
         the first transmission is not in the capture
             opened; lost > publish a qos=1 id=1; > publish a dup qos=1 id=1
@@ -44,24 +44,24 @@ class DupOnFirstTransmission(Rule):
             opened; > publish a dup qos=1 id=1 !dup
         after a clean start, with QoS 2
             opened; > publish a dup qos=2 id=1 !dup
-        passed on by the server, in MQTT 3.1.1
+        forwarded by the server, in MQTT 3.1.1
             opened 3.1.1; < publish a dup qos=1 id=1 !dup
-        another message on a free identifier
+        another message with a free identifier
             opened 3.1; > publish a 1 qos=1 id=1; < puback 1; > publish a 2 dup qos=1 id=1 !dup
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for the identifier among what the sender has sent on this connection."""
+        """Look for an earlier transmission on this connection."""
         identifier = packet.packet_identifier
         if packet.qos not in (1, 2) or identifier is None or at.sender.running(identifier, "publish") is not None:
             return None
         if at.connection.session_present and not at.connection.clean_start:
-            return None  # the session may have brought it
+            return None  # the message may come from an earlier connection of the session
         ended = at.party.ended.get(identifier)
         if ended is not None:
             if at.party.repeats(packet, at.topic, ended.exchange):
                 return None
-        elif at.party.has_sent(identifier) or not _fresh(at):
+        elif at.party.has_sent(identifier) or not _has_no_backlog(at):
             return None
         elif at.connection.clean_start and at.history.carries:
             model = at.model(SessionModel)
@@ -73,15 +73,15 @@ class DupOnFirstTransmission(Rule):
         cited = [] if at.from_client or at.version is V3_1 else ["MQTT-3.3.1-3"]
         return self.report(
             "dup",
-            f"PUBLISH {at.topic!r} with identifier {identifier} has DUP 1 the first time it is sent",
+            f"PUBLISH {at.topic!r} with identifier {identifier} has DUP 1 on its first transmission",
             confidence=Confidence.LIKELY if at.version is V3_1 else Confidence.CERTAIN,
             statements=(*cited, *([precise] if precise else [])),
         )
 
 
-def _fresh(at: RuleContext) -> bool:
-    """Whether the sender has nothing from an earlier connection that it may send again."""
+def _has_no_backlog(at: RuleContext) -> bool:
+    """Whether the sender cannot have messages from an earlier connection to resend."""
     connection = at.connection
-    # 3.1.1 MQTT-4.4.0-1 has a client send again after CleanSession 0, whatever Session Present says; in 5.0 it
-    # continues a session that is gone, which is SES201.
+    # 3.1.1 MQTT-4.4.0-1: with CleanSession 0 a client resends, whatever the Session Present flag; in 5.0 resending in a
+    # lost session is SES201.
     return bool(connection.clean_start) or not at.from_client

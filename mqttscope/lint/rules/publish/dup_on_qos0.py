@@ -5,10 +5,10 @@ from mqttscope.mqtt.packets import Publish
 class DupOnQos0(Rule):
     """A PUBLISH with QoS 0 has the DUP flag set.
 
-    Nothing of QoS 0 is ever sent again, so there is nothing that it could be a duplicate of.  Many receivers let it
-    pass, others treat the packet as malformed and close the connection.
+    QoS 0 messages are never resent, so this cannot be a duplicate.  Many receivers accept it; others treat the packet
+    as malformed and close the connection.
 
-    Instead, clear DUP whenever QoS is 0, above all where a server passes a message on with a lower QoS.
+    Instead, clear DUP whenever QoS is 0, especially in servers that forward a message with a lower QoS.
     """
 
     code = "PUB102"
@@ -24,11 +24,11 @@ class DupOnQos0(Rule):
     good = examples("""
         DUP 0
             opened; > publish a/b hi
-        DUP belongs to QoS 1 and 2
+        DUP with QoS 1 and 2
             opened 3.1.1 resume < present; > publish a/b dup qos=1 id=1; < puback 1
         MQTT 3.1 does not use the bit
             opened 3.1; > publish a/b dup
-        joined in the middle, perhaps of MQTT 3.1
+        capture started in mid-connection, perhaps MQTT 3.1
             midstream; version 3.1; > publish a/b hello dup & disconnect
     """)
     bad = examples("""
@@ -39,7 +39,7 @@ class DupOnQos0(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """DUP is set: there must be a QoS."""
+        """Report a packet with QoS 0, since DUP is set (`when`)."""
         if packet.qos or may_be_3_1(at):
             return None
         return self.report("dup", f"PUBLISH {at.topic!r} has DUP 1 with QoS 0")

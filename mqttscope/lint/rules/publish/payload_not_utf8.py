@@ -5,10 +5,10 @@ from mqttscope.mqtt.packets import Connect, Publish
 class PayloadNotUtf8(Rule):
     """A payload is not the UTF-8 text that its Payload Format Indicator announces.
 
-    A receiver may check it and answer with 0x99 (Payload format invalid), and one that does not check shows garbage or
-    fails while it decodes.  Payloads may hold any character, U+0000 and control characters too.
+    A receiver may check it and answer with 0x99 (Payload format invalid); a receiver that does not check shows garbage
+    or fails to decode.  UTF-8 payloads may contain any character, even U+0000 and control characters.
 
-    Instead, encode the text as UTF-8, or leave the indicator out for binary payloads.
+    Instead, encode the text as UTF-8, or omit the indicator for binary payloads.
     """
 
     code = "PUB107"
@@ -21,14 +21,14 @@ class PayloadNotUtf8(Rule):
     signs = {Publish: ("payload_format_indicator",)}
 
     good = examples("""
-        UTF-8 text, control characters and all
+        UTF-8 text with control characters
             opened; > publish a/b 0x6772c3bc6e0007 payload_format_indicator=1
-        binary, and said so
+        binary, with indicator 0
             opened will=w will_payload=0xff will.payload_format_indicator=0
             > publish a/b 0xfffe payload_format_indicator=0; < publish a/b 0xfffe
     """)
     bad = examples("""
-        no UTF-8
+        not UTF-8
             opened; > publish a/b 0xfffe payload_format_indicator=1 !payload
         cut inside a character, from the server
             opened; < publish a/b 0x6772c3 payload_format_indicator=1 !payload
@@ -37,7 +37,7 @@ class PayloadNotUtf8(Rule):
     """)
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
-        """Decode the payload as strictly as Python does."""
+        """Decode the payload strictly."""
         if isinstance(packet, Publish):
             block, payload, field, name = packet.properties, packet.payload, "payload", f"PUBLISH {at.topic!r}"
         elif packet.will is not None:
@@ -50,6 +50,6 @@ class PayloadNotUtf8(Rule):
         try:
             payload.decode()
         except UnicodeDecodeError as error:
-            told = f"{name} is announced as UTF-8, but byte {error.start} of its payload is not"
-            return self.report(field, told)
+            text = f"{name} is announced as UTF-8, but byte {error.start} of its payload is not"
+            return self.report(field, text)
         return None

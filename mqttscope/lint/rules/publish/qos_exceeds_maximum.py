@@ -6,8 +6,8 @@ from mqttscope.mqtt import Direction, Publish
 class QosExceedsMaximum(AnnouncedLimitRule):
     """A client publishes with a higher QoS than the server's Maximum QoS.
 
-    The server announced in CONNACK what it supports and closes the connection with 0x9B (QoS not supported).  A client
-    that publishes before the CONNACK has reached it only guesses, so then the finding is likely at best.
+    The server announced the maximum in CONNACK and closes the connection with 0x9B (QoS not supported).  A client that
+    publishes before the CONNACK reaches it can only guess, so then the finding is at most likely.
 
     Instead, wait for the CONNACK and publish with at most its Maximum QoS.
     """
@@ -21,18 +21,18 @@ class QosExceedsMaximum(AnnouncedLimitRule):
     signs = ("above_maximum",)
 
     good = examples("""
-        as much as the server takes
+        the highest supported QoS
             opened < maximum_qos=1; > publish a qos=1 id=1
     """)
     bad = examples("""
-        QoS 2 where 1 is the maximum
+        QoS 2 with maximum 1
             opened < maximum_qos=1; > publish a qos=2 id=1 !qos
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened < maximum_qos=0; crossing > publish a qos=1 id=1 !qos
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare with what CONNACK announced; QoS 3 is no QoS at all."""
+        """Compare with the Maximum QoS in CONNACK; PUB103 reports QoS 3."""
         maximum = at.connection.maximum_qos
         if packet.qos <= maximum or packet.qos == 3:
             return None

@@ -6,10 +6,10 @@ from mqttscope.mqtt.declare import FaultReport
 
 
 class QosInvalid(MalformedRule):
-    """A PUBLISH has both QoS bits set, and there is no QoS 3.
+    """A PUBLISH has both QoS bits set, which is invalid.
 
-    The receiver cannot know whether a packet identifier follows the topic, so it closes the connection as for any
-    malformed packet.  What the packet seems to hold after its topic is a guess.
+    QoS 3 does not exist, so the receiver cannot decide whether a packet identifier follows the topic, and treats the
+    packet as malformed.  mqttscope can only guess the fields after the topic.
 
     Instead, send QoS 0, 1 or 2.
     """
@@ -19,7 +19,7 @@ class QosInvalid(MalformedRule):
     malformed = (MalformedReason.QOS_INVALID,)
 
     good = examples("""
-        the highest QoS there is
+        the highest QoS
             opened; > publish a/b hi qos=1 id=10; < puback 10
     """)
     bad = examples("""
@@ -32,9 +32,9 @@ class QosInvalid(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Name the topic, which stands before what is in doubt."""
+        """Name the topic, which is still reliable."""
         assert isinstance(at.event, MalformedEvent)
-        found = at.event.malformed
-        topic = getattr(found.packet, "topic_name", None)
+        malformed = at.event.malformed
+        topic = getattr(malformed.packet, "topic_name", None)
         name = "PUBLISH" if topic is None else f"PUBLISH {topic!r}"
-        return self.report("qos", f"{name} has both QoS bits set (first byte 0x{found.raw[0]:02x}); there is no QoS 3")
+        return self.report("qos", f"{name} has both QoS bits set (first byte 0x{malformed.raw[0]:02x}): invalid QoS 3")

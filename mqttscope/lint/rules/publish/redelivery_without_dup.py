@@ -3,16 +3,21 @@ from mqttscope.lint.rules import V3_1, V3_1_1, V5, Confidence, Findings, Needs, 
 from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.inflight import SENT
+from mqttscope.session.matching import FAILURE
 
 
 class RedeliveryWithoutDup(Rule):
-    """A PUBLISH that has not been acknowledged is sent again with DUP 0.
+    """An unacknowledged PUBLISH is resent with DUP 0.
 
-    DUP tells the receiver that it may have the message already.  Without it the receiver of QoS 1 hands the message on
-    twice without a sign, and the packet identifier is taken a second time while it is in use.  The same identifier
-    with another topic or another payload is a new message: ACK202.
+    DUP indicates that the receiver may already have the message.  Without it a QoS 1 receiver cannot detect the
+    duplicate, and the packet identifier seems to be used twice.  The same identifier with another topic or another
+    payload is a new message, which ACK202 reports.
 
-    Instead, set DUP to 1 whenever a PUBLISH is sent again, on the same connection or on a later one of the session.
+    An acknowledged identifier is free for a new message, but not while its acknowledgment is under way: if the
+    acknowledgment number of TCP shows that the sender had not received it, the PUBLISH cannot be a new message.  A
+    proxy that ends TCP for its client acknowledges at once, and nothing is reported there.
+
+    Instead, set DUP to 1 whenever you resend a PUBLISH, on the same connection or on a later one of the session.
     """
 
     code = "PUB311"
@@ -24,7 +29,7 @@ class RedeliveryWithoutDup(Rule):
         V3_1: {"V31-HEADER-dup-scope": "", "V31-PUBLISH-dup-on-resend": ""},
     }
     when = "qos"
-    signs = ("taken", "carries")
+    signs = ("taken", "carries", "unaware")
     needs = Needs.WHOLE
     models = (SessionModel,)
 
@@ -35,17 +40,23 @@ class RedeliveryWithoutDup(Rule):
         the server has lost the session
             opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
             @1 opened resume session_expiry_interval=3600; @1 > publish a A qos=1 id=7; @1 < puback 7
-        the same again after the PUBACK
+        an equal message after the PUBACK
             opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; < puback 7; > publish a A qos=1 id=7
             < puback 7; > reset; @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=7
             @1 < puback 7
-        the PUBACK may be among what the capture lost
+        the capture may lack the PUBACK
             opened resume session_expiry_interval=3600; > publish a A qos=1 id=7; lost < puback 7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=7; @1 < puback 7
-        another user's client of the same name
+        a client with the same identifier but another user name
             opened resume user_name=alice session_expiry_interval=3600; > publish a A qos=1 id=7; > reset
             @1 opened resume user_name=bob session_expiry_interval=3600 < present; @1 > publish a A qos=1 id=7
             @1 < puback 7
+        the same again, and the PUBACK may have arrived
+            opened; > publish a A qos=1 id=7; crossing < puback 7; > publish a A qos=1 id=7; < puback 7
+        another message while the PUBACK is under way: not the same one again
+            opened; > publish a A qos=1 id=7; < puback 7; crossing > publish a B qos=1 id=7; < puback 7
+        with DUP 1 while the PUBACK is under way
+            opened 3.1.1; > publish a A qos=1 id=7; < puback 7; crossing > publish a A dup qos=1 id=7; < puback 7
         PUBREL after a reconnect
             opened resume session_expiry_interval=3600; > publish a A qos=2 id=7; < pubrec 7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > pubrel 7
@@ -59,7 +70,12 @@ class RedeliveryWithoutDup(Rule):
             @1 < publish a A qos=2 id=7 !dup
         on the same connection, in MQTT 3.1.1
             opened 3.1.1; > publish a A qos=1 id=7; +5 > publish a A qos=1 id=7 !dup
-        its topic was an alias at first
+        while the PUBACK is under way
+            opened; > publish a A qos=1 id=7; < puback 7; crossing > publish a A qos=1 id=7 !dup; < puback 7
+        by the server, while the PUBCOMP is under way
+            opened 3.1.1; < publish a A qos=2 id=7; > pubrec 7; < pubrel 7; > pubcomp 7
+            crossing < publish a A qos=2 id=7 !dup
+        the first PUBLISH used a Topic Alias
             opened resume session_expiry_interval=3600 < topic_alias_maximum=5; > publish a topic_alias=1
             > publish - A qos=1 id=7 topic_alias=1; > reset; @1 opened resume session_expiry_interval=3600 < present
             @1 > publish a A qos=1 id=7 !dup
@@ -68,7 +84,7 @@ class RedeliveryWithoutDup(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for the message among what its sender waits for, on this connection and on those before."""
+        """Look for the message among the unacknowledged ones of this and earlier connections."""
         identifier, party = packet.packet_identifier, at.party
         if packet.dup or identifier is None:
             return None
@@ -80,27 +96,37 @@ class RedeliveryWithoutDup(Rule):
                 return None  # ACK202
             seconds = (at.timestamp_ns - running.timestamp_ns) / 1e9
             first = Related.to(f"PUBLISH {identifier}", running)
-            return self._told(at, identifier, f"{seconds:.3g} s after it was sent first", first)
+            return self._report(at, identifier, f"{seconds:.3g} s after the first transmission", first)
+        ended = party.ended.get(identifier)
+        if ended is not None and party.in_step() and at.acknowledged < ended.answer_position:
+            first_sent = ended.exchange
+            if party.settled.get(identifier) == ended.packet or ended.qos != packet.qos:
+                return None
+            if ended.reason_code >= FAILURE or packet.missing or not party.repeats(packet, at.topic, first_sent):
+                return None
+            seconds = (at.timestamp_ns - ended.timestamp_ns) / 1e9
+            when = f"{seconds:.3g} s after the first transmission: its acknowledgment was under way"
+            return self._report(at, identifier, when, Related.to(f"PUBLISH {identifier}", first_sent))
         if not at.history.carries or party.has_sent(identifier):
             return None
         model = at.model(SessionModel)
-        one = model.carried(at.direction, at).get(identifier)
-        if one is None or not one.sure or one.answered or one.phase is not SENT:
+        exchange = model.carried(at.direction, at).get(identifier)
+        if exchange is None or not exchange.sure or exchange.answered or exchange.phase is not SENT:
             return None
-        if not one.is_message(packet, at.topic):
+        if not exchange.is_message(packet, at.topic):
             return None
         doubt = doubted(apart=model.apart)
         if model.resumed is None:
             if not at.from_client:
-                return None  # a server that has lost the session begins with the same identifiers
+                return None  # a server that has lost the session reuses the same identifiers
             doubt.setdefault("confidence", Confidence.HEURISTIC)
-        return self._told(at, identifier, "after the reconnect", one.related, **doubt)
+        return self._report(at, identifier, "after the reconnect", exchange.related, **doubt)
 
-    def _told(self, at: RuleContext, identifier: int, when: str, first: Related, **doubt: object) -> Findings:
+    def _report(self, at: RuleContext, identifier: int, when: str, first: Related, **doubt: object) -> Findings:
         topic = "" if at.topic is None else f" {shown(at.topic)}"
         return self.report(
             "dup",
-            f"PUBLISH{topic} with identifier {identifier} is sent again with DUP 0, {when}",
+            f"PUBLISH{topic} with identifier {identifier} is resent with DUP 0, {when}",
             related=(first,),
             **doubt,  # type: ignore[arg-type]
         )

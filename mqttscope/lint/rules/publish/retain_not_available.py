@@ -4,12 +4,13 @@ from mqttscope.mqtt import Direction, Publish
 
 
 class RetainNotAvailable(AnnouncedLimitRule):
-    """A client publishes a retained message to a server that keeps none.
+    """A client publishes a retained message to a server that does not support retained messages.
 
-    The server said so in CONNACK (Retain Available 0) and closes the connection with 0x9A (Retain not supported).  A
-    client that publishes before the CONNACK has reached it only guesses, so then the finding is likely at best.
+    The server announced this in CONNACK (Retain Available 0) and closes the connection with 0x9A (Retain not
+    supported).  A client that publishes before the CONNACK reaches it can only guess, so then the finding is at most
+    likely.
 
-    Instead, look at Retain Available in CONNACK and publish with RETAIN 0.
+    Instead, check Retain Available in CONNACK and publish with RETAIN 0.
     """
 
     code = "PUB210"
@@ -26,19 +27,19 @@ class RetainNotAvailable(AnnouncedLimitRule):
             opened < retain_available=1; > publish a retain
         available by default
             opened; > publish a x retain
-        what binds the client does not bind the server
+        the limit does not apply to the server
             opened < retain_available=0; < publish a x retain
     """)
     bad = examples("""
-        RETAIN 1 all the same
+        RETAIN 1 in spite of the CONNACK
             opened < retain_available=0; > publish a x retain !retain
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened < retain_available=0; crossing > publish a x retain !retain
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare with what CONNACK announced."""
+        """Compare with Retain Available in CONNACK."""
         if at.connection.retain_available:
             return None
-        message = f"PUBLISH {at.topic!r} has RETAIN 1, the server announced Retain Available 0"
+        message = f"PUBLISH {at.topic!r} has RETAIN 1, but the server announced Retain Available 0"
         return self.ignored("retain", message, at)

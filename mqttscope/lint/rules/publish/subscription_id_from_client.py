@@ -1,4 +1,4 @@
-from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, sides_guessed
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, roles_guessed
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 
@@ -6,10 +6,10 @@ from mqttscope.mqtt.properties import SUBSCRIPTION_IDENTIFIER
 class SubscriptionIdFromClient(Rule):
     """A client sends a Subscription Identifier in a PUBLISH.
 
-    The property tells a client which of its own subscriptions a message came for.  In the other direction it means
-    nothing; a server that passes it on makes subscribers call the wrong handlers.
+    The property identifies the subscription of the receiving client that a message matches.  In the other direction it
+    has no meaning; a server that forwards it makes subscribers call the wrong handlers.
 
-    Instead, leave it out of every PUBLISH to the server; drop it where a received message is published again.
+    Instead, omit it from every PUBLISH to the server, and remove it before you publish a received message again.
     """
 
     code = "PUB106"
@@ -22,9 +22,9 @@ class SubscriptionIdFromClient(Rule):
     signs = ("subscription_identifier",)
 
     good = examples("""
-        none
+        no identifier
             opened; > publish a/b hi
-        from the server it is right
+        allowed from the server
             opened; > subscribe 1 a/b:0 subscription_identifier=7; < suback 1 0; < publish a/b subscription_identifier=7
     """)
     bad = examples("""
@@ -33,9 +33,9 @@ class SubscriptionIdFromClient(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """The property must not be there."""
+        """Report the property if present."""
         identifier = packet.properties.first(SUBSCRIPTION_IDENTIFIER) if packet.properties is not None else None
-        if identifier is None or sides_guessed(at):
+        if identifier is None or roles_guessed(at):
             return None
-        told = f"PUBLISH {at.topic!r} from the client has Subscription Identifier {identifier}"
-        return self.report("properties.subscription_identifier", told)
+        text = f"PUBLISH {at.topic!r} from the client has Subscription Identifier {identifier}"
+        return self.report("properties.subscription_identifier", text)

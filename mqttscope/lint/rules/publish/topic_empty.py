@@ -3,10 +3,10 @@ from mqttscope.mqtt.packets import Publish
 
 
 class TopicEmpty(Rule):
-    """A PUBLISH has an empty Topic Name where nothing stands in for it.
+    """A PUBLISH has an empty Topic Name and no Topic Alias.
 
-    Nobody can tell where the message belongs.  MQTT 5.0 lets the name be empty when a Topic Alias takes its place;
-    before 5.0 there is no such thing.
+    The message has no topic.  MQTT 5.0 allows an empty name if a Topic Alias replaces it; before 5.0 the name must not
+    be empty.
 
     Instead, send a Topic Name of at least one character, or in MQTT 5.0 a Topic Alias that was set before.
     """
@@ -22,7 +22,7 @@ class TopicEmpty(Rule):
     good = examples("""
         one character is enough
             opened; > publish a
-        an alias takes its place
+        replaced by an alias
             opened < topic_alias_maximum=5; > publish a/b topic_alias=1; > publish - topic_alias=1
     """)
     bad = examples("""
@@ -37,13 +37,13 @@ class TopicEmpty(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """An empty name needs an alias."""
+        """Report an empty name without an alias."""
         if packet.topic_name:
             return None
         block = packet.properties
         if block and block.topic_alias is not None:
             return None
         if properties_lost(packet, at) or (at.version is not V5 and not at.connection.version_known):
-            return None  # an alias may stand where nobody can see it
+            return None  # the alias may be in bytes that the capture lacks
         why = " and no Topic Alias" if at.version is V5 else f"; MQTT {at.version.text} has no Topic Alias"
         return self.report("topic_name", f"PUBLISH has an empty topic name{why}")

@@ -3,12 +3,12 @@ from mqttscope.mqtt.packets import Connect, Publish
 
 
 class WildcardInResponseTopic(Rule):
-    """A Response Topic has a wildcard character or is empty.
+    """A Response Topic contains a wildcard character or is empty.
 
-    The receiver of the request publishes its answer to this topic, and one may only publish to plain Topic Names of at
-    least one character.  The answer would be refused, or the connection of whoever answers closed.
+    The receiver of the request publishes its response to this topic, and a PUBLISH needs a Topic Name without wildcards
+    and with at least one character.  The server would refuse the response or close the responder's connection.
 
-    Instead, send the full name of the topic that you have subscribed to for answers.
+    Instead, send the full name of the topic that you subscribed to for responses.
     """
 
     code = "PUB105"
@@ -29,16 +29,16 @@ class WildcardInResponseTopic(Rule):
     bad = examples("""
         a wildcard at its end
             opened; > publish req response_topic=rsp/# !properties.response_topic
-        passed on by the server
+        forwarded by the server
             opened; < publish req response_topic=+/c1 !properties.response_topic
-        no character at all
+        empty
             opened; > publish req response_topic=- !properties.response_topic
         in a will
             > connect will=w will_payload=x will.response_topic=rsp/+ !will.properties.response_topic
     """)
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
-        """Look at the property of the message or of the will."""
+        """Check the property of the message or the will."""
         if isinstance(packet, Publish):
             block, field = packet.properties, "properties.response_topic"
         else:
@@ -47,9 +47,9 @@ class WildcardInResponseTopic(Rule):
         if topic is None:
             return None
         if not topic:
-            told = f"{packet_name(packet)} has an empty response topic"
-            return self.report(field, told, statements=("MQTT-4.7.3-1",))
-        character = next((one for one in topic if one in "+#"), None)
+            text = f"{packet_name(packet)} has an empty response topic"
+            return self.report(field, text, statements=("MQTT-4.7.3-1",))
+        character = next((char for char in topic if char in "+#"), None)
         if character is None:
             return None
         return self.report(

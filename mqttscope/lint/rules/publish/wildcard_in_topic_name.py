@@ -5,8 +5,9 @@ from mqttscope.mqtt.packets import Publish
 class WildcardInTopicName(Rule):
     """A PUBLISH has a wildcard character in its Topic Name.
 
-    Wildcards are for filters.  A message published to ``a/+`` does not reach the subscribers of ``a/b``; servers close
-    the connection or drop the message.  The characters are forbidden anywhere in the name, not only as a whole level.
+    Wildcards are for filters only.  A message published to ``a/+`` does not reach the subscribers of ``a/b``; servers
+    close the connection or drop the message.  The characters are forbidden anywhere in the name, not only as a whole
+    level.
 
     Instead, publish to each topic by its full name.
     """
@@ -26,7 +27,7 @@ class WildcardInTopicName(Rule):
             opened; > publish a/x/b hi
         a wildcard in a filter
             opened 3.1.1; > subscribe 1 a/+/b:0; < suback 1 0; < publish a/x/b
-        no name beside an alias
+        an alias without a name
             opened < topic_alias_maximum=5; > publish a/b topic_alias=1; > publish - topic_alias=1
     """)
     bad = examples("""
@@ -39,9 +40,9 @@ class WildcardInTopicName(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for either character."""
+        """Look for a wildcard character."""
         topic = packet.topic_name
         if "+" not in topic and "#" not in topic:
             return None
-        character = next(one for one in topic if one in "+#")
+        character = next(char for char in topic if char in "+#")
         return self.report("topic_name", f"PUBLISH topic name {topic!r} has the wildcard {character!r}")

@@ -1,4 +1,4 @@
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Rule, RuleContext, Severity, examples, valid_elsewhere
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1
 from mqttscope.mqtt.constants import REASON_CODES, MalformedReason
 from mqttscope.mqtt.declare import FaultReport
@@ -8,13 +8,14 @@ _BAD_AUTHENTICATION_METHOD = 0x8C
 
 
 class ReasonCodeInvalid(Rule):
-    """A reason or return code is none of those that its packet type has.
+    """A reason or return code is not defined for its packet type.
 
-    Every packet type has a table of its own in every version.  The receiver cannot know what is meant and treats the
-    packet as malformed, or takes a failure for a success.  A code of another packet type, or one of MQTT 5.0 on an
-    older connection, is the usual case.
+    Every packet type has its own table of codes in every version.  The receiver cannot interpret other codes: it treats
+    the packet as malformed, or mistakes a failure for success.  Usually the code belongs to another packet type, or to
+    MQTT 5.0 on an older connection.
 
-    Instead, use a code of the packet's own table; of the failures 0x80 (Unspecified error) fits nearly everywhere.
+    Instead, use a code from the packet's own table; the failure 0x80 (Unspecified error) is valid for nearly all
+    packets.
     """
 
     code = "RSN101"
@@ -39,15 +40,15 @@ class ReasonCodeInvalid(Rule):
     when = "reason_code"
 
     good = examples("""
-        a PUBREL that does not know the identifier, in a session taken up again
+        a PUBREL that reports an unknown identifier, in a resumed session
             opened resume session_expiry_interval=60 < present; < pubrec 10; > pubrel 10 code=0x92
         the highest return code of MQTT 3.1.1
             opened 3.1.1 < code=0x05
         a filter that MQTT 3.1.1 refuses
             opened 3.1.1; > subscribe 1 a:0; < suback 1 0x80
-        all codes of an UNSUBACK that grants
+        all codes of a successful UNSUBACK
             opened; > subscribe 1 a:0; < suback 1 0; > unsubscribe 2 a b; < unsuback 2 0 0x11
-        a server that does not know MQTT 5.0 refuses in the layout of 3.1.1
+        a server without MQTT 5.0 that refuses in the layout of 3.1.1
             > connect; < raw 20 02 0001
         the highest code of a DISCONNECT
             opened; < disconnect code=0xa2
@@ -61,19 +62,19 @@ class ReasonCodeInvalid(Rule):
             opened 3.1 < code=0x06 !reason_code
         a reason code of MQTT 5.0 in a SUBACK of 3.1.1
             opened 3.1.1; > subscribe 1 a:0 b:0; < suback 1 0 0x87 !reason_codes[1]
-        MQTT 3.1 has no failure in a SUBACK
+        a failure code in a SUBACK of MQTT 3.1
             opened 3.1; > subscribe 1 a:0; < suback 1 0x80 !reason_codes[0]
-        QoS 3 is granted
+        granted QoS 3
             opened; > subscribe 1 a:2; < suback 1 0x03 !reason_codes[0]
-        0x8C in a DISCONNECT, which only the general table has: information
+        0x8C in a DISCONNECT, which only the general table lists: info
             opened; < disconnect code=0x8c !reason_code
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """Say what the code means elsewhere."""
+        """Name the meaning of the code in other packets."""
         event = at.event
         raw = event.malformed.raw  # type: ignore[union-attr]
-        if (raw == REFUSAL_OF_3_1_1 and at.version == V5) or lawful_elsewhere(at):
+        if (raw == REFUSAL_OF_3_1_1 and at.version == V5) or valid_elsewhere(at):
             return None
         kind, code = str(event.type).upper(), raw[fault.offset]  # type: ignore[union-attr]
         known = REASON_CODES.get(code) if code > 2 else None
@@ -83,12 +84,12 @@ class ReasonCodeInvalid(Rule):
         )
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """The one code on which two tables of the standard differ."""
+        """Check the one code that two tables of the standard disagree about."""
         if packet.reason_code != _BAD_AUTHENTICATION_METHOD:
             return None
         return self.report(
             "reason_code",
             "DISCONNECT: 0x8C (Bad authentication method) is a DISCONNECT code in the general table of reason codes, "
-            "but not in the own table of DISCONNECT",
+            "but not in the table of DISCONNECT itself",
             severity=Severity.INFO,
         )

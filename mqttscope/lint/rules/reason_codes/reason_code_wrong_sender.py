@@ -1,12 +1,12 @@
-from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, sides_guessed
-from mqttscope.lint.rules.authentication.auth_reason_code_wrong import follows
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, packet_name, roles_guessed
+from mqttscope.lint.rules.authentication.auth_reason_code_wrong import is_position_known
 from mqttscope.mqtt.constants import reason_name
 from mqttscope.mqtt.packets import Auth, Disconnect, Puback, Pubrec
 
 _SERVER = "server"
 _CLIENT = "client"
 _NO_MATCHING_SUBSCRIBERS = 0x10
-# 0x9B is the server's too by the table, but 3.3.4 tells a client to send it when a QoS is too high for it.
+# The table assigns 0x9B to the server too, but 3.3.4 requires it from a client when a QoS is too high.
 _DISCONNECT = dict.fromkeys(
     (0x87, 0x89, 0x8B, 0x8D, 0x8E, 0x8F, 0x9A, 0x9C, 0x9D, 0x9E, 0x9F, 0xA0, 0xA1, 0xA2), _SERVER
 ) | {0x04: _CLIENT}
@@ -17,13 +17,14 @@ _STATEMENTS: dict[type, tuple[str, ...]] = {Puback: ("MQTT-3.4.2-1",), Pubrec: (
 
 
 class ReasonCodeWrongSender(Rule):
-    """A reason code is used by the side that the table does not give it to.
+    """A reason code is sent by a side that may not use it.
 
-    A client cannot take a session over or shut a server down, and a server has no Will to be sent; the tables of
-    DISCONNECT and AUTH say for each code whose it is, and only servers know that nobody subscribes.  The receiver can
-    make no sense of such a code, or draws a wrong conclusion: many clients do not connect again after 0x8E.
+    A client cannot take over a session or shut down a server, and a server has no Will.  The tables of DISCONNECT and
+    AUTH define the sender of each code, and only servers can report missing subscribers.  The receiver cannot interpret
+    such a code, or draws the wrong conclusion: many clients do not reconnect after 0x8E.
 
-    Instead, use a code of one's own side; 0x80 (Unspecified error) and 0x83 (Implementation specific error) are both's.
+    Instead, use a code of your own side; both sides may use 0x80 (Unspecified error) and 0x83 (Implementation specific
+    error).
     """
 
     code = "RSN102"
@@ -36,47 +37,47 @@ class ReasonCodeWrongSender(Rule):
     always = (Auth,)
 
     good = examples("""
-        the client says good-bye
+        a normal disconnection by the client
             opened; > disconnect code=0
-        the client wants its Will sent
+        the client requests its Will
             opened; > disconnect code=0x04
-        the session was taken over
+        the server reports a takeover
             opened; < disconnect code=0x8e
-        a client refuses a QoS that it did not ask for
+        a client refuses a QoS that it did not request
             opened; > subscribe 1 a:1; < suback 1 1; > disconnect code=0x9b
-        nobody subscribes, says the server
+        the server reports no subscribers
             opened; > publish a qos=1 id=1; < puback 1 code=0x10
-        authentication, and once more
+        authentication, and re-authentication
             > connect authentication_method=m; < auth code=0x18 authentication_method=m
             > auth code=0x18 authentication_method=m; < connack authentication_method=m
             > auth code=0x19 authentication_method=m; < auth code=0 authentication_method=m
     """)
     bad = examples("""
-        a client that takes a session over
+        a client that reports a takeover
             opened; > disconnect code=0x8e !reason_code
-        a server that has a Will
+        a server that requests a Will
             opened; < disconnect code=0x04 !reason_code
-        a client that knows of no subscribers
+        a client that reports no subscribers
             opened; > subscribe 1 #:2; < suback 1 2; < publish a qos=1 id=1; > puback 1 code=0x10 !reason_code
             < publish a qos=2 id=2; > pubrec 2 code=0x10 !reason_code
-        a server that wants to authenticate again
+        a server that starts re-authentication
             opened; < auth code=0x19 authentication_method=m !reason_code
-        a client that lets itself in
+        a client that reports successful authentication
             opened; > auth !reason_code
     """)
 
     def check(self, packet: Disconnect | Auth | Puback | Pubrec, at: RuleContext) -> Findings:
-        """Compare with the column of senders."""
+        """Compare with the allowed sender of the code."""
         code = packet.reason_code or 0
         owner = _TABLES[type(packet)].get(code)
         sender = _CLIENT if at.from_client else _SERVER
-        if owner is None or owner == sender or sides_guessed(at):
+        if owner is None or owner == sender or roles_guessed(at):
             return None
-        if isinstance(packet, Auth) and follows(at) and not (at.connection.gaps or at.history.disordered):
-            return None  # AUT205 knows what would have been right there
+        if isinstance(packet, Auth) and is_position_known(at) and not (at.connection.gaps or at.history.disordered):
+            return None  # AUT205 reports the expected code
         kind, name = packet_name(packet), reason_name(packet.packet_type, code, at.version)
         return self.report(
             "reason_code",
-            f"{kind} 0x{code:02X} ({name}) sent by the {sender}, only the {owner} uses it",
+            f"{kind} 0x{code:02X} ({name}) sent by the {sender}; only the {owner} may use it",
             statements=_STATEMENTS.get(type(packet)),
         )

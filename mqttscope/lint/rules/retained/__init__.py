@@ -1,13 +1,13 @@
 """Retained messages (RET)."""
 
 from mqttscope.lint.rules import RuleContext
-from mqttscope.session.matching import Subscribed
+from mqttscope.session.matching import ClientSubscription
 
 
-def askers(topic: str, at: RuleContext) -> list[Subscribed] | None:
-    """The subscriptions that a message with RETAIN 1 can answer: those in force, ended and replaced ones.
+def asking_subscriptions(topic: str, at: RuleContext) -> list[ClientSubscription] | None:
+    """The subscriptions that a message with RETAIN 1 may answer: current, ended and replaced ones.
 
-    ``None`` where the flag may come from the publisher (Retain As Published, a bridge before 5.0), or where not all
+    ``None`` if the flag may come from the publisher (Retain As Published, a bridge before 5.0), or if not all
     subscriptions are known.
     """
     match = at.history.subscriptions.match(topic)
@@ -16,5 +16,5 @@ def askers(topic: str, at: RuleContext) -> list[Subscribed] | None:
         return None
     if connect is not None and connect.bridge:
         return None
-    replaced = [one.replaced for one in match.subscriptions if one.replaced is not None]
+    replaced = [subscription.replaced for subscription in match.subscriptions if subscription.replaced is not None]
     return [*match.subscriptions, *match.ended, *replaced]

@@ -3,14 +3,14 @@ from mqttscope.mqtt import Direction, Publish
 
 
 class EmptyRetainedDelivered(Rule):
-    """A client gets a retained message without any content.
+    """A client receives a retained message without content.
 
-    An empty message with RETAIN 1 deletes the retained message of its topic and is not kept itself.  A server that
-    sends one as retained has stored it, and every new subscriber gets it.  (A subscription with Retain As Published,
-    and a bridge before 5.0, gets the deleting message itself as it was published.  Where a session continues, it
-    may also be a message that waited in it and has kept the flag of its publisher, which 3.1.1 forbids as well.)
+    An empty message with RETAIN 1 deletes the retained message of its topic and is not stored itself.  A server that
+    sends one as retained has stored it, and every new subscriber receives it.  (A subscription with Retain As
+    Published, and a bridge before 5.0, receives the deleting message itself with its original flag.  In a continued
+    session it may also be a queued message with the publisher's flag, which 3.1.1 forbids too.)
 
-    Instead, delete the retained message when an empty one comes.
+    Instead, delete the retained message when an empty one arrives.
     """
 
     code = "RET203"
@@ -24,28 +24,28 @@ class EmptyRetainedDelivered(Rule):
     good = examples("""
         one byte
             opened; > subscribe 10 a:0; < suback 10 0; < publish a " " retain
-        the deleting message itself as a live one
+        the deleting message itself, delivered live
             opened; > subscribe 10 a:0; < suback 10 0; < publish a
         Retain As Published
             opened; > subscribe 10 a:0,retain_as_published; < suback 10 0; < publish a retain
-        a subscription of the session before may have it
+        a subscription of the previous session may have the option
             opened resume < present; < publish a retain
-        a message that waited in the session, in 3.1, where the publisher's flag should not stay, but may
+        a message queued in the session, in 3.1, where the server should reset the flag, but may keep it
             opened 3.1 resume; < publish a retain
         a bridge
             opened 3.1.1 protocol_level=0x84; > subscribe 10 a:0; < suback 10 0; < publish a retain
     """)
     bad = examples("""
-        an empty one
+        an empty message
             opened; > subscribe 10 a:0; < suback 10 0; < publish a retain !payload
         in 3.1.1
             opened 3.1.1; > subscribe 10 a:0; < suback 10 0; < publish a retain !payload
-        one that waited in the session, in 3.1.1
+        a message queued in the session, in 3.1.1
             opened 3.1.1 resume < present; < publish a retain !payload
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """RETAIN 1 and no payload, where the flag cannot come from the publisher."""
+        """Report RETAIN 1 without a payload, unless the flag may come from the publisher."""
         if packet.payload or packet.missing:
             return None
         topic = at.topic
@@ -53,19 +53,19 @@ class EmptyRetainedDelivered(Rule):
         if topic is None or connect is None or (connect.bridge and at.version is not V5):
             return None
         table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
+        match = table.matches.get(topic) or table.match(topic)
         is_new = at.connection.clean_start or (at.version is not V3_1 and at.connection.session_present is False)
-        if at.version is V5 and (not is_new or found.retain_as_published or not found.known):
+        if at.version is V5 and (not is_new or match.retain_as_published or not match.known):
             return None
-        waited = not is_new and not found.subscriptions
+        waited = not is_new and not match.subscriptions
         if waited and at.version is V3_1:
-            return None  # the flag of its publisher, which a server should not, but may pass on
+            return None  # a server should reset the publisher's flag, but need not
         why = "an empty retained message was stored"
         if waited:
-            why += ", or one that waited in the session has kept its flag"
+            why += ", or one that was queued in the session kept its flag"
         return self.report(
             "payload",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 and an empty payload: {why}",
-            confidence=None if is_new and found.subscriptions else Confidence.LIKELY,
+            confidence=None if is_new and match.subscriptions else Confidence.LIKELY,
             statements=("MQTT-3.3.1-9",) if waited else None,
         )

@@ -4,18 +4,18 @@ from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
-from mqttscope.lint.rules.retained import askers
+from mqttscope.lint.rules.retained import asking_subscriptions
 from mqttscope.mqtt.packets import Publish
 
 
 class RetainFlagMissingOnInitial(DeliveryRule):
-    """A stored message that answers a SUBSCRIBE has RETAIN 0.
+    """A retained message that answers a SUBSCRIBE has RETAIN 0.
 
-    The flag tells the subscriber that this is the state so far and not something that has just happened; without it
-    an old event is taken for a new one.  Reported where the message has the content of the retained one, comes within
-    ``window`` seconds of the SUBSCRIBE and well after it was stored (``grace`` seconds), and where the capture shows
-    nobody who sent the same again.  It is an error while a connection that is open all the time proves that the server
-    did not restart, after which clients publish their state again; else a warning.
+    The flag marks the current state, as opposed to a new event; without it an old event is treated as new.  Reported if
+    a message with the retained content arrives within ``window`` seconds of the SUBSCRIBE and at least ``grace``
+    seconds after the content was stored.  The capture must not show a client that published it again.  An error while
+    another connection stays open, which proves that the server did not restart (clients publish their state again after
+    a restart); otherwise a warning.
 
     Instead, set RETAIN in every message that is sent because of a new subscription.
     """
@@ -32,27 +32,27 @@ class RetainFlagMissingOnInitial(DeliveryRule):
         RETAIN 1
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21 retain
-        a live one with the same content
+        a live message with the same content
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; > publish a 21; @1 < publish a 21
-        a live one of a client that has left since
+        a live message from a client that has disconnected since
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @2 opened client=c3; @2 > publish a 21; @2 > disconnect; @2 > fin; @1 < publish a 21
-        a live one of somebody who was not captured, as another subscriber shows
+        a live message from an uncaptured client, which another subscriber receives too
             @2 opened 3.1.1 client=c3; +10 @2 > subscribe 1 a:0; @2 < suback 1 0; opened
             > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
             @2 < publish a 21; @1 < publish a 21
-        the message itself, which was slow
+        the message itself, delayed
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +0.1 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21
-        the publisher has left, and another client with a will of the same content after it
+        the publisher has disconnected, and then another client with a will of the same content
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; > disconnect; > fin
             @2 opened client=c3 will=a will_payload=21; +10 @2 > reset; @1 opened client=c2; @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21
         much later than the SUBSCRIBE
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; +20 @1 < publish a 21
-        another content
+        different content
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 22
     """)
@@ -63,37 +63,37 @@ class RetainFlagMissingOnInitial(DeliveryRule):
         in 5.0, with QoS 1
             opened; > publish a 21 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21 qos=1 id=1 !retain
-        the publisher has left: only a warning
+        the publisher has disconnected: only a warning
             opened 3.1.1; > publish a 21 qos=1 retain id=1; < puback 1; > disconnect; > fin; @1 opened client=c2
             +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 !retain
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare with what the connection waits for."""
+        """Compare with the retained messages that the connection waits for."""
         topic = at.topic
         store = at.model(RetainedStore)
         waiting = store.waiting.get(at.key)
-        one = None if waiting is None or topic is None else waiting.get(topic)
-        if topic is None or one is None or packet.retain or packet.dup or packet.missing:
+        expected = None if waiting is None or topic is None else waiting.get(topic)
+        if topic is None or expected is None or packet.retain or packet.dup or packet.missing:
             return None
-        kept = store.kept.get(topic)
-        if kept is None or kept.packet != one.kept_by or zlib.crc32(packet.payload) != kept.checksum:
+        stored = store.messages.get(topic)
+        if stored is None or stored.packet != expected.kept_by or zlib.crc32(packet.payload) != stored.checksum:
             return None
         grace_ns, window_ns = (round(float(self.set[name]) * SECOND_NS) for name in ("grace", "window"))
-        if at.timestamp_ns - one.timestamp_ns > window_ns or one.timestamp_ns < kept.accepted_ns + grace_ns:
+        if at.timestamp_ns - expected.timestamp_ns > window_ns or expected.timestamp_ns < stored.accepted_ns + grace_ns:
             return None
-        asked = askers(topic, at)
-        witnessed = store.witnessed(kept.timestamp_ns)
+        asked = asking_subscriptions(topic, at)
+        witnessed = store.witnessed(stored.timestamp_ns)
         if asked is None or len(asked) > 1 or store.hides(topic):
             return None
-        if store.waits_behind_a_hole(at) or (at.is_apart(kept.capture) and not witnessed):
+        if store.waits_behind_a_hole(at) or (at.is_apart(stored.capture) and not witnessed):
             return None
-        if store.heard_since(topic, kept.checksum, max(one.timestamp_ns - grace_ns, kept.accepted_ns), at):
+        if store.heard_since(topic, stored.checksum, max(expected.timestamp_ns - grace_ns, stored.accepted_ns), at):
             return None
         return self.report(
             "retain",
-            f"PUBLISH {topic!r} to {at.client_name!r} answers SUBSCRIBE {one.topic_filter!r} with the retained message "
-            "and has RETAIN 0",
-            related=(Related.to("the SUBSCRIBE", one), kept.related),
+            f"PUBLISH {topic!r} to {at.client_name!r} answers SUBSCRIBE {expected.topic_filter!r} with the retained "
+            "message but has RETAIN 0",
+            related=(Related.to("the SUBSCRIBE", expected), stored.related),
             **doubt(at, doubtful=store.is_torn(at) or not witnessed),
         )

@@ -10,12 +10,12 @@ from mqttscope.mqtt.packets import Publish
 class RetainFlagNotPropagated(DeliveryRule):
     """A live message loses its RETAIN 1 on the way to a subscription with Retain As Published.
 
-    Bridges and recorders ask for the flag so that they can keep or pass on what the publisher meant to be retained;
-    without it the other side of a bridge has no state to give to new subscribers.  All subscriptions that match have
-    to ask for it, since each may be the one that the message is for; and nobody may have published the same with
-    RETAIN 0.
+    Bridges and recorders need the flag to store or forward messages that the publisher meant to be retained; without it
+    the other side of a bridge has no state for new subscribers.  Reported only if all matching subscriptions have the
+    option, since the message may belong to any of them.  The same message must not have been published with RETAIN 0 as
+    well.
 
-    Instead, forward a message with the flag that it was published with.
+    Instead, forward a message with the flag of its publication.
     """
 
     code = "RET409"
@@ -27,30 +27,30 @@ class RetainFlagNotPropagated(DeliveryRule):
     about = RetainedStore, "live"
 
     good = examples("""
-        as it was published
+        the original flag
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
             > publish a 21 retain; @1 < publish a 21 retain
-        nobody asks for the flag
+        no subscription has the option
             @1 opened client=c2; @1 > subscribe 1 a:0; @1 < suback 1 0; opened; > publish a 21 retain; @1 < publish a 21
-        one of two subscriptions does not ask for it
+        one of two subscriptions lacks the option
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 > subscribe 2 +:0
             @1 < suback 2 0; opened; > publish a 21 retain; @1 < publish a 21
-        a subscription that has just ended did not ask for it
+        a subscription without the option has just ended
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 > subscribe 2 +:0
             @1 < suback 2 0; opened; @1 > unsubscribe 3 +; @1 < unsuback 3 0; > publish a 21 retain; @1 < publish a 21
-        the same was published with RETAIN 0
+        the same message was also published with RETAIN 0
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened; > publish a 21
             > publish a 21 retain; @1 < publish a 21
-        by a client that has left since
+        by a client that has disconnected since
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened; @2 opened client=c3
             @2 > publish a 21; @2 > fin; > publish a 21 retain; @1 < publish a 21
         a will has the same content
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0
             @2 opened client=c3 will=a will_payload=21; opened; > publish a 21 retain; @2 > reset; @1 < publish a 21
-        another content
+        different content
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
             > publish a 21 retain; @1 < publish a 2
-        the server announced that it retains nothing
+        the server announced Retain Available 0
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened < retain_available=0
             > publish a 21; @1 < publish a 21
     """)
@@ -58,17 +58,17 @@ class RetainFlagNotPropagated(DeliveryRule):
         RETAIN 0
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
             > publish a 21 retain; @1 < publish a 21 !retain
-        of a publisher that has left since
+        from a publisher that has disconnected since
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; opened
             > publish a 21 retain; > fin; @1 < publish a 21 !retain
-        of two subscriptions that both ask for it
+        two subscriptions, both with the option
             @1 opened client=c2; @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0
             @1 > subscribe 2 #:0,retain_as_published; @1 < suback 2 0; opened; > publish a 21 retain
             @1 < publish a 21 !retain
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare with what was published last of the topic."""
+        """Compare with the last publication on the topic."""
         topic = at.topic
         store = at.model(RetainedStore)
         live = None if topic is None else store.live.get(topic)
@@ -80,7 +80,7 @@ class RetainFlagNotPropagated(DeliveryRule):
         match = at.history.subscriptions.match(topic)
         if not match.known or not match.subscriptions or match.ended or match.replaces or topic[0] == "$":
             return None
-        if not all(one.retain_as_published for one in match.subscriptions):
+        if not all(subscription.retain_as_published for subscription in match.subscriptions):
             return None
         if zlib.crc32(packet.payload) != live.checksum or store.waits_behind_a_hole(at):
             return None
@@ -90,7 +90,7 @@ class RetainFlagNotPropagated(DeliveryRule):
         return self.report(
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 0 although it was published with RETAIN 1 "
-            f"{waited:,.3f} s before, and {filters_of(match.subscriptions)} has Retain As Published",
+            f"{waited:,.3f} s earlier, and {filters_of(match.subscriptions)} has Retain As Published",
             related=(Related.to("the PUBLISH of the publisher", live),),
             **doubt(at, doubtful=store.is_torn(at)),
         )

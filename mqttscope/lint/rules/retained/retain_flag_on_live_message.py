@@ -8,10 +8,10 @@ class RetainFlagOnLiveMessage(Rule):
     """A message for an established subscription has RETAIN 1.
 
     From a server that flag means: this is an old message, sent because you have just subscribed.  Clients skip such
-    messages or take them for a first state, and so they miss live ones.  A capture shows it when RETAIN 1 comes long
-    after the last SUBSCRIBE (``window`` seconds, or the end of the retained messages that follow it without a pause),
-    or more often for a topic than somebody subscribed to it.  Subscriptions with Retain As Published, and bridges
-    before 5.0, get the flag as it was published.
+    messages or treat them as an initial state, and so miss live ones.  Reported if RETAIN 1 arrives more than
+    ``window`` seconds after the last SUBSCRIBE and after the series of retained messages that it started.  Also
+    reported if it arrives more often for a topic than the client subscribed to it.  Subscriptions with Retain As
+    Published, and bridges before 5.0, receive the publisher's flag.
 
     Instead, send live messages with RETAIN 0 unless the subscription has Retain As Published.
     """
@@ -33,55 +33,61 @@ class RetainFlagOnLiveMessage(Rule):
     good = examples("""
         a retained message, then live ones
             opened; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; +60 < publish a 21.6
-        many retained messages without a pause
+        many retained messages in an uninterrupted series
             opened 3.1.1; > subscribe 10 +:0; < suback 10 0
             for 0..11: +4 < publish t{n} x retain
+        a series that the client's closed receive window held up
+            opened 3.1.1 keep_alive=0; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; > full; +90 > full
+            +60 < publish b 21.6 retain; +4 < publish c 21.7 retain
         subscribed again in 3.1.1
             opened 3.1.1; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; > subscribe 10 +:0; < suback 10 0
             < publish a 21.5 retain
-        one for each of two filters
+        one message for each of two filters
             opened 3.1.1; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; +60 > subscribe 11 #:0
             < suback 11 0; < publish a 21.5 retain
         Retain As Published
             opened; > subscribe 10 a:0,retain_as_published; < suback 10 0; < publish a 21.5 retain
             +60 < publish a 21.5 retain
-        the answer to a SUBSCRIBE, after a message that nobody had asked for
+        the answer to a SUBSCRIBE, after an unsolicited message
             opened 3.1.1; < publish a 21.5 retain; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain
         a bridge
             opened 3.1.1 protocol_level=0x84; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain
             +60 < publish a 21.5 retain
     """)
     bad = examples("""
-        a minute after the SUBSCRIBE
+        one minute after the SUBSCRIBE
             opened; > subscribe 10 +:0; < suback 10 0; +60 < publish a 21.5 retain !retain
-        the topic's retained message has been sent, in 3.1.1
+        the retained message was already sent, in 3.1.1
             opened 3.1.1; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; < publish a 21.6 retain !retain
+        a live message came after the closed receive window had opened
+            opened 3.1.1 keep_alive=0; > subscribe 10 +:0; < suback 10 0; < publish a 21.5 retain; > full
+            +60 < publish b 21.6; < publish c 21.7 retain !retain
         in 3.1
             opened 3.1; > subscribe 10 +:0; < suback 10 0; +60 < publish a 21.5 retain !retain
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Whether a SUBSCRIBE is left that the message may answer."""
+        """Look for a SUBSCRIBE that the message may answer."""
         topic = at.topic
         if topic is None or packet.dup:
             return None
         table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
-        if not found.subscriptions or found.retain_as_published or found.extended or not found.known:
+        match = table.matches.get(topic) or table.match(topic)
+        if not match.subscriptions or match.retain_as_published or match.extended or not match.known:
             return None
-        asking = [one for one in found.subscriptions if one.asks_for_retained]
+        asking = [subscription for subscription in match.subscriptions if subscription.asks_for_retained]
         if not asking:
-            return None  # other rules judge what none of the subscriptions asks for
+            return None  # no subscription asks for retained messages; other rules check that
         connect = at.history.connect
         if connect is not None and connect.bridge:
             return None
-        asking += [one.replaced for one in found.subscriptions if one.replaced and one.replaced.asks_for_retained]
-        asking += [one for one in found.ended if one.asks_for_retained]
-        last = max(asking, key=lambda one: one.timestamp_ns)
-        times = sum(one.times for one in (*found.subscriptions, *found.ended))
+        asking += [row.replaced for row in match.subscriptions if row.replaced and row.replaced.asks_for_retained]
+        asking += [subscription for subscription in match.ended if subscription.asks_for_retained]
+        last = max(asking, key=lambda subscription: subscription.timestamp_ns)
+        times = sum(subscription.times for subscription in (*match.subscriptions, *match.ended))
         since = (at.timestamp_ns - last.timestamp_ns) / SECOND_NS
         if table.retained.get(topic, 0) >= times:
-            why = "its retained message has been sent before"
+            why = "its retained message was already sent"
         elif since > float(self.set["window"]) and not table.is_flood(at.timestamp_ns):
             why = f"the last SUBSCRIBE for it was {since:.0f} s ago"
         else:
@@ -89,6 +95,6 @@ class RetainFlagOnLiveMessage(Rule):
         return self.report(
             "retain",
             f"PUBLISH {topic!r} to {at.client_name!r} has RETAIN 1 although it belongs to the established subscription "
-            f"{filters_of(found.subscriptions)}: {why}",
+            f"{filters_of(match.subscriptions)}: {why}",
             related=(Related.to("the last SUBSCRIBE for it", last),),
         )

@@ -1,16 +1,16 @@
 import zlib
 from dataclasses import dataclass, field
 
-from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, Watch
+from mqttscope.lint.broker_watch import MAX_TOPICS, BrokerRule, BrokerWatch
 from mqttscope.lint.rules import SECOND_NS, V3_1, V3_1_1, V5, Findings, Related, RuleContext, examples, forget_oldest
 from mqttscope.lint.rules.delivery import ALL_SUBSCRIPTIONS
-from mqttscope.lint.rules.retained import askers
+from mqttscope.lint.rules.retained import asking_subscriptions
 from mqttscope.mqtt import Connack, Connect, ControlPacket, Puback, Pubcomp, Publish, Pubrec
 
 
 @dataclass(slots=True)
-class Held:
-    """The last retained message of a topic that a client published."""
+class RetainedPublication:
+    """The last retained message that a client published on a topic."""
 
     checksum: int
     """CRC-32 of its payload."""
@@ -18,32 +18,32 @@ class Held:
 
 
 @dataclass(slots=True)
-class Cleared:
-    """An empty message with RETAIN 1, and nothing retained since."""
+class ClearedTopic:
+    """An empty message with RETAIN 1, without a retained message after it."""
 
     timestamp_ns: int
     packet: int
     frame: int
     capture: str
-    before: Held | None
-    """What it removed, where the capture has it."""
+    before: RetainedPublication | None
+    """The message that it removed, if captured."""
     client: str
     accepted_ns: int
-    """When the server had accepted it: at once with QoS 0, else with its last acknowledgment; 0 before."""
+    """Time when the server accepted it: at once with QoS 0, otherwise with the last acknowledgement; 0 before."""
 
 
 @dataclass(slots=True)
-class Store(Watch):
-    """What clients published with RETAIN 1."""
+class RetainedTopics(BrokerWatch):
+    """Messages that clients published with RETAIN 1."""
 
-    held: dict[str, Held] = field(default_factory=dict)
-    cleared: dict[str, Cleared] = field(default_factory=dict)
+    held: dict[str, RetainedPublication] = field(default_factory=dict)
+    cleared: dict[str, ClearedTopic] = field(default_factory=dict)
 
     def accept(self, topic: str, now_ns: int) -> None:
-        """The server has taken the empty message."""
-        found = self.cleared.get(topic)
-        if found is not None and not found.accepted_ns:
-            found.accepted_ns = now_ns
+        """Note that the server accepted the empty message."""
+        cleared = self.cleared.get(topic)
+        if cleared is not None and not cleared.accepted_ns:
+            cleared.accepted_ns = now_ns
 
     def forget(self) -> None:
         self.held.clear()
@@ -55,12 +55,12 @@ class Store(Watch):
 
 
 class RetainedNotCleared(BrokerRule):
-    """A subscriber gets a retained message that an empty one has removed before.
+    """A subscriber receives a retained message that an empty message has removed.
 
-    An empty message with RETAIN 1 is how a client takes back what it had retained.  A server that still hands out the
-    old message shows devices that are gone and commands that were withdrawn.  It is the old message, with the same
-    payload, that is reported, and only to those who subscribed well after it was cleared (``grace`` seconds); that the
-    retained message before it was captured, and that its own publisher cleared it, are what make the finding likely.
+    A client removes a retained message with an empty message with RETAIN 1.  A server that still sends the old message
+    shows devices that are gone and commands that were withdrawn.  Reported if the message has the old payload, and only
+    for clients that subscribed at least ``grace`` seconds after it was cleared.  The finding is likely if the removed
+    message was captured and its own publisher cleared it.
 
     Instead, remove the retained message as soon as the empty one is accepted.
     """
@@ -75,42 +75,42 @@ class RetainedNotCleared(BrokerRule):
     when = {Publish: "retain", Pubrec: "reason_code"}
     needs = ALL_SUBSCRIPTIONS
     settings = {"grace": 5}
-    Memory = Store
+    Memory = RetainedTopics
 
     good = examples("""
-        nothing is sent
+        no message
             opened; > publish a 21 retain; > publish a retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0
-        set again
+        published again
             opened; > publish a 21 retain; > publish a retain; > publish a 21 retain; @1 opened client=c2
             +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
-        set again by somebody who was not captured, to another value
+        published again with another value by an uncaptured client
             opened; > publish a 21 retain; > publish a retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 22 retain
-        set again in bytes that were lost
+        perhaps published again in lost bytes
             opened; > publish a 21 retain; > publish a retain; lost > publish a 21 retain; > pingreq; < pingresp
             +3 > pingreq; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
         the server refused to clear it
             opened; > publish a 21 retain; > publish a qos=1 retain id=1; < puback 1 code=0x87; @1 opened client=c2
             +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
-        not acknowledged yet
+        the empty message is not acknowledged yet
             opened; > publish a 21 retain; > publish a qos=1 retain id=1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21 retain
         subscribed before it was cleared
             @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; opened; > publish a 21 retain
             > publish a retain; @1 < publish a 21 & publish a
-        sent at the moment when it was cleared
+        sent at the moment of clearing
             opened; > publish a 21 retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
             > publish a retain; @1 < publish a 21 retain; @1 < publish a
-        a will set it again
+        published again as a will
             opened will=a will_payload=21 will_retain; > publish a 21 retain; > publish a retain; > fin
             @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
-        a live message, with RETAIN as published
+        a live message with Retain As Published
             opened; > publish a 21 retain; > publish a retain; @1 opened client=c2
             +10 @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 < publish a 21 retain
     """)
     bad = examples("""
-        the old message is sent all the same
+        the old message is sent
             opened; > publish a 21 retain; > publish a retain; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21 retain !retain
         in 3.1.1, acknowledged
@@ -128,15 +128,15 @@ class RetainedNotCleared(BrokerRule):
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Follow what is retained and cleared, and compare what subscribers get."""
-        store: Store = self.watch(packet, at)  # type: ignore[assignment]
+        """Track retained and cleared messages, and compare deliveries with them."""
+        store: RetainedTopics = self.watch(packet, at)  # type: ignore[assignment]
         if isinstance(packet, Publish):
             if not at.from_client:
                 return self._delivered(packet, store, at) if store.cleared else None
             self._published(packet, store, at)
         return None
 
-    def _published(self, packet: Publish, store: Store, at: RuleContext) -> None:
+    def _published(self, packet: Publish, store: RetainedTopics, at: RuleContext) -> None:
         topic = at.topic
         if topic is None:
             store.forget()
@@ -147,41 +147,41 @@ class RetainedNotCleared(BrokerRule):
         if store.hides(topic) or packet.missing or not at.connection.retain_available:
             return
         if packet.payload:
-            store.held[topic] = Held(zlib.crc32(packet.payload), name)
+            store.held[topic] = RetainedPublication(zlib.crc32(packet.payload), name)
             forget_oldest(store.held, MAX_TOPICS)
             return
         event = at.event
         accepted_ns = 0 if packet.qos else event.timestamp_ns
         place = (event.timestamp_ns, at.number, event.frame, event.capture)
-        store.cleared[topic] = Cleared(*place, held, name, accepted_ns)
+        store.cleared[topic] = ClearedTopic(*place, held, name, accepted_ns)
         store.wait_for_answer(at, packet, topic)
         forget_oldest(store.cleared, MAX_TOPICS)
 
-    def _delivered(self, packet: Publish, store: Store, at: RuleContext) -> Findings:
+    def _delivered(self, packet: Publish, store: RetainedTopics, at: RuleContext) -> Findings:
         topic = at.topic
-        found = None if topic is None else store.cleared.get(topic)
-        if topic is None or found is None or packet.dup or packet.missing or not packet.payload or topic[0] == "$":
+        cleared = None if topic is None else store.cleared.get(topic)
+        if topic is None or cleared is None or packet.dup or packet.missing or not packet.payload or topic[0] == "$":
             return None
-        if found.before is not None and zlib.crc32(packet.payload) != found.before.checksum:
-            store.forget_topic(topic)  # somebody out of sight has set it again
+        if cleared.before is not None and zlib.crc32(packet.payload) != cleared.before.checksum:
+            store.forget_topic(topic)  # an uncaptured client has published another message
             return None
-        asked = askers(topic, at)
+        asked = asking_subscriptions(topic, at)
         if asked is None:
             return None
-        if not found.accepted_ns:
+        if not cleared.accepted_ns:
             return None
-        after_ns = found.accepted_ns + self.nanoseconds("grace")
-        if any(one.timestamp_ns < after_ns for one in asked):
-            return None  # it may have been under way already
+        after_ns = cleared.accepted_ns + self.nanoseconds("grace")
+        if any(subscription.timestamp_ns < after_ns for subscription in asked):
+            return None  # it may already have been in flight
         if store.waits_behind_a_hole(at):
             return None
-        own = found.before is not None and found.before.client == found.client
-        doubtful = not own or at.is_apart(found.capture) or not store.witnessed(found.timestamp_ns)
-        waited = (at.timestamp_ns - found.timestamp_ns) / SECOND_NS
+        own = cleared.before is not None and cleared.before.client == cleared.client
+        doubtful = not own or at.is_apart(cleared.capture) or not store.witnessed(cleared.timestamp_ns)
+        waited = (at.timestamp_ns - cleared.timestamp_ns) / SECOND_NS
         return self.report(
             "retain",
-            f"retained message {topic!r} sent to {at.client_name!r} although {found.client!r} cleared it "
-            f"{waited:,.0f} s before",
-            related=(Related.to("the empty message", found),),
+            f"retained message {topic!r} sent to {at.client_name!r} although {cleared.client!r} cleared it "
+            f"{waited:,.0f} s earlier",
+            related=(Related.to("the empty message", cleared),),
             **self.doubt(at, doubtful=doubtful),
         )

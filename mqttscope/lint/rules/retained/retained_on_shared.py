@@ -4,10 +4,10 @@ from mqttscope.mqtt.packets import Publish
 
 
 class RetainedOnShared(DeliveryRule):
-    """A client gets a retained message because of a Shared Subscription.
+    """A client receives a retained message because of a Shared Subscription.
 
-    Members of a group share live messages.  If each of them got the retained ones when it joins, a job that was done
-    long ago would be done again with every restart of a worker.
+    Members of a share divide live messages among themselves.  If each of them received the retained messages when it
+    joins, old jobs would be executed again with every restart of a worker.
 
     Instead, send retained messages only for subscriptions that are not shared.
     """
@@ -20,7 +20,7 @@ class RetainedOnShared(DeliveryRule):
     good = examples("""
         a live message
             opened; > subscribe 10 $share/g/a:0; < suback 10 0; < publish a 21.5
-        an ordinary subscription as well
+        an additional ordinary subscription
             opened; > subscribe 10 $share/g/a:0 a:0; < suback 10 0 0; < publish a 21.5 retain
         an ordinary subscription that has just ended
             opened; > subscribe 10 $share/g/a:0 a:0; < suback 10 0 0; > unsubscribe 11 a; < unsuback 11 0
@@ -29,23 +29,23 @@ class RetainedOnShared(DeliveryRule):
             opened; > subscribe 10 $share/g/a:0,retain_as_published; < suback 10 0; < publish a 21.5 retain
     """)
     bad = examples("""
-        only a share matches
+        only a shared filter matches
             opened; > subscribe 10 $share/g/a:0; < suback 10 0; < publish a 21.5 retain !retain
-        the ordinary subscription that matches too asks for none
+        an ordinary subscription also matches but has Retain Handling 2
             opened; > subscribe 10 a:0,retain_handling=2 $share/g/a:0; < suback 10 0 0; < publish a 21.5 retain !retain
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """One is shared, and none of the others asks for retained messages or has Retain As Published."""
+        """Report if only Shared Subscriptions explain the message."""
         topic = at.topic
         if topic is None or packet.dup:
             return None
         table = at.history.subscriptions
-        found = table.found.get(topic) or table.match(topic)
-        if not found.subscriptions or found.retain_as_published or found.ended or not found.known:
+        match = table.matches.get(topic) or table.match(topic)
+        if not match.subscriptions or match.retain_as_published or match.ended or not match.known:
             return None
-        shared = [one for one in found.subscriptions if one.is_shared]
-        if not shared or any(one.asks_for_retained or one.replaced for one in found.subscriptions if not one.is_shared):
+        shared = [subscription for subscription in match.subscriptions if subscription.is_shared]
+        if not shared or any(row.asks_for_retained or row.replaced for row in match.subscriptions if not row.is_shared):
             return None
         first = shared[0]
         return self.report(

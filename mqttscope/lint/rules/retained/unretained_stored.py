@@ -4,18 +4,18 @@ from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.retained_store import RetainedStore
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Related, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
-from mqttscope.lint.rules.retained import askers
+from mqttscope.lint.rules.retained import asking_subscriptions
 from mqttscope.mqtt.packets import Publish
 
 
 class UnretainedStored(DeliveryRule):
-    """A message that was published with RETAIN 0 comes back as a retained message.
+    """A message that was published with RETAIN 0 is sent as a retained message.
 
-    Such a message is for those who are there; what a new subscriber gets is the last one with RETAIN 1.  A server that
-    stores all of them hands out events as if they were a state, old commands among them.  It is reported where the
-    capture shows what was stored before, and a newer message with RETAIN 0 that has the content that is sent.
+    Such a message is for current subscribers; a new subscriber should receive the last one with RETAIN 1.  A server
+    that stores all messages delivers events, including old commands, as if they were a state.  Reported if the capture
+    shows the stored message, and a newer message with RETAIN 0 that has the delivered content.
 
-    Instead, leave the retained message as it is when one with RETAIN 0 comes.
+    Instead, leave the retained message unchanged when a message with RETAIN 0 arrives.
     """
 
     code = "RET408"
@@ -29,10 +29,10 @@ class UnretainedStored(DeliveryRule):
         the older retained message is sent
             opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; @1 opened client=c2
             +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 20 retain
-        nobody knows what was stored: it may have been the same
+        the stored message is unknown and may have equal content
             opened; > publish a 21; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
             @1 < publish a 21 retain
-        published with RETAIN 1 as well
+        also published with RETAIN 1
             opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; > publish a 21 retain
             @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain
         stored before the message with RETAIN 0
@@ -43,7 +43,7 @@ class UnretainedStored(DeliveryRule):
             @2 opened client=c3 will=a will_payload=21 will_qos=1 will_retain; opened; > publish a 20 qos=1 retain id=1
             < puback 1; > publish a 21; @2 > reset; @1 opened client=c2; +10 @1 > subscribe 1 a:0; @1 < suback 1 0
             @1 < publish a 21 retain
-        another one by somebody who was not captured
+        another message from an uncaptured client
             opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; @1 opened client=c2
             +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 22 retain
         Retain As Published
@@ -51,20 +51,20 @@ class UnretainedStored(DeliveryRule):
             +10 @1 > subscribe 1 a:0,retain_as_published; @1 < suback 1 0; @1 < publish a 21 retain
     """)
     bad = examples("""
-        stored over the older one
+        the newer message replaced the stored one
             opened; > publish a 20 qos=1 retain id=1; < puback 1; > publish a 21; @1 opened client=c2
             +10 @1 > subscribe 1 a:0; @1 < suback 1 0; @1 < publish a 21 retain !retain
-        in 3.1.1, where the older one has been sent
+        in 3.1.1, after the older one was sent
             opened 3.1.1; > publish a 20 qos=1 retain id=1; < puback 1; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 20 retain; > publish a 21; +10 @1 > subscribe 2 a:0; @1 < suback 2 0
             @1 < publish a 21 retain !retain
-        stored although it was cleared: only a warning
+        stored although the topic was cleared: only a warning
             opened 3.1.1; > publish a retain; > publish a 21; @1 opened client=c2; +10 @1 > subscribe 1 a:0
             @1 < suback 1 0; @1 < publish a 21 retain !retain
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare with what was stored, and with what was published since."""
+        """Compare with the stored message and later publications."""
         topic = at.topic
         store = at.model(RetainedStore)
         held = None if topic is None else store.held.get(topic)
@@ -73,13 +73,13 @@ class UnretainedStored(DeliveryRule):
         checksum = zlib.crc32(packet.payload)
         if checksum == held.checksum or at.is_apart(held.capture) or store.hides(topic):
             return None
-        found = store.plain(topic, checksum, held.timestamp_ns, at)
-        asked = askers(topic, at)
-        if found is None or asked is None or store.stirred.get(topic, -1) >= held.timestamp_ns:
+        publication = store.plain(topic, checksum, held.timestamp_ns, at)
+        asked = asking_subscriptions(topic, at)
+        if publication is None or asked is None or store.stirred.get(topic, -1) >= held.timestamp_ns:
             return None
-        name, plain = found
-        if not any(one.asks_for_retained and one.timestamp_ns > plain.timestamp_ns for one in asked):
-            return None  # a live one with the wrong flag
+        name, plain = publication
+        if not any(row.asks_for_retained and row.timestamp_ns > plain.timestamp_ns for row in asked):
+            return None  # a live message with the wrong flag
         if not store.witnessed(held.timestamp_ns) or store.waits_behind_a_hole(at):
             return None
         if store.has_will(topic, checksum, at):

@@ -1,12 +1,12 @@
-from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, sides_guessed
+from mqttscope.lint.rules import V5, Findings, Rule, RuleContext, Severity, examples, roles_guessed
 from mqttscope.mqtt import Direction, Disconnect
 
 
 class SessionExpiryFromServer(Rule):
     """A server sends a Session Expiry Interval in DISCONNECT.
 
-    Only the client may change how long its session is kept when the connection ends.  A client takes the property for
-    a protocol error, or believes in a lifetime that the server does not keep to.
+    Only the client may change how long its session is kept after the connection.  A client treats the property as a
+    protocol error, or relies on a lifetime that the server does not keep.
 
     Instead, announce another Session Expiry Interval in CONNACK.
     """
@@ -19,9 +19,9 @@ class SessionExpiryFromServer(Rule):
     when = "properties"
 
     good = examples("""
-        a reason only
+        only a reason code
             opened; < disconnect code=0x8b reason_string=update
-        from the client it is right
+        allowed from the client
             opened session_expiry_interval=60; > disconnect code=0 session_expiry_interval=0
     """)
     bad = examples("""
@@ -30,9 +30,9 @@ class SessionExpiryFromServer(Rule):
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """The property must not be there."""
+        """Report the property if present."""
         interval = packet.properties.session_expiry_interval if packet.properties is not None else None
-        if interval is None or sides_guessed(at):
+        if interval is None or roles_guessed(at):
             return None
-        told = f"DISCONNECT from the server has Session Expiry Interval {interval:,}"
-        return self.report("properties.session_expiry_interval", told)
+        text = f"DISCONNECT from the server has Session Expiry Interval {interval:,}"
+        return self.report("properties.session_expiry_interval", text)

@@ -3,12 +3,12 @@ from mqttscope.mqtt import Direction, Disconnect
 
 
 class SessionExpiryRaisedOnDisconnect(Rule):
-    """A client asks in DISCONNECT for a session that its CONNECT said would end with the connection.
+    """A client sets a Session Expiry Interval in DISCONNECT but not in CONNECT.
 
-    The server need not have kept anything to make it last, so raising the Session Expiry Interval from 0 is a protocol
-    error (0x82).  The session is gone when the client comes back.  What CONNACK said does not change this.
+    A server stores nothing for a session that ends with the connection.  So raising the interval from 0 is a protocol
+    error (0x82), and the session is gone when the client returns.  The interval in CONNACK does not change this.
 
-    Instead, send a Session Expiry Interval above 0 in CONNECT, and 0 in DISCONNECT when the session is to end.
+    Instead, send a Session Expiry Interval above 0 in CONNECT, and 0 in DISCONNECT to end the session.
     """
 
     code = "SES208"
@@ -32,18 +32,18 @@ class SessionExpiryRaisedOnDisconnect(Rule):
     bad = examples("""
         absent in CONNECT
             opened; > disconnect code=0 session_expiry_interval=60 !properties.session_expiry_interval
-        0 in CONNECT, whatever CONNACK says
+        0 in CONNECT, whatever the interval in CONNACK
             opened session_expiry_interval=0 < session_expiry_interval=60
             > disconnect code=0x04 session_expiry_interval=60 !properties.session_expiry_interval
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """Compare with CONNECT."""
+        """Compare with the CONNECT."""
         interval = packet.properties.session_expiry_interval if packet.properties is not None else None
         connect, sent = at.history.connect, at.history.connect_sent
         if not interval or connect is None or sent is None:
             return None
         if connect.properties is not None and connect.properties.session_expiry_interval:
             return None
-        told = f"DISCONNECT sets Session Expiry Interval {interval:,}, it was 0 in CONNECT"
-        return self.report("properties.session_expiry_interval", told, related=(Related.to("the CONNECT", sent),))
+        text = f"DISCONNECT sets Session Expiry Interval {interval:,}, but it was 0 in CONNECT"
+        return self.report("properties.session_expiry_interval", text, related=(Related.to("the CONNECT", sent),))

@@ -11,16 +11,15 @@ _NONE_EXISTED = 0x11
 
 
 class SessionLost(Rule):
-    """A server has lost a session, or a part of it, before its time.
+    """A server has lost a session, or part of it, before its expiry.
 
-    Messages that were stored for the client are gone, and so are its subscriptions, which a client that relies on
-    Session Present does not make again.  Told by CONNACK it is a warning, since a restart or an operator may have ended
-    the session, and an error where the server has just taken the session from another connection.  It is an error as
-    well where CONNACK says that the session continues and the server then does not know a subscription it had granted
-    or a QoS 2 message it had received.
+    Messages stored for the client are gone, and so are its subscriptions; a client that relies on Session Present does
+    not repeat them.  If CONNACK reports the loss, it is a warning, since a restart or an operator may have ended the
+    session.  It is an error if the server has just taken the session over from another connection.  It is also an error
+    if CONNACK reports a continued session but the server has forgotten a granted subscription or a received QoS 2
+    message.
 
-    Instead, store the state of sessions for as long as their interval says, and answer Session Present 1 only for a
-    session that is still whole.
+    Instead, store session state until its expiry, and answer Session Present 1 only for a complete session.
     """
 
     code = "SES304"
@@ -39,34 +38,34 @@ class SessionLost(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        back in time
+        resumed in time
             opened resume session_expiry_interval=3600; > disconnect; > fin; +60 > nothing
             @1 opened resume session_expiry_interval=3600 < present
-        back too late
+        resumed too late
             opened resume session_expiry_interval=3600; > disconnect; > fin; +7200 > nothing
             @1 opened resume session_expiry_interval=3600
         the session was not to be kept
             opened; > disconnect; > fin; @1 opened resume
-        the client has ended it
+        the client has ended the session
             opened resume session_expiry_interval=3600; > disconnect code=0 session_expiry_interval=0; > fin
             +5 > nothing; @1 opened resume session_expiry_interval=3600
-        the end of the connection before was not captured, and the session may have run out
+        the end of the previous connection was not captured, so the session may have expired
             opened resume session_expiry_interval=300; > pingreq; < pingresp
             +301 @1 opened resume session_expiry_interval=300
-        what a DISCONNECT said is lost
+        the capture may lack a DISCONNECT
             opened resume session_expiry_interval=3600; lost > disconnect code=0 session_expiry_interval=0; > fin
             +5 > nothing; @1 opened resume session_expiry_interval=3600
-        another user's client of the same name
+        a client with the same identifier but another user name
             opened resume user_name=alice session_expiry_interval=3600; > disconnect; > fin
             @1 opened resume user_name=bob session_expiry_interval=3600
-        an UNSUBSCRIBE ended it on the connection before
+        an UNSUBSCRIBE ended it on the previous connection
             opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > unsubscribe 2 a
             < unsuback 2 0; > disconnect; > fin; @1 opened resume session_expiry_interval=3600 < present
             @1 > unsubscribe 2 a; @1 < unsuback 2 0x11
-        an UNSUBSCRIBE whose answer never came
+        an UNSUBSCRIBE without an answer
             opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > unsubscribe 2 a; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a; @1 < unsuback 2 0x11
-        the PUBCOMP to the first PUBREL may not have arrived
+        the PUBCOMP for the first PUBREL may not have arrived
             opened resume session_expiry_interval=3600; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > pubrel 7; @1 < pubcomp 7 code=0x92
     """)
@@ -76,26 +75,26 @@ class SessionLost(Rule):
             @1 opened resume session_expiry_interval=3600 < !session_present
         CleanSession 0 in 3.1.1
             opened 3.1.1 resume; > disconnect; > fin; @1 opened resume < !session_present
-        lost while it was taken over
+        lost during a takeover
             opened resume session_expiry_interval=3600; @1 > connect resume session_expiry_interval=3600
             < disconnect code=0x8e; @1 < connack !session_present; < fin
-        lost while the connection before was open: only a warning
+        lost while the previous connection was open: only a warning
             opened resume session_expiry_interval=300; > pingreq; < pingresp
             +299 @1 opened resume session_expiry_interval=300 < !session_present; < disconnect code=0x8e; < fin
-        the same in 3.1.1
+        lost while the previous connection was open, in 3.1.1
             opened 3.1.1 resume; @1 opened resume < !session_present; < fin
-        a subscription is gone
+        a subscription is lost
             opened resume session_expiry_interval=3600; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a
             @1 < unsuback 2 0x11 !reason_codes[0]
-        a QoS 2 message is gone
+        a QoS 2 message is lost
             opened resume session_expiry_interval=3600; > publish a qos=2 id=7; < pubrec 7; > reset
             @1 opened resume session_expiry_interval=3600 < present; @1 > pubrel 7
             @1 < pubcomp 7 code=0x92 !reason_code
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Compare what the server says with what it had."""
+        """Compare the server's answer with the known state of the session."""
         if isinstance(packet, Connack):
             return self._connack(packet, at)
         if isinstance(packet, Unsuback):
@@ -104,16 +103,16 @@ class SessionLost(Rule):
         if packet.reason_code != _NOT_FOUND or not at.history.carries:
             return None
         model = at.model(SessionModel)
-        one = model.carried(at.direction.opposite, at).get(packet.packet_identifier)
-        if not self._continues(model, at) or one is None or not one.sure or one.answered or one.phase is not RECEIVED:
+        row = model.carried(at.direction.opposite, at).get(packet.packet_identifier)
+        if not self._continues(model, at) or row is None or not row.sure or row.answered or row.phase is not RECEIVED:
             return None
         if at.other.has_sent(packet.packet_identifier):
             return None
         return self.report(
             "reason_code",
-            f"CONNACK said that the session of {at.client_name!r} continues, but the server does not know the QoS 2 "
-            f"message {one.packet_identifier} that it had answered with PUBREC",
-            related=(one.related,),
+            f"CONNACK reports a continued session of {at.client_name!r}, but the server has lost the QoS 2 message "
+            f"{row.packet_identifier} that it had answered with PUBREC",
+            related=(row.related,),
             **doubted(apart=model.apart),
         )
 
@@ -131,15 +130,15 @@ class SessionLost(Rule):
         if not model.is_of(connect) or at.timestamp_ns < model.ended_ns:
             return None
         related = () if model.connack is None else (model.connack,)
-        told = f"session of {at.client_name!r} should have lasted"
+        text = f"session of {at.client_name!r} should have been kept"
         if model.live:
             if not model.lasting:
                 return None
             if not sent.timestamp_ns <= model.told_ns <= at.timestamp_ns:
-                return self._open_before(model, f"{told}, since its connection before was still open", at)
+                return self._open_before(model, f"{text}, since its previous connection was still open", at)
             return self.report(
                 "session_present",
-                f"{told}, since it was taken over from an open connection, but CONNACK says Session Present 0",
+                f"{text}, since it was taken over from an open connection, but CONNACK has Session Present 0",
                 related=related,
                 **doubted(apart=at.is_apart(model.capture)),
             )
@@ -147,17 +146,17 @@ class SessionLost(Rule):
         if until is None or not model.kept_seconds or at.timestamp_ns + until[1] >= until[0]:
             return None
         left = (until[0] - at.timestamp_ns) / SECOND_NS
-        how_long = "forever" if model.kept_seconds == ENDLESS else f"{left:,.0f} s more"
+        how_long = "indefinitely" if model.kept_seconds == ENDLESS else f"for {left:,.0f} s more"
         return self.report(
             "session_present",
-            f"{told} {how_long}, but CONNACK says Session Present 0",
+            f"{text} {how_long}, but CONNACK has Session Present 0",
             severity=Severity.WARNING,
             confidence=Confidence.HEURISTIC,
             related=related,
         )
 
-    def _open_before(self, model: SessionModel, told: str, at: RuleContext) -> Findings:
-        """Whether the session cannot have run out since the server was last heard on the connection before."""
+    def _open_before(self, model: SessionModel, text: str, at: RuleContext) -> Findings:
+        """Report the loss, unless the session may have expired since the previous connection."""
         before = None if model.owner is None else at.connection_of(model.owner)
         heard_ns = None if before is None else before.server_side.last_timestamp_ns
         if before is None or heard_ns is None or at.is_apart(model.capture):
@@ -167,7 +166,7 @@ class SessionLost(Rule):
             return None
         return self.report(
             "session_present",
-            f"{told}, but CONNACK says Session Present 0",
+            f"{text}, but CONNACK has Session Present 0",
             severity=Severity.WARNING,
             confidence=Confidence.HEURISTIC,
             related=() if model.connack is None else (model.connack,),
@@ -187,7 +186,7 @@ class SessionLost(Rule):
             if code == _NONE_EXISTED and known < 0 and name in model.filters:
                 yield self.report(
                     f"reason_codes[{index}]",
-                    f"CONNACK said that the session of {at.client_name!r} continues, but its subscription {name!r}, "
-                    f"granted with QoS {model.filters[name].granted}, does not exist any more",
+                    f"CONNACK reports a continued session of {at.client_name!r}, but its subscription {name!r}, "
+                    f"granted with QoS {model.filters[name].granted}, no longer exists",
                     **doubted(apart=model.apart),
                 )

@@ -5,16 +5,15 @@ from mqttscope.mqtt import Connack, Direction
 
 
 class SessionOutlivedExpiry(Rule):
-    """A server resumes a session after its end.
+    """A server resumes a session that should have ended.
 
-    The client said how long its state is of use.  What comes back later are commands and readings that nobody expects
-    any more, and subscriptions of another life; and a server that never deletes sessions fills up.  A session ends with
-    its connection where its interval is 0 (CleanSession 1 in 3.1.1), else when the interval has run out after that.
-    Servers may look late: a tenth of the interval, at least ``tolerance`` seconds, is not reported.  Where the two
-    connections are in different captures it is a heuristic warning.  SES303 is about the same CONNACK, as what the
-    client is told.
+    The client decides how long its state is useful.  After that, old commands, readings and subscriptions are unwanted,
+    and a server that never deletes sessions fills up.  A session ends with its connection if its interval is 0
+    (CleanSession 1 in 3.1.1), otherwise when the interval after the connection has run out.  Servers may check late: a
+    tenth of the interval, at least ``tolerance`` seconds, is not reported.  If the two connections are in different
+    captures, it is a heuristic warning.  SES303 reports the Session Present flag of the same CONNACK.
 
-    Instead, discard the state of a session when it ends, and look at the time when a client comes back.
+    Instead, discard the state of a session when it ends, and check the time when a client reconnects.
     """
 
     code = "SES305"
@@ -28,23 +27,23 @@ class SessionOutlivedExpiry(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     models = (SessionModel,)
     settings = {
-        # Seconds for which a server may still have a session that has ended.
+        # Seconds during which a server may still have an ended session.
         "tolerance": TOLERANCE_SECONDS,
     }
 
     good = examples("""
         resumed in time
             opened session_expiry_interval=10000; > disconnect; > fin; +9000 > nothing; @1 opened resume < present
-        a new one after its end
+        a new session after its end
             opened session_expiry_interval=10; > disconnect; > fin; +300 > nothing; @1 opened resume
-        a server that looks once a minute
+        a server that checks once a minute
             opened session_expiry_interval=10; > disconnect; > fin; +60 > nothing; @1 opened resume < present
-        DISCONNECT made it longer
+        DISCONNECT extended the session
             opened session_expiry_interval=10; > disconnect code=0 session_expiry_interval=10000; > fin; +300 > nothing
             @1 opened resume < present
         the old connection is still open
             opened; +300 > nothing; @1 opened resume < present
-        another user's client of the same name
+        a client with the same identifier but another user name
             opened user_name=alice session_expiry_interval=10; > disconnect; > fin; +300 > nothing
             @1 opened resume user_name=bob < present
     """)
@@ -52,7 +51,7 @@ class SessionOutlivedExpiry(Rule):
         the interval has run out
             opened session_expiry_interval=10; > disconnect; > fin; +300 > nothing
             @1 opened resume < present !session_present
-        the server's own interval has run out
+        the interval set by the server has run out
             opened session_expiry_interval=10000 < session_expiry_interval=10; > disconnect; > fin; +300 > nothing
             @1 opened resume < present !session_present
         CleanSession 1 in 3.1.1
@@ -71,14 +70,10 @@ class SessionOutlivedExpiry(Rule):
         if not model.is_of(connect) or until is None or at.timestamp_ns <= sum(until):
             return None
         since = (at.timestamp_ns - until[0]) / SECOND_NS
-        how = (
-            f"expired {since:,.0f} s before"
-            if model.kept_seconds
-            else f"ended with its connection {since:,.0f} s before"
-        )
+        how = f"expired {since:,.0f} s ago" if model.kept_seconds else f"ended with its connection {since:,.0f} s ago"
         return self.report(
             "session_present",
-            f"session of {at.client_name!r} {how}, and is resumed",
+            f"session of {at.client_name!r} {how} but was resumed",
             related=() if model.connack is None else (model.connack,),
             **doubted(apart=at.is_apart(model.capture)),
         )

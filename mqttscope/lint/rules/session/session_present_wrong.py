@@ -5,16 +5,16 @@ from mqttscope.mqtt import Connack, Direction
 
 
 class SessionPresentWrong(Rule):
-    """CONNACK says that there is a session where it must have ended, or that there is none where one continues.
+    """CONNACK reports a session that must have ended, or no session although one should continue.
 
-    The client relies on Session Present: told 1 it does not subscribe again and waits for messages that never come,
-    told 0 it throws its own half away.  A session ends with its connection (Session Expiry Interval 0, CleanSession 1
-    in 3.1.1) or when its interval has run out.  That a kept session is gone is worth a note only, since the server may
-    have been restarted or an operator may have ended it; it is an error where the server has just taken the session
-    from another connection of the client.  Sessions older than the capture are not judged.  Where the two connections
-    are in different captures it is a heuristic warning at most: these may be of different servers with one address.
+    The client relies on Session Present: with 1 it does not subscribe again and waits for messages that never arrive,
+    with 0 it discards its own state.  A session ends with its connection (Session Expiry Interval 0, CleanSession 1 in
+    3.1.1) or when its interval has run out.  The loss of a kept session is only info, since a restart or an operator
+    may have ended it.  It is an error if the server has just taken the session over from another connection.  Sessions
+    older than the capture are not checked.  If the two connections are in different captures, it is at most a heuristic
+    warning: they may belong to different servers with the same address.
 
-    Instead, keep the state of a session exactly as long as its interval says, and report it as it is.
+    Instead, keep the state of a session exactly as long as its interval, and report it truthfully.
     """
 
     code = "SES303"
@@ -29,7 +29,7 @@ class SessionPresentWrong(Rule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
     settings = {
-        # Seconds for which a server may still have a session that has ended.
+        # Seconds during which a server may still have an ended session.
         "tolerance": 60,
     }
     models = (SessionModel,)
@@ -37,7 +37,7 @@ class SessionPresentWrong(Rule):
     good = examples("""
         a session older than the capture
             opened resume < present
-        back before the interval has run out, and after it
+        resumed before the interval has run out, and new after it
             opened session_expiry_interval=60; > disconnect; > fin
             @1 opened resume session_expiry_interval=60 < present; @1 > disconnect; @1 > fin; +300 > nothing
             @2 opened resume session_expiry_interval=60
@@ -49,11 +49,11 @@ class SessionPresentWrong(Rule):
             @1 opened resume < present
         the server may not have noticed yet that the client is gone
             opened; > reset; @1 opened resume < present
-        taken over while the connection was open, where both answers are right
+        taken over while the connection was open: both answers are valid
             opened; @1 opened resume < present
-        another user's client of the same name
+        a client with the same identifier but another user name
             opened user_name=alice; > disconnect; > fin; +300 > nothing; @1 opened resume user_name=bob < present
-        the interval may have been in bytes that were lost
+        the interval may have been in lost bytes
             opened session_expiry_interval=60; lost > disconnect code=0 session_expiry_interval=3600; > fin
             +600 > nothing; @1 opened resume < present
     """)
@@ -65,15 +65,15 @@ class SessionPresentWrong(Rule):
         the interval has run out
             opened session_expiry_interval=60; > disconnect; > fin; +300 > nothing
             @1 opened resume < present !session_present
-        taken over, and lost in doing so
+        lost during a takeover
             opened session_expiry_interval=3600; @1 > connect resume session_expiry_interval=3600
             < disconnect code=0x8e; @1 < connack !session_present; < fin
-        a note: gone before its time
+        info: lost before its expiry
             opened session_expiry_interval=3600; > disconnect; > fin; @1 opened resume < !session_present
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Compare CONNACK with what is known of the client's session."""
+        """Compare CONNACK with the known state of the client's session."""
         connect, sent = at.history.connect, at.history.connect_sent
         if packet.reason_code or at.history.connack is not None or packet.session_present is None:
             return None
@@ -85,11 +85,11 @@ class SessionPresentWrong(Rule):
         return self._compare(model, packet.session_present, sent.timestamp_ns, at)
 
     def _compare(self, model: SessionModel, present: bool, asked_ns: int, at: RuleContext) -> Report | None:
-        """What is wrong with Session Present, if anything is."""
+        """Report a wrong Session Present flag."""
         now_ns = at.timestamp_ns
         if model.live:
             if not present and model.lasting and asked_ns <= model.told_ns <= now_ns:
-                return self._told(model, present, "taken over from another connection", at)
+                return self._report(model, present, "taken over from another connection", at)
             return None
         until = model.kept_until(float(self.set["tolerance"]))
         if until is None:
@@ -98,13 +98,13 @@ class SessionPresentWrong(Rule):
         if present and now_ns > until_ns + slack_ns:
             gone = (now_ns - until_ns) / SECOND_NS
             how = "had run out" if model.kept_seconds else "ended with its connection"
-            return self._told(model, present, f"its session {how} {gone:,.0f} s before", at)
+            return self._report(model, present, f"its session {how} {gone:,.0f} s ago", at)
         if not present and model.kept_seconds and now_ns + slack_ns < until_ns:
-            why = "its session was to be kept, which a restart or an operator may have ended"
-            return self._told(model, present, why, at, severity=Severity.INFO, confidence=Confidence.HEURISTIC)
+            why = "its session should still exist, but a restart or an operator may have ended it"
+            return self._report(model, present, why, at, severity=Severity.INFO, confidence=Confidence.HEURISTIC)
         return None
 
-    def _told(
+    def _report(
         self,
         model: SessionModel,
         present: bool,
@@ -114,7 +114,7 @@ class SessionPresentWrong(Rule):
         confidence: Confidence | None = None,
     ) -> Report:
         if at.is_apart(model.capture) and severity is None:
-            # The captures may be of different servers with one address.
+            # The captures may be of different servers with the same address.
             severity, confidence = Severity.WARNING, Confidence.HEURISTIC
         statements = None if present or at.version is V5 else ("MQTT-3.2.2-2", "MQTT-3.1.2-4")
         return self.report(

@@ -6,11 +6,11 @@ from mqttscope.mqtt import ControlPacket, Direction, PacketType, Puback, Pubcomp
 class StaleStateAfterSessionLoss(Rule):
     """A client continues with exchanges of a session that the server no longer has.
 
-    CONNACK said Session Present 0: the server knows none of the packet identifiers.  It answers 0x92, closes the
-    connection, or takes the repeat for something else.  MQTT 3.1.1 leaves a client that kept its session the choice to
-    continue, so there the finding is information only.
+    CONNACK had Session Present 0, so the server has no record of the packet identifiers.  It answers 0x92, closes the
+    connection, or misinterprets the repeat.  MQTT 3.1.1 allows a client that kept its session to continue, so there the
+    finding is only info.
 
-    Instead, throw the old session away on Session Present 0, and publish unfinished messages again as new ones.
+    Instead, discard the old session on Session Present 0, and publish unfinished messages as new ones.
     """
 
     code = "SES201"
@@ -27,11 +27,11 @@ class StaleStateAfterSessionLoss(Rule):
     needs = Needs.OPENING | Needs.WHOLE
 
     good = examples("""
-        published again
+        published as a new message
             opened resume; > publish a qos=1 id=1; < puback 1
         the session continues
             opened resume < present; > publish a dup qos=1 id=1 & pubrel 2; < puback 1 & pubcomp 2
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened 3.1.1 resume; crossing > pubrel 7; < pubcomp 7
         exchanges of this connection
             opened resume; > publish a qos=2 id=1; < pubrec 1; > pubrel 1; < pubcomp 1 & publish b qos=1 id=9
@@ -42,23 +42,23 @@ class StaleStateAfterSessionLoss(Rule):
             opened resume; > pubrel 7 !packet_identifier
         PUBLISH with DUP 1
             opened resume; > publish a dup qos=1 id=7 !dup
-        acknowledgements of what came on the last connection
+        acknowledgements of messages on the last connection
             opened resume; > puback 7 !packet_identifier; > pubrec 8 !packet_identifier; > pubcomp 9 !packet_identifier
-        information in MQTT 3.1.1
+        info in MQTT 3.1.1
             opened 3.1.1 resume; > pubrel 7 !packet_identifier; < pubcomp 7
     """)
 
     def check(self, packet: ControlPacket, at: RuleContext) -> Findings:
-        """Look for what continues nothing of this connection."""
+        """Look for packets without a matching exchange on this connection."""
         connection = at.connection
         if connection.session_present is not False or connection.clean_start:
-            return None  # who asked for a new session has none to continue with: PUB208, ACK203
+            return None  # PUB208 and ACK203 check clients that asked for a new session
         kind = packet.packet_type
         if isinstance(packet, Publish):
             identifier = packet.packet_identifier
             if not packet.dup or not packet.qos or identifier is None or at.party.has_sent(identifier):
                 return None
-            field, what = "dup", f"PUBLISH {at.topic!r} with DUP 1"
+            field, name = "dup", f"PUBLISH {at.topic!r} with DUP 1"
         else:
             identifier = packet.packet_identifier  # type: ignore[attr-defined]
             assert identifier is not None
@@ -67,16 +67,16 @@ class StaleStateAfterSessionLoss(Rule):
             if identifier in at.party.owes_pubrel or identifier in at.party.owes_pubcomp:
                 return None
             if kind != PacketType.PUBREL and at.version is not V5:
-                return None  # 3.1.1 lets only PUBLISH and PUBREL be sent again: ACK203
+                return None  # in 3.1.1 only PUBLISH and PUBREL may be resent: ACK203
             if identifier in at.receiver.exchanges or identifier in at.party.pubrels_again:
                 return None
-            field, what = "packet_identifier", packet_name(packet)
+            field, name = "packet_identifier", packet_name(packet)
         connack = at.history.connack_sent
         if connack is None or not at.knew(connack) or not at.party.in_step():
             return None
         return self.report(
             field,
-            f"client sends {what} and identifier {identifier} although CONNACK said Session Present 0",
+            f"client sends {name} with identifier {identifier} although CONNACK had Session Present 0",
             severity=Severity.INFO if at.version is V3_1_1 else None,
             related=(Related.to("the CONNACK", connack),),
         )

@@ -5,13 +5,13 @@ from mqttscope.session.inflight import RECEIVED, RELEASED
 
 
 class StateLostMidConnection(Rule):
-    """A side answers that it does not know a packet identifier whose exchange is continuing on this connection.
+    """A side reports an unknown packet identifier although its exchange is active on this connection.
 
-    0x92 (Packet Identifier not found) is for recovery, when the two sides remember different things after a reconnect.
-    On a connection that never broke it means that one of them has lost the state of a message under way, and QoS 2 no
-    longer holds for it.
+    0x92 (Packet Identifier not found) is meant for recovery, when the two sides have different states after a
+    reconnect.  On an unbroken connection it means that one side has lost the state of a message in flight, and QoS 2 no
+    longer holds for this message.
 
-    Instead, keep the state of every exchange until its last step, whatever happens to other clients of the server.
+    Instead, keep the state of every exchange until its last packet, whatever happens to other clients of the server.
     """
 
     code = "SES202"
@@ -23,11 +23,11 @@ class StateLostMidConnection(Rule):
     needs = Needs.WHOLE
 
     good = examples("""
-        all steps known
+        all identifiers known
             opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7 code=0
         recovery after a reconnect
             opened resume < present; > pubrel 7; < pubcomp 7 code=0x92
-        the answer to a PUBREC that came too often
+        the answer to a surplus PUBREC
             opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7 & pubrec 7; > pubrel 7 code=0x92
             < pubcomp 7 code=0x92
     """)
@@ -39,7 +39,7 @@ class StateLostMidConnection(Rule):
     """)
 
     def check(self, packet: Pubrel | Pubcomp, at: RuleContext) -> Findings:
-        """Look for the earlier steps on this connection."""
+        """Look for the earlier packets of the exchange on this connection."""
         if packet.reason_code != 0x92:
             return None
         identifier = packet.packet_identifier
@@ -53,6 +53,6 @@ class StateLostMidConnection(Rule):
         return self.report(
             "reason_code",
             f"{who} answers {packet_name(packet)} 0x92 (Packet Identifier not found) for identifier {identifier}, "
-            "whose exchange began on this connection",
+            "but the exchange began on this connection",
             related=(Related.to("the PUBLISH", running),),
         )

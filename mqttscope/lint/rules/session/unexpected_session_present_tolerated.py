@@ -8,29 +8,30 @@ from mqttscope.lint.rules import C2S, S2C, Confidence, Connection, Related, Repo
 from mqttscope.lint.session_model import TOLERANCE_SECONDS, SessionModel, doubted
 from mqttscope.lint.waiting import has_arrived, has_closed
 from mqttscope.mqtt.packets import Connack, Disconnect
+from mqttscope.session.connection import host_of
 
 
 @dataclass(slots=True)
 class EndedSession:
-    """The connection that was given a session after the end of the client's own one."""
+    """A connection that resumed a session although the client's own session had ended."""
 
     key: ConnectionKey | None = None
     how: str = ""
-    """How and when that ended."""
+    """How and when the client's session ended."""
     is_other_host: bool = False
     """Whether the client had another address before."""
 
 
 class UnexpectedSessionPresentTolerated(Rule):
-    """A client continues although the server says to have a session that the client itself cannot have.
+    """A client continues although the server reports a session that the client cannot have.
 
-    Server and client do not agree about what is in the session: messages of somebody else may come, and those of the
-    client itself may get lost.  The client knows better: it asked for a clean start, or its session ended with its
-    connection before or has run out since (SES303 is about the server).  The finding comes with its first packet after
-    that CONNACK, or when it has not closed for ``timeout`` seconds.  A client at another address than before may be
-    another one with a session of its own: a heuristic warning.  In MQTT 3.1.1 the client may decide.
+    Server and client disagree about the session: messages for another client may arrive, and the client's own may be
+    lost.  The client can detect this: it asked for a clean start, or its session ended with the previous connection or
+    has expired since.  (SES303 reports the server's mistake.)  Reported with the client's first packet after that
+    CONNACK, or if it has not closed for ``timeout`` seconds.  A client at a new address may be another client with a
+    session of its own: a heuristic warning.  In MQTT 3.1.1 the client may continue.
 
-    Instead, close the connection when Session Present is 1 and no session is known.
+    Instead, close the connection if Session Present is 1 and you have no session.
     """
 
     code = "SES510"
@@ -45,36 +46,36 @@ class UnexpectedSessionPresentTolerated(Rule):
     needs = Needs.OPENING | Needs.WHOLE
     settings = {
         "timeout": 30,
-        # Seconds for which a client may still have a session that has ended.
+        # Seconds during which a client may still have an ended session.
         "tolerance": TOLERANCE_SECONDS,
     }
     models = (SessionModel,)
     Memory = EndedSession
 
-    # What provokes it is an error of the server in every example, so that none of them is without one.
+    # In every example a server error provokes the finding, so good cases are few.
     good = examples("""
-        the session was wanted
+        the client has a session
             opened resume < present; > subscribe 1 a:0
-        there is none
+        Session Present 0
             opened keep_alive=0; @1 opened client=c2 keep_alive=0; +90 @1 > fin
-        back before the interval has run out
+        reconnected before the interval has run out
             opened session_expiry_interval=60; > disconnect; > fin; +30 > nothing
             @1 opened resume session_expiry_interval=60 < present; @1 > pingreq
-        the client may not have noticed yet that the connection is gone
+        the client may not have noticed yet that its connection had ended
             opened; > reset; @1 opened resume < present; @1 > pingreq
-        the interval may have been in bytes that were lost
+        the interval may have been in lost bytes
             opened session_expiry_interval=60; lost > disconnect code=0 session_expiry_interval=3600; > fin
             +600 > nothing; @1 opened resume < present; @1 > pingreq
-        the session before is older than the capture
+        the previous session is older than the capture
             midstream; > pingreq; < pingresp; > disconnect; > fin; +5 > nothing; @1 opened resume < present
             @1 > pingreq
     """)
     bad = examples("""
-        it subscribes
+        the client subscribes
             opened < present; > subscribe 1 a:0 !!
-        what was on its way does not count, what comes then does
+        packets in flight are ignored, the next one is reported
             opened < present; crossing > publish a; > pingreq !!; > pingreq
-        it stays and says nothing
+        the client stays connected and sends nothing
             opened < present; > ack; @1 opened client=c2; +60 @1 > fin !
         in 3.1.1
             opened 3.1.1 < present; > pingreq !!
@@ -88,7 +89,7 @@ class UnexpectedSessionPresentTolerated(Rule):
     """)
 
     def check(self, packet: Connack, at: RuleContext) -> Findings:
-        """Wait for what the client does."""
+        """Wait for the client's reaction."""
         connect = at.history.connect
         if packet.reason_code or at.history.connack is not None or connect is None:
             return None
@@ -98,14 +99,14 @@ class UnexpectedSessionPresentTolerated(Rule):
                 return None
             memory: EndedSession = at.memory(self)
             memory.key, memory.how = at.key, how
-            host = at.model(SessionModel).client.rpartition(":")[0]
-            memory.is_other_host = host != at.connection.client.rpartition(":")[0]
+            host = host_of(at.model(SessionModel).client)
+            memory.is_other_host = host != host_of(at.connection.client)
         at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
         at.ask(self, at.timestamp_ns)
         return None
 
     def _ended(self, at: RuleContext) -> str:
-        """How the session that this client had has ended; empty where it may continue."""
+        """How the client's previous session ended, or an empty string if it may continue."""
         model, connect = at.model(SessionModel), at.history.connect
         until = model.kept_until(float(self.set["tolerance"]))
         if connect is None or until is None or not model.is_of(connect) or at.is_apart(model.capture):
@@ -116,7 +117,7 @@ class UnexpectedSessionPresentTolerated(Rule):
         return f"its session {how} {(at.timestamp_ns - until[0]) / SECOND_NS:,.0f} s before"
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Look whether the client does anything but close."""
+        """Check whether the client does anything but close."""
         sent, memory = at.history.connack_sent, at.memory(self)
         if not at.connection.clean_start and memory.key != at.key:
             return None  # another connection has the session
@@ -128,17 +129,17 @@ class UnexpectedSessionPresentTolerated(Rule):
             if at.from_client and isinstance(event.packet, Disconnect):
                 return None
             if at.from_client and at.knew(sent):
-                return self._told(f"sends {packet_name(event.packet)}", at)
+                return self._report(f"sends {packet_name(event.packet)}", at)
         elif at.timestamp_ns >= due_ns:
             if not has_arrived(at.history.server, sent.position):
                 return None
-            return self._told(f"has not closed for {self.set['timeout']} s", at)
+            return self._report(f"has not closed for {self.set['timeout']} s", at)
         if due_ns > at.timestamp_ns:
             at.ask(self, due_ns)
         at.ask(self, at.timestamp_ns)
         return None
 
-    def _told(self, what: str, at: RuleContext) -> Report:
+    def _report(self, reaction: str, at: RuleContext) -> Report:
         sent, memory = at.history.connack_sent, at.memory(self)
         assert sent is not None
         is_clean = bool(at.connection.clean_start)
@@ -148,7 +149,7 @@ class UnexpectedSessionPresentTolerated(Rule):
             doubt["severity"] = Severity.INFO
         return self.report(
             "",
-            f"client {what} after CONNACK with Session Present 1, though {why}",
+            f"client {reaction} after CONNACK with Session Present 1, although {why}",
             sender=C2S,
             related=(Related.to("the CONNACK", sent),),
             overdue=True,

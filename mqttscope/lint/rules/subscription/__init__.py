@@ -5,14 +5,14 @@ import re
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.rules import RuleContext
 from mqttscope.mqtt.packets import Suback, Subscribe, Unsuback
-from mqttscope.session.subscriptions import Request
+from mqttscope.session.subscriptions import SubscriptionRequest
 
 
-def request_of(packet: Suback | Unsuback, at: RuleContext) -> Request | None:
+def request_of(packet: Suback | Unsuback, at: RuleContext) -> SubscriptionRequest | None:
     """The request that a SUBACK or UNSUBACK answers.
 
-    ``None`` where none is known, and where the client let two packets have its identifier at a time: then nobody can
-    tell which of them is answered, and the server is not to blame for it.
+    ``None`` if it is unknown, or if the client used the identifier for two packets at once: then the answer may belong
+    to either, and the server is not at fault.
     """
     identifier = packet.packet_identifier
     if identifier in at.history.client.shared:
@@ -28,12 +28,12 @@ def options_span(packet: Subscribe, index: int, at: RuleContext) -> tuple[int, i
 
 
 def and_more(number: int) -> str:
-    """What follows the first of several Topic Filters that a message is about."""
+    """The suffix for further Topic Filters after the first one in a finding."""
     return f" and {number - 1} more" if number > 1 else ""
 
 
 def faulty_filter(field: str, at: RuleContext) -> str:
-    """The Topic Filter of a malformed SUBSCRIBE that a field like ``subscriptions[1].maximum_qos`` belongs to."""
+    """The Topic Filter of a malformed SUBSCRIBE that contains a field such as ``subscriptions[1].maximum_qos``."""
     packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
     index = re.match(r"subscriptions\[(\d+)\]", field)
     if isinstance(packet, Subscribe) and packet.subscriptions and index is not None:

@@ -1,8 +1,8 @@
-"""SUB103, SUB104: faults of the options of a subscription."""
+"""SUB103, SUB104: invalid subscription options."""
 
 from collections.abc import Iterator
 
-from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples, lawful_elsewhere
+from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples, valid_elsewhere
 from mqttscope.lint.rules.subscription import faulty_filter, options_span
 from mqttscope.lint.shared_checks import MalformedRule
 from mqttscope.mqtt import Direction, MalformedReason, Subscribe
@@ -12,11 +12,11 @@ from mqttscope.mqtt.declare import FaultReport
 class SubscriptionOptionsReserved(MalformedRule):
     """A SUBSCRIBE sets reserved bits in the options byte after a Topic Filter.
 
-    MQTT 5.0 reserves bits 6 and 7, MQTT 3.1.1 all but the two QoS bits; a server has to treat the packet as malformed
-    and to close the connection.  MQTT 3.1 only calls the upper six bits unused, so there it is worth a note.  Options
-    of 5.0 (No Local, Retain As Published, Retain Handling) on a connection of 3.1.1 show up here.
+    MQTT 5.0 reserves bits 6 and 7, MQTT 3.1.1 all except the two QoS bits; a server has to treat the packet as
+    malformed and close the connection.  In MQTT 3.1 the upper six bits are merely unused, so there the finding is
+    info.  A common cause is a 5.0 option (No Local, Retain As Published, Retain Handling) on a connection of 3.1.1.
 
-    Instead, leave reserved bits 0, and use options of 5.0 with 5.0 only.
+    Instead, leave reserved bits 0, and use 5.0 options only with 5.0.
     """
 
     code = "SUB103"
@@ -28,9 +28,9 @@ class SubscriptionOptionsReserved(MalformedRule):
     malformed = (MalformedReason.SUBSCRIPTION_OPTIONS_RESERVED,)
 
     good = examples("""
-        all options that 5.0 has
+        all 5.0 options
             opened; > subscribe 10 a/b:2,no_local,retain_as_published,retain_handling=2; < suback 10 2
-        the QoS alone in 3.1.1
+        only the QoS in 3.1.1
             opened 3.1.1; > subscribe 10 a/b:2; < suback 10 2
     """)
     bad = examples("""
@@ -45,7 +45,7 @@ class SubscriptionOptionsReserved(MalformedRule):
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
-        """3.1, where the decoder has nothing against these bits."""
+        """Report the bits as info in 3.1, where they are not a fault."""
         if at.version is not V3_1:
             return
         for index, row in enumerate(packet.subscriptions or ()):
@@ -58,19 +58,19 @@ class SubscriptionOptionsReserved(MalformedRule):
                 )
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """The decoder's words, with the filter, unless it may be MQTT 3.1 that is spoken."""
-        if lawful_elsewhere(at):
+        """Name the filter, unless the version may be MQTT 3.1."""
+        if valid_elsewhere(at):
             return None
         return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")
 
 
 class SubscribeQosInvalid(MalformedRule):
-    """A SUBSCRIBE asks for QoS 3, which does not exist.
+    """A SUBSCRIBE requests QoS 3, which does not exist.
 
-    Both QoS bits of the options byte are set.  Servers refuse the whole packet and close the connection, so that the
-    other filters in it are not subscribed either.
+    Both QoS bits of the options byte are set.  Servers refuse the whole packet and close the connection, so its other
+    filters are not subscribed either.
 
-    Instead, ask for QoS 0, 1 or 2.
+    Instead, request QoS 0, 1 or 2.
     """
 
     code = "SUB104"
@@ -80,7 +80,7 @@ class SubscribeQosInvalid(MalformedRule):
     malformed = (MalformedReason.SUBSCRIPTION_QOS_INVALID,)
 
     good = examples("""
-        QoS 2 is the highest
+        QoS 2, the highest
             opened; > subscribe 10 a/b:2; < suback 10 2
     """)
     bad = examples("""
@@ -93,5 +93,5 @@ class SubscribeQosInvalid(MalformedRule):
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
-        """The decoder's words, with the filter."""
+        """Name the filter."""
         return self.report(fault.field, f"SUBSCRIBE{faulty_filter(fault.field, at)}: {fault.detail}")

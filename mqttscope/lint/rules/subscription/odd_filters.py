@@ -1,4 +1,4 @@
-"""SUB101, SUB102, SUB105 to SUB109: topic filters and options that no SUBSCRIBE or UNSUBSCRIBE may have."""
+"""SUB101, SUB102, SUB105 to SUB109: invalid topic filters and options in SUBSCRIBE or UNSUBSCRIBE."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -10,7 +10,7 @@ from mqttscope.mqtt.topics import parse_shared, topic_filter_problem
 
 
 class FilterRule(Rule):
-    """A fault in the list of a SUBSCRIBE or UNSUBSCRIBE."""
+    """A rule about the filters of a SUBSCRIBE or UNSUBSCRIBE."""
 
     severity = Severity.ERROR
     looks_at: ClassVar[type[ControlPacket] | tuple[type[ControlPacket], ...]] = Subscribe
@@ -19,12 +19,12 @@ class FilterRule(Rule):
 
 
 class EmptyListRule(FilterRule):
-    """A list without any topic filter."""
+    """A rule about packets without a topic filter."""
 
     reason_code = 0x82
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Findings:
-        """An empty list was read to its end."""
+        """Report an empty list, unless the packet was cut off."""
         filters = packet.subscriptions if isinstance(packet, Subscribe) else packet.topic_filters
         if filters is None or filters:
             return None
@@ -33,7 +33,7 @@ class EmptyListRule(FilterRule):
 
 
 class OptionRule(FilterRule):
-    """An option of a subscription of 5.0."""
+    """A rule about a subscription option of 5.0."""
 
     reason_code = 0x82
     versions = (V5,)
@@ -41,7 +41,7 @@ class OptionRule(FilterRule):
     words: ClassVar[str]
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
-        """The options byte of each filter."""
+        """Check the options byte of each filter."""
         for index, row in enumerate(packet.subscriptions or ()):
             if self.is_odd(row):
                 yield self.report(
@@ -55,7 +55,7 @@ class OptionRule(FilterRule):
 
 
 def topic_filters(packet: Subscribe | Unsubscribe) -> list[tuple[str, str]]:
-    """Path and text of each topic filter."""
+    """Field and text of each topic filter."""
     if isinstance(packet, Subscribe):
         rows = enumerate(packet.subscriptions or ())
         return [(f"subscriptions[{index}].topic_filter", row.topic_filter) for index, row in rows]
@@ -63,12 +63,12 @@ def topic_filters(packet: Subscribe | Unsubscribe) -> list[tuple[str, str]]:
 
 
 class SubscribeEmpty(EmptyListRule):
-    """A client sends a SUBSCRIBE that asks for no Topic Filter at all.
+    """A client sends a SUBSCRIBE without a Topic Filter.
 
-    There is nothing that the server could grant, and no SUBACK could have a code for it; servers close the connection.
-    A list of topics that happened to be empty is the usual cause.
+    The server cannot grant anything, and a SUBACK would have no codes; servers close the connection.  The usual cause
+    is an empty list of topics.
 
-    Instead, send no SUBSCRIBE while there is nothing to subscribe to.
+    Instead, do not send a SUBSCRIBE without a topic.
     """
 
     code = "SUB101"
@@ -87,17 +87,17 @@ class SubscribeEmpty(EmptyListRule):
             opened; > subscribe 10 !
         nothing after the identifier in 3.1.1
             opened 3.1.1; > subscribe 10 !
-        the same in 3.1
+        nothing after the identifier in 3.1
             opened 3.1; > subscribe 10 !
     """)
 
 
 class UnsubscribeEmpty(EmptyListRule):
-    """A client sends an UNSUBSCRIBE that names no Topic Filter.
+    """A client sends an UNSUBSCRIBE without a Topic Filter.
 
-    It ends nothing, and servers close the connection because of it.
+    It ends no subscription, and servers close the connection because of it.
 
-    Instead, name at least one Topic Filter, or send no UNSUBSCRIBE.
+    Instead, include at least one Topic Filter, or do not send an UNSUBSCRIBE.
     """
 
     code = "SUB102"
@@ -114,7 +114,7 @@ class UnsubscribeEmpty(EmptyListRule):
             opened; > unsubscribe 10 !
         nothing after the identifier in 3.1.1
             opened 3.1.1; > unsubscribe 10 !
-        the same in 3.1
+        nothing after the identifier in 3.1
             opened 3.1; > unsubscribe 10 !
     """)
 
@@ -122,7 +122,7 @@ class UnsubscribeEmpty(EmptyListRule):
 class RetainHandlingInvalid(OptionRule):
     """A SUBSCRIBE has Retain Handling 3, which has no meaning.
 
-    It is a protocol error.  Servers that do not look send retained messages or do not, as they please.
+    It is a protocol error.  Servers that do not check it may or may not send retained messages.
 
     Instead, use 0 (send retained messages), 1 (only for a new subscription) or 2 (do not send them).
     """
@@ -132,7 +132,7 @@ class RetainHandlingInvalid(OptionRule):
     statements = {V5: {"V5-SUBSCRIBE-retain-handling-3": ""}}
 
     good = examples("""
-        Retain Handling 2 is the highest
+        Retain Handling 2, the highest
             opened; > subscribe 10 a/b:1,retain_handling=2; < suback 10 1
     """)
     bad = examples("""
@@ -146,12 +146,12 @@ class RetainHandlingInvalid(OptionRule):
 
 
 class NoLocalOnShared(OptionRule):
-    """A SUBSCRIBE asks for No Local on a Shared Subscription.
+    """A SUBSCRIBE requests No Local on a Shared Subscription.
 
-    Messages of a Shared Subscription go to one member of the group, whoever published them; a member that must not get
-    its own would take them away from all others.  The specification makes it a protocol error.
+    Each message on a Shared Subscription goes to one member, perhaps to its publisher.  With No Local it would then
+    reach no member at all.  The specification defines this as a protocol error.
 
-    Instead, leave No Local out for filters that begin with ``$share/``.
+    Instead, omit No Local for filters that begin with ``$share/``.
     """
 
     code = "SUB106"
@@ -159,9 +159,9 @@ class NoLocalOnShared(OptionRule):
     statements = {V5: {"MQTT-3.8.3-4": ""}}
 
     good = examples("""
-        each alone
+        each without the other
             opened; > subscribe 10 $share/g/a:1 a:1,no_local; < suback 10 1 1
-        a filter that only looks like one
+        a filter with a similar prefix
             opened; > subscribe 10 $shared/g/a:1,no_local; < suback 10 1
     """)
     bad = examples("""
@@ -170,7 +170,7 @@ class NoLocalOnShared(OptionRule):
     """)
 
     def is_odd(self, row: Subscription) -> bool:
-        """Bit 2 of the options of a shared filter."""
+        """Whether No Local is set for a shared filter."""
         return row.no_local and row.topic_filter.startswith("$share/")
 
 
@@ -184,12 +184,12 @@ _PLUS = {V5: "MQTT-4.7.1-2", V3_1_1: "MQTT-4.7.1-3", V3_1: "V31-FILTER-wildcards
 
 
 class TopicFilterInvalid(FilterRule):
-    """A Topic Filter has a wildcard where none may stand.
+    """A Topic Filter has a wildcard in an invalid position.
 
-    ``#`` stands for the rest of a topic, so it has to be the last level and alone in it; ``+`` stands for one whole
-    level.  Servers answer with a failure code or close the connection, and which of them is not the same everywhere.
+    ``#`` matches the rest of a topic, so it must be the last level and alone in it; ``+`` matches one whole level.
+    Servers answer with a failure code or close the connection, depending on the implementation.
 
-    Instead, put wildcards in levels of their own: ``a/b/#``, ``a/+/c``.
+    Instead, use wildcards as whole levels: ``a/b/#``, ``a/+/c``.
     """
 
     code = "SUB107"
@@ -201,23 +201,23 @@ class TopicFilterInvalid(FilterRule):
     looks_at = (Subscribe, Unsubscribe)
 
     good = examples("""
-        wildcards in levels of their own
+        wildcards as whole levels
             opened; > subscribe 10 #:1 +:1 a/b/#:1 /+:1 +/+/c:1 $share/g/+/#:1; < suback 10 1 1 1 1 1 1
             > unsubscribe 11 a/b/#; < unsuback 11 0
     """)
     bad = examples("""
         '#' after other characters
             opened; > raw 82 0a 000a00 0004 "a/b#" 01 !subscriptions[0].topic_filter
-        '#' before other levels, '+' beside characters
+        '#' before other levels, '+' next to characters
             opened 3.1.1; > subscribe 10 a/#/b:0 a/b+:0 !subscriptions[0].topic_filter !subscriptions[1].topic_filter
-        in UNSUBSCRIBE and 3.1
+        in UNSUBSCRIBE, in 3.1
             opened 3.1; > unsubscribe 10 ok a+ !topic_filters[1]
-        in the filter of a share
+        in the filter of a Shared Subscription
             opened; > subscribe 10 $share/g/a#:0 !subscriptions[0].topic_filter
     """)
 
     def check(self, packet: Subscribe | Unsubscribe, at: RuleContext) -> Iterator[Report]:
-        """Each filter, without ``$share/name/`` in 5.0."""
+        """Check each filter, in 5.0 without ``$share/name/``."""
         for field, name in topic_filters(packet):
             share = parse_shared(name) if at.version is V5 else None
             why = topic_filter_problem(name if share is None else share[1], shared=False)
@@ -229,9 +229,9 @@ class TopicFilterInvalid(FilterRule):
 
 
 class TopicFilterEmpty(FilterRule):
-    """A SUBSCRIBE or UNSUBSCRIBE has a Topic Filter without any character.
+    """A SUBSCRIBE or UNSUBSCRIBE has an empty Topic Filter.
 
-    No topic can match it.  A setting that was never filled in is the usual cause.
+    It cannot match any topic.  The usual cause is an unset configuration value.
 
     Instead, use at least one character; ``#`` is the filter for everything.
     """
@@ -241,7 +241,7 @@ class TopicFilterEmpty(FilterRule):
     looks_at = (Subscribe, Unsubscribe)
 
     good = examples("""
-        one character, and levels that are empty
+        one character, and empty levels
             opened; > subscribe 10 a:1 /:1; < suback 10 1 1; > unsubscribe 11 /; < unsuback 11 0
     """)
     bad = examples("""
@@ -267,13 +267,13 @@ _SHARES = {
 
 
 class SharedFilterInvalid(FilterRule):
-    """A filter that begins with $share lacks a proper ShareName or the Topic Filter after it.
+    """A filter that begins with $share has no valid ShareName or no Topic Filter after it.
 
     A Shared Subscription is ``$share/ShareName/filter``: the ShareName has at least one character and no ``+`` or
-    ``#``, and a Topic Filter follows.  Anything else matches nothing.  ``$shared/...`` and ``$SHARE/...`` are ordinary
+    ``#``, and a Topic Filter follows.  Other forms match nothing.  ``$shared/...`` and ``$SHARE/...`` are ordinary
     filters, and before 5.0 ``$share`` is an extension of some servers.
 
-    Instead, write all three parts, for instance ``$share/workers/jobs/#``.
+    Instead, write all three parts, for example ``$share/workers/jobs/#``.
     """
 
     code = "SUB109"
@@ -283,24 +283,24 @@ class SharedFilterInvalid(FilterRule):
     good = examples("""
         name and filter
             opened; > raw 82 12 000a00 000c "$share/g/a/b" 01; < suback 10 1
-        filters that only look shared
+        filters with a similar prefix
             opened; > subscribe 10 $shared/g:0 $SHARE/g:0; < suback 10 0 0
         an ordinary filter before 5.0
             opened 3.1.1; > subscribe 10 $share/g:0; < suback 10 0
-        a filter of one empty level after the name
+        a filter that consists of one empty level
             opened; > subscribe 10 $share/g//:0; < suback 10 0
     """)
     bad = examples("""
         no filter
             opened; > raw 82 0e 000a00 0008 "$share/g" 01 !subscriptions[0].topic_filter
-        no name, a wildcard in the name, an empty filter, nothing at all
+        no name, a wildcard in the name, an empty filter, neither name nor filter
             opened
             > subscribe 10 $share//a:0 $share/g+/a:0 $share/g/:0 $share:0 !subscriptions[0].topic_filter
                 !subscriptions[1].topic_filter !subscriptions[2].topic_filter !subscriptions[3].topic_filter
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Iterator[Report]:
-        """Each filter that begins with ``$share``."""
+        """Check each filter that begins with ``$share``."""
         for field, name in topic_filters(packet):
             problem = topic_filter_problem(name) if name[:6] == "$share" else None
             if problem in _SHARES:

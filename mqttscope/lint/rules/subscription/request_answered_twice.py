@@ -7,8 +7,8 @@ from mqttscope.mqtt import Direction, Suback, Unsuback
 class RequestAnsweredTwice(Rule):
     """A server answers one SUBSCRIBE or UNSUBSCRIBE more than once.
 
-    However many Topic Filters a request has, one SUBACK or UNSUBACK answers all of them.  Another one for the same
-    packet identifier may be taken for the answer to a later request.
+    One SUBACK or UNSUBACK answers all Topic Filters of a request.  A second answer with the same packet identifier may
+    be mistaken for the answer to a later request.
 
     Instead, collect the results of all Topic Filters and answer once.
     """
@@ -26,22 +26,22 @@ class RequestAnsweredTwice(Rule):
     good = examples("""
         one answer for both filters
             opened; > subscribe 10 a:1 b:1; < suback 10 1 1
-        the identifier is used again
+        the identifier is reused
             opened; > subscribe 10 a:1 b:1; < suback 10 1 1; > subscribe 10 a:1 b:1; < suback 10 1 1
-        a SUBSCRIBE sent again in 3.1, and an answer to each
+        a resent SUBSCRIBE in 3.1, each with an answer
             opened 3.1; > subscribe 10 a:1; > subscribe 10 a:1 header_flags=0x0a; < suback 10 1; < suback 10 1
     """)
     bad = examples("""
         a SUBACK for each filter
             opened; > subscribe 10 a:1 b:1; < suback 10 1; < suback 10 1 !
-        the same in 3.1.1
+        a SUBACK for each filter, in 3.1.1
             opened 3.1.1; > subscribe 10 a:1 b:1; < suback 10 1 1; < suback 10 1 1 !
         an UNSUBACK for each filter
             opened 3.1; > unsubscribe 11 a b; < unsuback 11 & unsuback 11 !
     """)
 
     def check(self, packet: Suback | Unsuback, at: RuleContext) -> Findings:
-        """The state knows which requests have their answer."""
+        """Report an answer to a request that has been answered."""
         kind = "subscribe" if isinstance(packet, Suback) else "unsubscribe"
         request = request_of(packet, at)
         if request is None or not request.answers or not at.party.in_step():

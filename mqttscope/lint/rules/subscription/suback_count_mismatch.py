@@ -7,8 +7,7 @@ from mqttscope.mqtt import Direction, Suback, Unsuback
 class SubackCountMismatch(Rule):
     """A SUBACK or UNSUBACK has more or fewer reason codes than its request has Topic Filters.
 
-    Codes belong to filters by their position, so the client cannot tell what it is subscribed to.  (UNSUBACK has codes
-    in 5.0 only.)
+    Codes belong to filters by position, so the client cannot assign them.  (UNSUBACK has codes only in 5.0.)
 
     Instead, answer with exactly one code for each Topic Filter.
     """
@@ -26,9 +25,9 @@ class SubackCountMismatch(Rule):
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
     good = examples("""
-        a code for each filter
+        one code for each filter
             opened; > subscribe 10 a:1 b:1; < suback 10 1 0x80
-        UNSUBACK has none in 3.1.1
+        an UNSUBACK of 3.1.1, without codes
             opened 3.1.1; > unsubscribe 10 a b; < unsuback 10
     """)
     bad = examples("""
@@ -43,7 +42,7 @@ class SubackCountMismatch(Rule):
     """)
 
     def check(self, packet: Suback | Unsuback, at: RuleContext) -> Findings:
-        """Count both; a second answer is another rule's business."""
+        """Count both; SUB210 reports second answers."""
         codes = packet.reason_codes
         if codes is None:
             return None
@@ -57,6 +56,6 @@ class SubackCountMismatch(Rule):
         return self.report(
             "reason_codes",
             f"{packet_name(packet)} with packet identifier {packet.packet_identifier} has {len(codes)} reason codes, "
-            f"the {kind.upper()} has {wanted} topic filters",
+            f"but the {kind.upper()} has {wanted} topic filters",
             related=(Related.to(f"the {kind.upper()}", request),),
         )

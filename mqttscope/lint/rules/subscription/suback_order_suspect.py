@@ -7,12 +7,12 @@ from mqttscope.lint.rules.subscription import request_of
 from mqttscope.mqtt import Direction, Publish, Suback
 
 MAX_TOLD = 256
-"""SUBSCRIBE packets that are remembered as suspect."""
+"""Maximum number of suspect SUBSCRIBE packets kept."""
 
 
 @dataclass(slots=True)
-class Told:
-    """SUBSCRIBE packets whose answer was reported."""
+class SuspectSubscribes:
+    """SUBSCRIBE packets that have already been reported."""
 
     packets: dict[int, bool] = field(default_factory=dict)
 
@@ -20,9 +20,9 @@ class Told:
 class SubackOrderSuspect(Rule):
     """The codes of a SUBACK fit the Topic Filters of the SUBSCRIBE only in another order.
 
-    Codes belong to filters by position.  A server that collects them in a map or answers as its workers finish mixes
-    them up; it shows when a code grants more than was asked for at its place, or when messages come with a QoS that
-    only another place was granted.
+    Codes belong to filters by position.  A server that collects codes in a map, or as its workers finish, mixes them
+    up.  The sign is a code that grants more than was requested in its position, or messages with a QoS that was granted
+    in another position only.
 
     Instead, keep the order of the SUBSCRIBE.
     """
@@ -35,18 +35,18 @@ class SubackOrderSuspect(Rule):
     signs = {Publish: ("above_granted",), Suback: ("above_requested",)}
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.WHOLE_RECEIVER
-    Memory = Told
+    Memory = SuspectSubscribes
 
     good = examples("""
         in the order of the filters
             opened; > subscribe 10 a:0 b:2; < suback 10 0 2
-        both granted lower
+        both granted a lower QoS
             opened; > subscribe 10 a:2 b:2; < suback 10 0 1; < publish b qos=1 id=1; > puback 1
     """)
     bad = examples("""
-        granted above the request, and it fits the other way round
+        above the request, but right in reverse order
             opened; > subscribe 10 a:0 b:2; < suback 10 2 0 !reason_codes
-        a message with the QoS that another filter was granted
+        a message with the QoS of another filter
             opened 3.1.1; > subscribe 10 a:1 b:1; < suback 10 0 1; < publish a qos=1 id=1 !qos; > puback 1
             < publish a qos=1 id=2; > puback 2
         in 3.1
@@ -54,7 +54,7 @@ class SubackOrderSuspect(Rule):
     """)
 
     def check(self, packet: Suback | Publish, at: RuleContext) -> Findings:
-        """Sort both; for messages look at the grants beside the one that is too low."""
+        """Compare sorted codes with sorted requests, and the QoS of messages with the grants for other filters."""
         if isinstance(packet, Publish):
             return self._delivered(packet, at) if packet.qos else None
         request = request_of(packet, at)
@@ -75,25 +75,25 @@ class SubackOrderSuspect(Rule):
         connection = at.connection
         if at.topic is None or packet.dup or not (connection.clean_start or connection.session_present is False):
             return None
-        found = table.match(at.topic)
-        if packet.qos <= found.highest_qos or len(found.subscriptions) != 1:
+        match = table.match(at.topic)
+        if packet.qos <= match.highest_qos or len(match.subscriptions) != 1:
             return None
-        one = found.subscriptions[0]
-        request = table.requests.get(one.packet_identifier)
-        if one.granted is None or one.maximum_qos < packet.qos or request is None or request.packet != one.packet:
+        held = match.subscriptions[0]
+        request = table.requests.get(held.packet_identifier)
+        if held.granted is None or held.maximum_qos < packet.qos or request is None or request.packet != held.packet:
             return None
         swaps = any(
-            code <= 2 and packet.qos <= code and request.maximum_qos[index] >= one.granted
+            code <= 2 and packet.qos <= code and request.maximum_qos[index] >= held.granted
             for index, code in enumerate(request.codes)
         )
-        told = at.memory(self).packets
-        if not swaps or one.packet in told or len(told) >= MAX_TOLD:
+        reported = at.memory(self).packets
+        if not swaps or held.packet in reported or len(reported) >= MAX_TOLD:
             return None
-        told[one.packet] = True
+        reported[held.packet] = True
         return self.report(
             "qos",
-            f"PUBLISH {at.topic!r} has QoS {packet.qos}, granted was {one.granted}; codes {list(request.codes)} of the "
-            "SUBACK fit only in another order",
+            f"PUBLISH {at.topic!r} has QoS {packet.qos}, but QoS {held.granted} was granted; codes "
+            f"{list(request.codes)} of the SUBACK fit only in another order",
             related=(Related.to("the SUBSCRIBE", request),),
         )
 
@@ -103,5 +103,5 @@ def _fits(asked: Sequence[int], codes: Sequence[int]) -> bool:
 
 
 def _sorted(codes: Sequence[int]) -> list[int]:
-    """By the QoS they grant, failures first: those fit everywhere."""
+    """The codes by granted QoS, failures first, since failures fit every request."""
     return sorted(codes, key=lambda code: -1 if code > 2 else code)

@@ -3,10 +3,10 @@ from mqttscope.mqtt import Direction, Disconnect
 
 
 class SubscribeRefusedForQos(Rule):
-    """A server disconnects with 0x9B because of the QoS that a SUBSCRIBE asks for.
+    """A server disconnects with 0x9B because of the QoS that a SUBSCRIBE requests.
 
-    A server that does not support QoS 1 or 2 has to accept such a SUBSCRIBE all the same and to grant what it has.
-    Reason code 0x9B (QoS not supported) is for messages that are published with too high a QoS.
+    A server that does not support QoS 1 or 2 still has to accept such a SUBSCRIBE and grant the QoS that it supports.
+    Reason code 0x9B (QoS not supported) is only for messages published with too high a QoS.
 
     Instead, answer with a SUBACK that grants the highest supported QoS.
     """
@@ -19,20 +19,20 @@ class SubscribeRefusedForQos(Rule):
     needs = Needs.OPENING | Needs.WHOLE_RECEIVER
 
     good = examples("""
-        granted lower
+        a lower QoS is granted
             opened < maximum_qos=0; > subscribe 10 a:2; < suback 10 0
     """)
     bad = examples("""
-        disconnected instead of granted lower
+        disconnected instead of a lower grant
             opened < maximum_qos=0; > subscribe 10 a:2; < disconnect code=0x9b !reason_code
         no Maximum QoS announced
             opened; > subscribe 10 a:2; < disconnect code=0x9b !reason_code
-        a message of QoS 1 that was within the limit
+        after a QoS 1 message that was within the limit
             opened < maximum_qos=1; > publish b qos=1 id=1 & subscribe 10 a:2; < disconnect code=0x9b !reason_code
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """The next thing a server sends after a SUBSCRIBE, and no PUBLISH that explains it."""
+        """Report a DISCONNECT as the first reaction to a SUBSCRIBE, unless a PUBLISH explains it."""
         if packet.reason_code != 0x9B:
             return None
         maximum = at.connection.maximum_qos
@@ -43,14 +43,14 @@ class SubscribeRefusedForQos(Rule):
             if exchange.kind == "publish" and exchange.qos > limit:
                 return None
             if exchange.kind == "subscribe" and exchange.timestamp_ns >= last:
-                found = at.history.subscriptions.request_for(exchange.packet_identifier, "subscribe")
-                if found is not None and any(qos > limit for qos in found.maximum_qos):
-                    asked = found
+                request = at.history.subscriptions.request_for(exchange.packet_identifier, "subscribe")
+                if request is not None and any(qos > limit for qos in request.maximum_qos):
+                    asked = request
         if asked is None:
             return None
         return self.report(
             "reason_code",
             f"DISCONNECT 0x9B (QoS not supported) answers a SUBSCRIBE for QoS {max(asked.maximum_qos)}, "
-            f"the server's Maximum QoS is {maximum}",
+            f"but the server's Maximum QoS is {maximum}",
             related=(Related.to("the SUBSCRIBE", asked),),
         )

@@ -10,7 +10,7 @@ from mqttscope.mqtt.constants import Direction
 
 
 class UnansweredRequestRule(Rule):
-    """A request without an answer until the connection ended, or a side announced its end."""
+    """A rule about a request without an answer until the end of the connection or a DISCONNECT."""
 
     severity = Severity.ERROR
     confidence = Confidence.LIKELY
@@ -23,7 +23,7 @@ class UnansweredRequestRule(Rule):
         return any(exchange.kind == self.request for exchange in at.client.exchanges.values())
 
     def check_close(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """The requests that are still open."""
+        """Report the unanswered requests."""
         if at.history.subscriptions.unread_answers or is_busy(at, Direction.SERVER_TO_CLIENT):
             return
         end = at.timestamp_ns
@@ -36,7 +36,7 @@ class UnansweredRequestRule(Rule):
             if exchange.kind != self.request or waited < limit:
                 continue
             if exchange.packet_identifier in at.history.client.shared:
-                continue  # the answer to another packet that had the identifier may have been meant for this one
+                continue  # the answer to another packet with this identifier may belong to this request
             request = at.history.subscriptions.request_for(exchange.packet_identifier, self.request)
             is_received = request is not None and at.history.server.acknowledged >= request.position > 0
             message = f"{name} with packet identifier {exchange.packet_identifier} got no {self.answer}"
@@ -52,11 +52,11 @@ class UnansweredRequestRule(Rule):
 class SubscribeUnanswered(UnansweredRequestRule):
     """A server does not answer a SUBSCRIBE.
 
-    Without SUBACK the client does not know whether it is subscribed, and its packet identifier stays in use.  The
-    finding comes at the end of the connection, when the answer has been missing for longer than ``timeout`` seconds.
-    It is likely where TCP shows that the server had received the SUBSCRIBE, else a guess.
+    Without SUBACK the client cannot find out whether it is subscribed, and its packet identifier stays in use.
+    Reported at the end of the connection if the answer has been missing for longer than ``timeout`` seconds.  Likely if
+    TCP shows that the server received the SUBSCRIBE, otherwise heuristic.
 
-    Instead, answer each SUBSCRIBE with a SUBACK, with failure codes where nothing is granted.
+    Instead, answer each SUBSCRIBE with a SUBACK, with failure codes for filters that you do not grant.
     """
 
     code = "SUB519"
@@ -67,25 +67,25 @@ class SubscribeUnanswered(UnansweredRequestRule):
     good = examples("""
         answered
             opened; > subscribe 10 a:1; < suback 10 1; +60 > fin
-        the connection ends before long
+        the connection ends before the timeout
             opened; > subscribe 10 a:1; +29 > fin
-        the client gives up before long
+        the client gives up before the timeout
             opened; > subscribe 10 a:1; +5 > disconnect; +40 > fin
         answered late
             opened 3.1.1; > subscribe 10 a:1; +35 < suback 10 1; > fin
         the capture lost bytes of the server
             opened; > subscribe 10 a:1; lost < suback 10 1; +35 > pingreq; < pingresp; > fin
-        a message of the server takes longer
+        the server is busy sending a message
             opened; > subscribe 1 a:0; < raw 30 64 0001 "a" 00*37; +20 < raw 00*20; +20 < raw 00*20; > reset
     """)
     bad = examples("""
         only pings are answered
             opened; > subscribe 10 a:1; +30 > pingreq; < pingresp; > fin !
-        nothing comes in 3.1.1
+        no answer in 3.1.1
             opened 3.1.1; > subscribe 10 a:1; +31 > fin !
-        nothing comes in 3.1
+        no answer in 3.1
             opened 3.1; > subscribe 10 a:1; +31 < fin !
-        another limit
+        a shorter timeout
             settings timeout=10; opened; > subscribe 10 a:1; +11 > fin !
     """)
 
@@ -93,9 +93,9 @@ class SubscribeUnanswered(UnansweredRequestRule):
 class UnsubscribeUnanswered(UnansweredRequestRule):
     """A server does not answer an UNSUBSCRIBE.
 
-    An UNSUBACK is due even where no subscription was there to be deleted; without it the packet identifier stays in
-    use.  The finding comes at the end of the connection, when the answer has been missing for longer than ``timeout``
-    seconds.  It is likely where TCP shows that the server had received the UNSUBSCRIBE, else a guess.
+    An UNSUBACK is required even without a subscription to delete; without it the packet identifier stays in use.
+    Reported at the end of the connection if the answer has been missing for longer than ``timeout`` seconds.  Likely if
+    TCP shows that the server received the UNSUBSCRIBE, otherwise heuristic.
 
     Instead, answer each UNSUBSCRIBE with an UNSUBACK.
     """
@@ -112,9 +112,9 @@ class UnsubscribeUnanswered(UnansweredRequestRule):
     good = examples("""
         answered
             opened; > unsubscribe 10 a; < unsuback 10 0x11; +60 > fin
-        the connection ends before long
+        the connection ends before the timeout
             opened; > unsubscribe 10 a; +29 > fin
-        the client gives up before long
+        the client gives up before the timeout
             opened; > unsubscribe 10 a; +5 > disconnect; +40 > fin
         answered late
             opened 3.1.1; > unsubscribe 10 a; +35 < unsuback 10; > fin
@@ -124,10 +124,10 @@ class UnsubscribeUnanswered(UnansweredRequestRule):
     bad = examples("""
         only pings are answered
             opened; > unsubscribe 10 a; +30 > pingreq; < pingresp; > fin !
-        nothing comes in 3.1.1
+        no answer in 3.1.1
             opened 3.1.1; > unsubscribe 10 a; +31 > fin !
-        nothing comes in 3.1
+        no answer in 3.1
             opened 3.1; > unsubscribe 10 a; +31 < fin !
-        another limit
+        a shorter timeout
             settings timeout=10; opened; > unsubscribe 10 a; +11 > fin !
     """)

@@ -1,4 +1,4 @@
-"""SUB213 to SUB215: what the server announced in CONNACK that it does not have."""
+"""SUB213 to SUB215: subscription features that the server does not support, according to CONNACK."""
 
 from typing import ClassVar
 
@@ -11,36 +11,36 @@ from mqttscope.mqtt.topics import parse_shared
 
 
 class UnavailableRule(AnnouncedLimitRule):
-    """Topic filters that need what the server does not have."""
+    """A rule about topic filters that need an unsupported feature."""
 
     sender = Direction.CLIENT_TO_SERVER
     signs = ("unavailable",)
     announced: ClassVar[str]
-    """The property of CONNACK."""
+    """The CONNACK property that announces the feature."""
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Compare with what CONNACK announced; one finding, however many filters the packet has."""
+        """Compare with CONNACK; one finding for all filters of the packet."""
         if getattr(at.connection, self.announced):
             return None
         rows = packet.subscriptions or ()
         wrong = [index for index, row in enumerate(rows) if self.needs_it(row.topic_filter)]
         if not wrong:
             return None
-        what = self.announced.replace("_", " ").title()
-        message = f"SUBSCRIBE {rows[wrong[0]].topic_filter!r}{and_more(len(wrong))}: the server announced {what} 0"
+        feature = self.announced.replace("_", " ").title()
+        message = f"SUBSCRIBE {rows[wrong[0]].topic_filter!r}{and_more(len(wrong))}: the server announced {feature} 0"
         return self.ignored(f"subscriptions[{wrong[0]}].topic_filter", message, at)
 
     def needs_it(self, topic_filter: str) -> bool:
-        """Whether a filter needs what CONNACK announced as not available."""
+        """Whether a filter needs the unsupported feature."""
         raise NotImplementedError
 
 
 class WildcardSubscriptionUnavailable(UnavailableRule):
-    """A client subscribes with a wildcard although the server announced that it has none.
+    """A client subscribes with a wildcard although the server does not support wildcards.
 
-    CONNACK said Wildcard Subscription Available 0, so the server answers with 0xA2 (Wildcard Subscriptions not
-    supported) and may close the connection.  A client that subscribes before the CONNACK has reached it only guesses,
-    so then the finding is likely at best.
+    CONNACK had Wildcard Subscription Available 0, so the server answers with 0xA2 (Wildcard Subscriptions not
+    supported) and may close the connection.  A client that subscribes before the CONNACK reaches it can only guess, so
+    then the finding is at most likely.
 
     Instead, wait for the CONNACK, and subscribe to each topic by its name.
     """
@@ -53,36 +53,36 @@ class WildcardSubscriptionUnavailable(UnavailableRule):
     good = examples("""
         no wildcard
             opened < wildcard_subscription_available=0; > subscribe 10 a/b:1; < suback 10 1
-        absent means available
+        supported by default
             opened; > subscribe 10 a/#:1; < suback 10 1
     """)
     bad = examples("""
-        a wildcard where the server has none
+        a wildcard that the server does not support
             opened < wildcard_subscription_available=0; > subscribe 10 a/#:1 !subscriptions[0].topic_filter
-        in the filter of a share
+        in the filter of a Shared Subscription
             opened < wildcard_subscription_available=0; > subscribe 10 a:1 $share/g/+:1 !subscriptions[1].topic_filter
         one finding for many filters
             opened < wildcard_subscription_available=0
             > subscribe 10 a:1 a/#:1 b/#:1 +:1 !subscriptions[1].topic_filter
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened < wildcard_subscription_available=0; crossing > subscribe 10 a/#:1 !subscriptions[0].topic_filter
     """)
 
     def needs_it(self, topic_filter: str) -> bool:
-        """Whether it has a wildcard, apart from the name of a share."""
+        """Whether the filter has a wildcard outside the name of a share."""
         share = parse_shared(topic_filter)
         name = topic_filter if share is None else share[1]
         return "+" in name or "#" in name
 
 
 class SubscriptionIdUnavailable(AnnouncedLimitRule):
-    """A SUBSCRIBE carries a Subscription Identifier although the server announced that it has none.
+    """A SUBSCRIBE has a Subscription Identifier although the server does not support Subscription Identifiers.
 
-    CONNACK said Subscription Identifiers Available 0, so the server closes the connection with 0xA1 (Subscription
-    Identifiers not supported).  A client that subscribes before the CONNACK has reached it only guesses, so then the
-    finding is likely at best.
+    CONNACK had Subscription Identifiers Available 0, so the server closes the connection with 0xA1 (Subscription
+    Identifiers not supported).  A client that subscribes before the CONNACK reaches it can only guess, so then the
+    finding is at most likely.
 
-    Instead, wait for the CONNACK, and find the handler of a message by its topic.
+    Instead, wait for the CONNACK, and choose the handler of a message by its topic.
     """
 
     code = "SUB214"
@@ -94,20 +94,20 @@ class SubscriptionIdUnavailable(AnnouncedLimitRule):
     good = examples("""
         no identifier
             opened < subscription_identifier_available=0; > subscribe 10 a:1; < suback 10 1
-        absent means available
+        supported by default
             opened; > subscribe 10 a:1 subscription_identifier=1; < suback 10 1
     """)
     bad = examples("""
-        an identifier where the server has none
+        an identifier that the server does not support
             opened < subscription_identifier_available=0
             > subscribe 10 a:1 subscription_identifier=1 !properties.subscription_identifier
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened < subscription_identifier_available=0
             crossing > subscribe 10 a:1 subscription_identifier=1 !properties.subscription_identifier
     """)
 
     def check(self, packet: Subscribe, at: RuleContext) -> Findings:
-        """Look at the property of the packet."""
+        """Check the property of the packet."""
         if at.connection.subscription_identifier_available or packet.properties is None:
             return None
         identifier = packet.properties.first(SUBSCRIPTION_IDENTIFIER)
@@ -118,11 +118,11 @@ class SubscriptionIdUnavailable(AnnouncedLimitRule):
 
 
 class SharedSubscriptionUnavailable(UnavailableRule):
-    """A client asks for a Shared Subscription although the server announced that it has none.
+    """A client requests a Shared Subscription although the server does not support Shared Subscriptions.
 
-    CONNACK said Shared Subscription Available 0, so the server answers with 0x9E (Shared Subscriptions not supported)
-    and may close the connection.  A client that subscribes before the CONNACK has reached it only guesses, so then the
-    finding is likely at best.
+    CONNACK had Shared Subscription Available 0, so the server answers with 0x9E (Shared Subscriptions not supported)
+    and may close the connection.  A client that subscribes before the CONNACK reaches it can only guess, so then the
+    finding is at most likely.
 
     Instead, wait for the CONNACK, and subscribe without ``$share/``.
     """
@@ -135,17 +135,17 @@ class SharedSubscriptionUnavailable(UnavailableRule):
     good = examples("""
         an ordinary subscription
             opened < shared_subscription_available=0; > subscribe 10 a:1; < suback 10 1
-        absent means available
+        supported by default
             opened; > subscribe 10 $share/g/a:1; < suback 10 1
     """)
     bad = examples("""
-        a share where the server has none
+        a Shared Subscription that the server does not support
             opened < shared_subscription_available=0; > subscribe 10 $share/g/a:1 !subscriptions[0].topic_filter
-        sent before the CONNACK had arrived
+        sent before the CONNACK arrived
             opened < shared_subscription_available=0
             crossing > subscribe 10 $share/g/a:1 !subscriptions[0].topic_filter
     """)
 
     def needs_it(self, topic_filter: str) -> bool:
-        """Whether it is the filter of a share."""
+        """Whether the filter is shared."""
         return topic_filter.startswith("$share/")

@@ -5,16 +5,16 @@ from mqttscope.lint.rules import V5, Confidence, Needs, Related, Report, Rule, R
 from mqttscope.lint.rules.subscription import request_of
 from mqttscope.lint.session_model import SessionModel
 from mqttscope.mqtt import Direction, Unsuback
-from mqttscope.session.subscriptions import Request, Subscriptions
+from mqttscope.session.subscriptions import SubscriptionRequest, Subscriptions
 
 
 class UnsubackCodeContradiction(Rule):
-    """An UNSUBACK says about a subscription what the packets before it contradict.
+    """An UNSUBACK contradicts the known state of a subscription.
 
-    Reason code 0x11 means that there was no such subscription, 0x00 that it was deleted.  The wrong one makes a client
-    believe in subscriptions that do not exist, or hides that its filter was not the one it had subscribed with.
+    Reason code 0x11 means that there was no such subscription, 0x00 that it was deleted.  The wrong code makes a client
+    assume subscriptions that do not exist, or hides that it has unsubscribed with the wrong filter.
 
-    Instead, answer 0x00 for filters that were subscribed, compared character by character, and 0x11 for all others.
+    Instead, answer 0x00 for subscribed filters, compared character by character, and 0x11 for all others.
     """
 
     code = "SUB217"
@@ -28,17 +28,17 @@ class UnsubackCodeContradiction(Rule):
     models = (SessionModel,)
 
     good = examples("""
-        deleted, and never there
+        deleted, and never subscribed
             opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+ c b; < unsuback 11 0 0x11 0x11
-        twice at once
+        twice in one request
             opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+ & unsubscribe 12 a/+
             < unsuback 11 0 & unsuback 12 0x11
         subscribed again before the answer
             opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+ & subscribe 12 a/+:1
             < unsuback 11 0 & suback 12 1
-        a session from before may hold any subscription
+        an older session may have any subscription
             opened resume < present; > unsubscribe 11 c; < unsuback 11 0
-        a subscription that the session brought
+        a subscription from an earlier connection of the session
             opened resume session_expiry_interval=3600; > subscribe 1 a:0; < suback 1 0; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 a; @1 < unsuback 2 0
     """)
@@ -46,20 +46,20 @@ class UnsubackCodeContradiction(Rule):
         0x11 for a subscription that exists
             opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+
             < unsuback 11 0x11 !reason_codes[0]
-        0x00 for one that was never asked for, and for one that was refused
+        0x00 for a filter never subscribed, and for a refused one
             opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 c b
             < unsuback 11 0 0 !reason_codes[0] !reason_codes[1]
-        0x00 for one that was ended before
+        0x00 for a subscription that had already ended
             opened; > subscribe 10 a/+:1 b:1; < suback 10 1 0x87; > unsubscribe 11 a/+; < unsuback 11 0
             > unsubscribe 12 a/+; < unsuback 12 0 !reason_codes[0]
-        a session that continues has no such subscription
+        a continued session without such a subscription
             opened resume session_expiry_interval=3600; > subscribe 1 a:0; < suback 1 0; > disconnect; > fin
             @1 opened resume session_expiry_interval=3600 < present; @1 > unsubscribe 2 b
             @1 < unsuback 2 0 !reason_codes[0]
     """)
 
     def check(self, packet: Unsuback, at: RuleContext) -> Iterator[Report]:
-        """Look up each filter as it stood when the UNSUBSCRIBE was sent."""
+        """Check the state of each filter at the time of the UNSUBSCRIBE."""
         table = at.history.subscriptions
         request = request_of(packet, at)
         codes = packet.reason_codes or ()
@@ -71,45 +71,45 @@ class UnsubackCodeContradiction(Rule):
             if name in judged:
                 continue
             judged.add(name)
-            if at.connection.session_present and request.existing[index] < 0 and self._brought(name, at):
-                continue  # SES304, where it should exist and does not
-            what = ""
+            if at.connection.session_present and request.existing[index] < 0 and self._is_inherited(name, at):
+                continue  # SES304 reports a missing subscription of the session
+            contradiction = ""
             if code == 0x11:
-                what = _exists(table, request, name, request.existing[index])
+                contradiction = _exists(table, request, name, request.existing[index])
             elif code == 0:
-                what = _is_missing(table, name, request.existing[index])
-            if what:
+                contradiction = _is_missing(table, name, request.existing[index])
+            if contradiction:
                 meaning = "0x11 (No subscription existed)" if code else "0x00 (Success)"
                 yield self.report(
                     f"reason_codes[{index}]",
                     f"UNSUBACK with packet identifier {packet.packet_identifier} has {meaning} for {name!r}, but the "
-                    f"subscription {what}",
+                    f"subscription {contradiction}",
                     confidence=Confidence.LIKELY,
                     related=(Related.to("the UNSUBSCRIBE", request),),
                 )
 
-    def _brought(self, name: str, at: RuleContext) -> bool:
+    def _is_inherited(self, name: str, at: RuleContext) -> bool:
         """Whether the session had such a subscription on an earlier connection."""
         model = at.model(SessionModel)
         return name in model.filters or name in model.ended_filters
 
 
-def _exists(table: Subscriptions, request: Request, name: str, number: int) -> str:
-    one = table.named(name, number)
-    if one is None or one.ended_ns is not None or one.doubtful or one.granted is None or one.granted >= 0x80:
+def _exists(table: Subscriptions, request: SubscriptionRequest, name: str, number: int) -> str:
+    row = table.find(name, number)
+    if row is None or row.ended_ns is not None or row.doubtful or row.granted is None or row.granted >= 0x80:
         return ""
-    if one.ending_ns is not None and one.ending_ns < request.timestamp_ns:
+    if row.ending_ns is not None and row.ending_ns < request.timestamp_ns:
         return ""  # an earlier UNSUBSCRIBE may have ended it
-    return f"was granted with QoS {one.granted}"
+    return f"was granted with QoS {row.granted}"
 
 
 def _is_missing(table: Subscriptions, name: str, number: int) -> str:
     refused = table.refused.get(name, -1)
     if number < 0:
         if name in table.ended:
-            return "had been ended before"
+            return "had already ended"
         return "was never granted" if refused < 0 else "was refused"
-    one = table.named(name, number)
-    if one is not None and one.ended_ns is not None:
-        return "had been ended before"
+    subscription = table.find(name, number)
+    if subscription is not None and subscription.ended_ns is not None:
+        return "had already ended"
     return "was refused" if refused == number else ""

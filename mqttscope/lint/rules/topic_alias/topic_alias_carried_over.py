@@ -6,26 +6,26 @@ from mqttscope.lint.session_model import SessionModel, doubted
 from mqttscope.mqtt import Direction, Puback, Publish, Pubrec
 
 MAX_WAITING = 64
-"""Such messages whose acknowledgments are waited for; of others only the sender is blamed."""
+"""Maximum number of such messages tracked until their acknowledgement; for others only the sender is reported."""
 
 
 @dataclass(slots=True)
-class Waiting:
-    """Messages whose topic only an earlier connection knew, until they are acknowledged."""
+class UnresolvedMessages:
+    """Unacknowledged messages with an alias from an earlier connection."""
 
     topics: dict[tuple[ConnectionKey, bool, int], str] = field(default_factory=dict)
-    """By connection, whether the client sent it, and packet identifier."""
+    """Topics by connection, whether the client is the sender, and packet identifier."""
 
 
 class TopicAliasCarriedOver(Rule):
-    """A Topic Alias is used that was set on an earlier connection, and not on this one.
+    """A sender uses a Topic Alias that was set on an earlier connection, but not on this one.
 
-    Aliases end with their connection, whatever becomes of the session: the receiver does not know the topic and closes
-    the connection (0x82).  Clients do this that keep messages in their encoded form and send them again after a
-    reconnect.  A receiver that acknowledges such a message has carried the alias over itself, or lost the message: that
-    is a finding of its own.
+    Aliases end with their connection, even if the session continues: the receiver cannot resolve the topic and closes
+    the connection (0x82).  Clients make this mistake if they store encoded messages and resend them after a reconnect.
+    A receiver that acknowledges such a message has kept the alias itself, or has lost the message: that is a separate
+    finding.
 
-    Instead, keep the topic with the message, and send it together with the alias once on each connection.
+    Instead, store the topic with the message, and send it together with the alias once on each connection.
     """
 
     code = "ALS305"
@@ -38,37 +38,37 @@ class TopicAliasCarriedOver(Rule):
     signs = {Publish: ("unresolved",), Puback: ("odd_aliases",), Pubrec: ("odd_aliases",)}
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     models = (SessionModel,)
-    Memory = Waiting
+    Memory = UnresolvedMessages
 
     good = examples("""
         set again
             opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
             @1 opened topic_alias_maximum=5 < topic_alias_maximum=5; @1 > publish a/b topic_alias=1
             @1 > publish - topic_alias=1
-        what sets it again is not in the capture
+        the PUBLISH that sets it again is not in the capture
             opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
             @1 opened topic_alias_maximum=5 < topic_alias_maximum=5; @1 lost > publish a/b topic_alias=1
             @1 > publish - topic_alias=1
-        each on its own connection
+        set on each connection
             opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > publish - topic_alias=1
             > disconnect; > fin; @1 opened topic_alias_maximum=5 < topic_alias_maximum=5
     """)
     bad = examples("""
-        of the client
+        by the client
             opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
             @1 opened topic_alias_maximum=5 < topic_alias_maximum=5
             @1 > publish - topic_alias=1 !properties.topic_alias
-        of the server, in a session that continues
+        by the server, in a continued session
             opened topic_alias_maximum=5 < topic_alias_maximum=5; < publish a/b topic_alias=1; > reset
             @1 opened resume topic_alias_maximum=5 < present; @1 < publish - topic_alias=1 !properties.topic_alias
-        and the server knows it too
+        accepted by the server
             opened topic_alias_maximum=5 < topic_alias_maximum=5; > publish a/b topic_alias=1; > disconnect; > fin
             @1 opened topic_alias_maximum=5 < topic_alias_maximum=5
             @1 > publish - qos=1 id=3 topic_alias=1 !properties.topic_alias; @1 < puback 3 !
     """)
 
     def check(self, packet: Publish | Puback | Pubrec, at: RuleContext) -> Findings:
-        """Look an alias that is not set up among those of earlier connections."""
+        """Look for an unset alias on earlier connections."""
         if not isinstance(packet, Publish):
             return self._accepted(packet, at) if at.other.odd_aliases else None
         if packet.topic_name or at.topic is not None or at.party.malformed or packet.properties is None:
@@ -81,12 +81,12 @@ class TopicAliasCarriedOver(Rule):
         if model.owner != at.key or topic is None:
             return None
         if packet.packet_identifier is not None:
-            waiting: Waiting = at.memory(self)
+            waiting: UnresolvedMessages = at.memory(self)
             waiting.topics[at.key, at.from_client, packet.packet_identifier] = topic
             forget_oldest(waiting.topics, MAX_WAITING)
         return self.report(
             "properties.topic_alias",
-            f"PUBLISH has only Topic Alias {alias:,}, which stood for {shown(topic)} on an earlier connection and is "
+            f"PUBLISH has only Topic Alias {alias:,}, which meant {shown(topic)} on an earlier connection but is "
             "not set on this one",
             **doubted(apart=model.before_apart),
         )
@@ -99,7 +99,7 @@ class TopicAliasCarriedOver(Rule):
             return None
         return self.report(
             "",
-            f"{packet_name(packet)} accepts a message whose Topic Alias stood for {shown(topic)} on an earlier "
-            "connection and is not set on this one",
+            f"{packet_name(packet)} accepts a message with a Topic Alias that meant {shown(topic)} on an earlier "
+            "connection but is not set on this one",
             **doubted(apart=at.model(SessionModel).before_apart),
         )

@@ -3,12 +3,12 @@ from mqttscope.mqtt.packets import Disconnect
 
 
 class TopicAliasRefusedWithinMaximum(Rule):
-    """A receiver closes with 0x94 (Topic Alias invalid) although every alias was one that it had to accept.
+    """A receiver closes with 0x94 (Topic Alias invalid) although it had to accept every alias.
 
     It announced a Topic Alias Maximum, and the other side kept to it and set each alias before using it.  The sender
-    can do nothing but give up aliases, and the connection breaks again and again until it does.
+    can only stop using aliases; until then the connection breaks again and again.
 
-    Instead, accept every alias from 1 to the announced maximum, or announce none.
+    Instead, accept every alias from 1 to the announced maximum, or do not announce a maximum.
     """
 
     code = "ALS204"
@@ -21,20 +21,20 @@ class TopicAliasRefusedWithinMaximum(Rule):
     good = examples("""
         accepted
             opened topic_alias_maximum=10; < publish a/b qos=1 id=1 topic_alias=1; > puback 1; > disconnect
-        what came before is not in the capture
+        earlier packets are not in the capture
             opened topic_alias_maximum=10; lost < publish a/b topic_alias=11; < publish a/b topic_alias=1
             > disconnect code=0x94
     """)
     bad = examples("""
         by the client
             opened topic_alias_maximum=10; < publish a/b topic_alias=10; > disconnect code=0x94 !reason_code
-        by the server, what it sent itself does not count
+        by the server, whatever aliases it sent itself
             opened < topic_alias_maximum=10; > publish a/b topic_alias=1; > publish - topic_alias=1
             < publish a/b topic_alias=1; < disconnect code=0x94 !reason_code
     """)
 
     def check(self, packet: Disconnect, at: RuleContext) -> Findings:
-        """Nothing that came so far may have had an alias to refuse."""
+        """Report the refusal unless an earlier packet may have had an invalid alias."""
         if packet.reason_code != 0x94:
             return None
         used = at.receiver.alias_sets + at.receiver.alias_hits

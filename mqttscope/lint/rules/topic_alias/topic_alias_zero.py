@@ -3,11 +3,11 @@ from mqttscope.mqtt.packets import Publish
 
 
 class TopicAliasZero(Rule):
-    """A PUBLISH has the Topic Alias 0, which is no alias.
+    """A PUBLISH has Topic Alias 0, which is invalid.
 
     The receiver closes the connection with 0x94 (Topic Alias invalid).
 
-    Instead, count aliases from 1 to the receiver's Topic Alias Maximum, and leave the property out where none is meant.
+    Instead, count aliases from 1 to the receiver's Topic Alias Maximum, and omit the property if you use no alias.
     """
 
     code = "ALS101"
@@ -22,7 +22,7 @@ class TopicAliasZero(Rule):
     good = examples("""
         the lowest alias
             opened < topic_alias_maximum=1; > publish a/b topic_alias=1
-        none
+        no alias
             opened; > publish a/b content_type=x
     """)
     bad = examples("""
@@ -33,7 +33,7 @@ class TopicAliasZero(Rule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look at the property."""
+        """Check the property."""
         assert packet.properties is not None
         if packet.properties.topic_alias != 0:
             return None

@@ -8,22 +8,22 @@ from mqttscope.secrets.addresses import public_details
 from mqttscope.session.connection import Connection
 
 SWITCHES = 101
-"""Status of an answer that takes the upgrade."""
+"""HTTP status of a successful upgrade."""
 
 
 class SubprotocolRule(Rule):
-    """The subprotocol, judged at the first CONNECT or at an end without any."""
+    """A rule about the subprotocol, applied at the first CONNECT or at an end without CONNECT."""
 
     severity = Severity.ERROR
     signs = ("websocket",)
     sender = Direction.CLIENT_TO_SERVER
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """The first CONNECT shows the version."""
+        """Check at the first CONNECT, which has the version."""
         return self.judge(at.connection, at, None) if at.history.connect_sent is None else None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """A side may have closed because of the subprotocol."""
+        """Check at the end, since a side may have closed because of the subprotocol."""
         return self.judge(connection, at, Confidence.LIKELY) if at.history.connect_sent is None else None
 
     def judge(self, connection: Connection, at: RuleContext, confidence: Confidence | None) -> Findings:
@@ -31,13 +31,12 @@ class SubprotocolRule(Rule):
 
 
 class WebsocketSubprotocolMissing(SubprotocolRule):
-    """A client asks for a WebSocket without offering the subprotocol 'mqtt'.
+    """A client requests a WebSocket without offering the subprotocol 'mqtt'.
 
-    A server that carries several protocols on one port cannot know what is meant, and strict ones refuse.  The name is
-    compared as it is written.  'mqttv3.1' is what clients of MQTT 3.1 used before there was a standard, so of those it
-    is told as information.
+    A server with several protocols on one port cannot choose the right one, and strict servers refuse.  The name is
+    compared exactly.  Clients of MQTT 3.1 used 'mqttv3.1' before there was a standard, so for them the finding is info.
 
-    Instead, put 'mqtt' into the header Sec-WebSocket-Protocol of the request.
+    Instead, send the header Sec-WebSocket-Protocol with 'mqtt' in the request.
     """
 
     code = "WSK202"
@@ -57,14 +56,14 @@ class WebsocketSubprotocolMissing(SubprotocolRule):
             upgraded offered=none selected=none; > frame connect !
         upper case
             upgraded offered=MQTT selected=MQTT; > frame connect !
-        the old name in MQTT 3.1: information
+        the old name in MQTT 3.1: info
             version 3.1; upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect !
         no MQTT follows
             upgraded offered=none selected=none; < fin !
     """)
 
     def judge(self, connection: Connection, at: RuleContext, confidence: Confidence | None) -> Findings:
-        """Look at the offers."""
+        """Check the offers."""
         offer = problem(connection, *NOT_OFFERED)
         if offer is None:
             return None
@@ -80,13 +79,13 @@ class WebsocketSubprotocolMissing(SubprotocolRule):
 
 
 class WebsocketSubprotocolWrong(SubprotocolRule):
-    """A server answers a WebSocket upgrade with another subprotocol than 'mqtt', or with none.
+    """A server answers a WebSocket upgrade without selecting the subprotocol 'mqtt'.
 
-    Browsers close a connection whose server does not confirm what they offered, and clients of MQTT check the name.  A
-    client that did not offer 'mqtt' leaves the server no right answer but to refuse, so then it is a warning; the old
-    name 'mqttv3.1' on a connection of MQTT 3.1 is information.
+    Browsers close a connection if the server does not confirm an offered subprotocol, and MQTT clients check the name.
+    If the client did not offer 'mqtt', the server can only refuse, so a wrong answer is a warning; the old name
+    'mqttv3.1' on a connection of MQTT 3.1 is info.
 
-    Instead, answer with 'mqtt' when it is among the offers, and refuse the upgrade when it is not.
+    Instead, answer with 'mqtt' if it was offered, and otherwise refuse the upgrade.
     """
 
     code = "WSK203"
@@ -108,27 +107,27 @@ class WebsocketSubprotocolWrong(SubprotocolRule):
             version 3.1.1; upgraded offered="mqtt, mqttv3.1" selected=mqttv3.1; > frame connect !
         the client closes because of it
             upgraded selected=none; > fin !
-        nothing fits and the server does not refuse: a warning
+        nothing suitable is offered and the server does not refuse: a warning
             upgraded offered=none selected=none; > frame connect !
-        the old name in MQTT 3.1: information
+        the old name in MQTT 3.1: info
             version 3.1; upgraded offered=mqttv3.1 selected=mqttv3.1; > frame connect !
     """)
 
     def judge(self, connection: Connection, at: RuleContext, confidence: Confidence | None) -> Findings:
-        """Look at the answer."""
+        """Check the answer."""
         details = connection.websocket or {}
         if "subprotocol" not in details or problem(connection, "response_not_seen") is not None:
             return None
         if details.get("status", SWITCHES) != SWITCHES:
-            return None  # an upgrade that is refused selects nothing
+            return None  # a refused upgrade selects nothing
         selected = details["subprotocol"]
         if selected == SUBPROTOCOL or connection.transport != "websocket":
             return None
         severity = None
-        # It may be a token that the client had offered beside it.
+        # The value may be a token that the client offered as a subprotocol.
         shown = public_details({"subprotocol": selected})["subprotocol"]
         answer = "no subprotocol" if selected is None else f"subprotocol {shown!r}"
-        message = f"the WebSocket upgrade was answered with {answer}, must be 'mqtt'"
+        message = f"the WebSocket upgrade was answered with {answer}, but must be answered with 'mqtt'"
         if at.version == V3_1 and selected == OLD_SUBPROTOCOL:
             severity = Severity.INFO
         elif problem(connection, *NOT_OFFERED) is not None:

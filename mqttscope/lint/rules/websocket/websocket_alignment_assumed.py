@@ -4,14 +4,14 @@ from mqttscope.lint.waiting import side_name
 
 
 class WebsocketAlignmentAssumed(Rule):
-    """A receiver closes the connection right after a WebSocket frame that is not one MQTT packet.
+    """A receiver closes the connection right after a WebSocket frame that is not exactly one MQTT packet.
 
-    A frame may hold a part of a packet, or several.  A receiver that takes each frame for one packet fails as soon as a
-    library or a proxy cuts the stream in another way.  It is a guess from what comes together: frames with one packet
-    each were taken before, the last frame was none, and the receiver closed within ``timeout`` seconds without saying
-    anything in MQTT since the first such frame and without another rule finding fault with what came.
+    A frame may contain part of a packet, or several packets.  A receiver that expects one packet per frame fails as
+    soon as a library or a proxy splits the stream differently.  Inferred from the circumstances: earlier frames with
+    one packet each were accepted, the last frame was different, and the receiver closed within ``timeout`` seconds.  It
+    had sent no MQTT packet since the first such frame, and other rules found no fault in the packets.
 
-    Instead, feed the payload of all frames into one stream and read packets from that.
+    Instead, join the payloads of all frames into one stream and decode packets from that stream.
     """
 
     code = "WSK504"
@@ -21,13 +21,13 @@ class WebsocketAlignmentAssumed(Rule):
     settings = {"timeout": 5}
 
     good = examples("""
-        a packet in two frames is read
+        a packet in two frames is decoded
             upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp
             silent > frame part raw 32 06 0001; > frame continuation raw 61 00 0700; < frame puback 7; < fin
-        the server says another reason
+        the server sends another reason
             upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp; > frame pingreq | pingreq
             < frame disconnect code=0x8b; < fin
-        the receiver has read such frames before
+        the receiver has accepted such frames before
             upgraded; > frame connect; < frame connack; > frame pingreq; < frame pingresp
             > frame pingreq | pingreq; < frame pingresp | pingresp; > frame pingreq | pingreq; < fin
         the client closes
@@ -67,8 +67,8 @@ class WebsocketAlignmentAssumed(Rule):
             or not 0 <= closed_ns - sender.segment_ns <= self.nanoseconds("timeout")
         ):
             return None
-        # A packet that is cut off by the end was whole as far as it came.
-        blamed = [one for one in history.reported if one.sender is receiver.opposite and one.timestamp_ns < closed_ns]
+        # A packet that the end cut off was valid up to there.
+        blamed = [row for row in history.reported if row.sender is receiver.opposite and row.timestamp_ns < closed_ns]
         if blamed or answered_ns > sender.first_odd_ns or (sender.malformed and sender.malformed_ns < closed_ns):
             return None
         return self.report(

@@ -8,26 +8,26 @@ from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match
 
 
-def will_in(packet: Publish, at: RuleContext) -> tuple[ConnectionKey, StoredWill, Match] | None:
-    """The will that a live message to a subscriber must be, and the subscriptions that it belongs to.
+def will_of(packet: Publish, at: RuleContext) -> tuple[ConnectionKey, StoredWill, Match] | None:
+    """The will that a live message to a subscriber must be, and the matching subscriptions.
 
-    ``None`` where it may be something else: a stored or repeated message, one that was published, another will.
+    ``None`` if it may be something else: a retained or repeated message, a published one, or another will.
     """
     topic = at.topic
     if topic is None or packet.dup or packet.missing:
         return None
-    found = at.model(Wills).alone(topic, zlib.crc32(packet.payload), at)
-    if found is None:
+    stored = at.model(Wills).alone(topic, zlib.crc32(packet.payload), at)
+    if stored is None:
         return None
     match = at.history.subscriptions.match(topic)
     if not match.subscriptions or not match.known or match.extended:
         return None
     if packet.retain and not match.retain_as_published:
         return None
-    return *found, match
+    return *stored, match
 
 
-def was_there(ended_ns: int, at: RuleContext) -> bool:
-    """Whether the subscriber was connected before the connection with the will ended, so that nothing is older."""
+def was_connected(ended_ns: int, at: RuleContext) -> bool:
+    """Whether the subscriber connected before the end of the connection with the will, so the message is not old."""
     sent = at.history.connack_sent
     return sent is not None and sent.timestamp_ns < ended_ns

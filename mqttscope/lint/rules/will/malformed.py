@@ -1,4 +1,4 @@
-"""WIL101, WIL102: faults of the flags of a will."""
+"""WIL101, WIL102: invalid will flags."""
 
 from mqttscope.events import MalformedEvent
 from mqttscope.lint.rules import V3_1, V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
@@ -12,16 +12,16 @@ _FORBIDDEN: dict[ProtocolVersion, tuple[tuple[int, str], ...]] = {
     V3_1_1: ((_QOS | _RETAIN, "MQTT-3.1.2-11"), (_QOS, "MQTT-3.1.2-13"), (_RETAIN, "MQTT-3.1.2-15")),
     V3_1: (),
 }
-"""Statements about the bits while there is no will."""
+"""Statements about the flag bits of a CONNECT without a will."""
 
 
 class WillFlagsWithoutWill(MalformedRule):
     """A CONNECT without a will sets Will QoS or Will Retain.
 
-    The bits say how a will is published; without one they are reserved, and servers close the connection.  MQTT 3.1
-    does not speak of the case, so there it is worth a note only.
+    The bits describe the publication of a will; without one they are reserved, and servers close the connection.  MQTT
+    3.1 does not mention this case, so there the finding is only info.
 
-    Instead, leave Will QoS and Will Retain 0 when the Will Flag is 0.
+    Instead, leave Will QoS and Will Retain 0 if the Will Flag is 0.
     """
 
     code = "WIL101"
@@ -37,34 +37,34 @@ class WillFlagsWithoutWill(MalformedRule):
     good = examples("""
         no will
             opened
-        a will with everything
+        a will with all flags
             opened will=w will_payload=x will_qos=1 will_retain
         no will in 3.1
             opened 3.1
     """)
     bad = examples("""
-        QoS and Retain
+        Will QoS and Will Retain
             > raw 10 0f 0004 "MQTT" 052a003c00 0002 "c1" !connect_flags
-        QoS alone in 3.1.1
+        Will QoS only, in 3.1.1
             > connect 3.1.1 connect_flags=0x0a !connect_flags
-        Retain alone in 3.1.1
+        Will Retain only, in 3.1.1
             > connect 3.1.1 connect_flags=0x22 !connect_flags
-        a note in 3.1
+        info in 3.1
             > connect 3.1 connect_flags=0x22 !connect_flags
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:
         packet = at.event.malformed.packet if isinstance(at.event, MalformedEvent) else None
-        return self._about((packet.connect_flags or 0) if isinstance(packet, Connect) else 0, at, Severity.ERROR)
+        return self._flags_report((packet.connect_flags or 0) if isinstance(packet, Connect) else 0, at, Severity.ERROR)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """In 3.1 no fault of the packet, and only a note."""
+        """Report the bits as info in 3.1, where they are not a fault."""
         flags = packet.connect_flags or 0
         if at.version is not V3_1 or flags & 4 or not flags & (_QOS | _RETAIN):
             return None
-        return self._about(flags, at, Severity.INFO)
+        return self._flags_report(flags, at, Severity.INFO)
 
-    def _about(self, flags: int, at: RuleContext, severity: Severity) -> Report:
+    def _flags_report(self, flags: int, at: RuleContext, severity: Severity) -> Report:
         bits = [f"Will QoS is {flags >> 3 & 3}"] if flags & _QOS else []
         bits += ["Will Retain is 1"] if flags & _RETAIN else []
         return self.report(
@@ -76,9 +76,9 @@ class WillFlagsWithoutWill(MalformedRule):
 
 
 class WillQosInvalid(MalformedRule):
-    """A CONNECT asks for Will QoS 3.
+    """A CONNECT requests Will QoS 3.
 
-    There is no QoS 3: the server closes the connection, in 5.0 as a malformed packet.
+    QoS 3 does not exist: the server closes the connection, in 5.0 with Malformed Packet.
 
     Instead, use Will QoS 0, 1 or 2, and 0 without a will.
     """

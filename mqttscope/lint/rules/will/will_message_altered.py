@@ -1,20 +1,20 @@
 from mqttscope.lint.broker_watch import doubt
 from mqttscope.lint.rules import V3_1_1, V5, Findings, Report, RuleContext, Severity, examples
 from mqttscope.lint.rules.delivery import DeliveryRule
-from mqttscope.lint.rules.will import was_there, will_in
+from mqttscope.lint.rules.will import was_connected, will_of
 from mqttscope.lint.wills import DUE, KEPT, StoredWill, Wills, summaries
 from mqttscope.mqtt.packets import Publish
 from mqttscope.session.matching import Match
 
 
 class WillMessageAltered(DeliveryRule):
-    """A will is not published as its CONNECT says.
+    """A will is published with other content or options than its CONNECT set.
 
-    A will has a QoS, a RETAIN flag and properties like any other message, and its client is not there any more to
-    notice what became of them.  Compared are the QoS (at most that of the subscription), the RETAIN flag where all
-    subscriptions have Retain As Published, and the properties with their order where both sides speak 5.0.
+    A will has a QoS, a RETAIN flag and properties like any other message, but its client can no longer notice changes.
+    Three things are compared: the QoS (at most the subscription's), the RETAIN flag if all subscriptions have Retain As
+    Published, and the properties with their order if both sides use 5.0.
 
-    Instead, publish the will as the client would have published it.
+    Instead, publish the will exactly as the client would have published it.
     """
 
     code = "WIL408"
@@ -28,7 +28,7 @@ class WillMessageAltered(DeliveryRule):
     about = Wills, "topics"
 
     good = examples("""
-        as it was given
+        unchanged
             @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
             opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
             > reset; @1 < publish dead/c1 gone qos=1 retain id=1 user_property=k:1 user_property=k:2; @1 > puback 1
@@ -36,7 +36,7 @@ class WillMessageAltered(DeliveryRule):
             @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
             > reset; @1 < publish dead/c1 gone user_property=k:1 user_property=k:2
-        a subscriber before 5.0 gets no properties
+        a subscriber before 5.0 receives no properties
             @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
             opened 5.0 will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1
                 will.user_property=k:2
@@ -45,7 +45,7 @@ class WillMessageAltered(DeliveryRule):
             @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
             opened 3.1.1 will=dead/c1 will_payload=gone will_qos=1; > reset
             @1 < publish dead/c1 gone qos=1 id=1 payload_format_indicator=1; @1 > puback 1
-        published by somebody else
+        published by another client
             @1 opened client=c2; @1 > subscribe 1 dead/#:1,retain_as_published; @1 < suback 1 1
             opened will=dead/c1 will_payload=gone will_qos=1 will_retain will.user_property=k:1 will.user_property=k:2
             > reset; @2 opened client=c3; @2 > publish dead/c1 gone; @1 < publish dead/c1 gone
@@ -66,43 +66,43 @@ class WillMessageAltered(DeliveryRule):
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare a message that can be nothing else than a will with its CONNECT."""
-        found = will_in(packet, at)
-        if found is None:
+        """Compare a message that must be a will with its CONNECT."""
+        stored = will_of(packet, at)
+        if stored is None:
             return None
-        key, will, match = found
+        key, will, match = stored
         phase, ended_ns = at.model(Wills).phase_of(key, will, at)
         since_ns = at.timestamp_ns - max(ended_ns, will.due_ns)
-        if phase != DUE or since_ns > self.nanoseconds("window") or not was_there(ended_ns, at):
+        if phase != DUE or since_ns > self.nanoseconds("window") or not was_connected(ended_ns, at):
             return None
-        if match.ended or match.replaces or any(one.granted is None for one in match.subscriptions):
+        if match.ended or match.replaces or any(subscription.granted is None for subscription in match.subscriptions):
             return None
         return self._differences(packet, will, match, at)
 
     def _differences(self, packet: Publish, will: StoredWill, match: Match, at: RuleContext) -> list[Report]:
-        qos = {min(will.qos, one.qos) for one in match.subscriptions}
-        told = []
+        qos = {min(will.qos, subscription.qos) for subscription in match.subscriptions}
+        reports = []
         if packet.qos < min(qos) or packet.qos > max(qos):
             wanted = " or ".join(map(str, sorted(qos)))
-            told.append(
-                self._told("qos", f"with QoS {packet.qos}", f"{wanted} follows from CONNECT and SUBACK", will, at)
+            reports.append(
+                self._report("qos", f"with QoS {packet.qos}", f"but CONNECT and SUBACK require {wanted}", will, at)
             )
         if at.version is not V5:
-            return told
-        if all(one.retain_as_published for one in match.subscriptions) and packet.retain != will.retain:
-            told.append(
-                self._told("retain", f"with RETAIN {packet.retain:d}", f"CONNECT said {will.retain:d}", will, at)
+            return reports
+        if all(row.retain_as_published for row in match.subscriptions) and packet.retain != will.retain:
+            reports.append(
+                self._report("retain", f"with RETAIN {packet.retain:d}", f"but CONNECT has {will.retain:d}", will, at)
             )
         if will.properties is not None:
-            given = summaries(packet.properties)
+            summary = summaries(packet.properties)
             for name in KEPT:
-                if given.get(name) != will.properties.get(name):
-                    how = "without " if name not in given else "with other " if name in will.properties else "with "
-                    field = f"properties.{name}" if name in given else "properties"
-                    told.append(self._told(field, how + name.replace("_", " "), "CONNECT said otherwise", will, at))
-        return told
+                if summary.get(name) != will.properties.get(name):
+                    how = "without " if name not in summary else "with other " if name in will.properties else "with "
+                    field = f"properties.{name}" if name in summary else "properties"
+                    reports.append(self._report(field, how + name.replace("_", " "), "unlike CONNECT", will, at))
+        return reports
 
-    def _told(self, field: str, got: str, wanted: str, will: StoredWill, at: RuleContext) -> Report:
+    def _report(self, field: str, got: str, wanted: str, will: StoredWill, at: RuleContext) -> Report:
         identifiers: tuple[str, ...] | None = None
         if at.version is V5:
             identifiers = ("MQTT-3.1.3-10",) if field.startswith("properties") else ("MQTT-3.1.2-8",)

@@ -9,26 +9,26 @@ from mqttscope.lint.wills import DUE, MAX_SAME, StoredWill, Wills
 from mqttscope.mqtt import Direction, Publish
 from mqttscope.session.connection import Connection
 from mqttscope.session.history import MAX_RECENT, History
-from mqttscope.session.matching import FAILURE, Subscribed
+from mqttscope.session.matching import FAILURE, ClientSubscription
 
 MAX_LOOKED_AT = 256
-"""Open connections among which subscribers of a will are looked for, those that are open for longest."""
+"""Maximum number of open connections searched for subscribers of a will, oldest first."""
 MAX_SUBSCRIBERS = 8
-"""Subscribers that are expected to get one will."""
+"""Maximum number of subscribers checked for one will."""
 MAX_WAITING = 1_000
-"""Subscribers of a server that are waited for."""
+"""Maximum number of waiting subscribers per server."""
 MAX_IN_FLIGHT = 10
-"""Messages that wait for an answer of the client; a server that limits them holds back what comes next."""
+"""Number of unacknowledged messages that may make a server hold back further ones."""
 BEFORE_NS = 2 * SECOND_NS
-"""How long before the end that the capture shows the server may have noticed it."""
+"""Maximum time between the server noticing the end of a connection and the end in the capture."""
 
 
 @dataclass(slots=True)
-class Awaited:
-    """A will that a subscriber should get."""
+class AwaitedWill:
+    """A will that a subscriber should receive."""
 
     key: ConnectionKey
-    """The connection that had it."""
+    """The connection with the will."""
     topic_filter: str
     packet: int
     """Number of the SUBSCRIBE."""
@@ -37,21 +37,21 @@ class Awaited:
 
 
 @dataclass(slots=True)
-class Waiting:
-    """Who waits for which will."""
+class AwaitedWills:
+    """Wills that subscribers should receive."""
 
-    wills: dict[ConnectionKey, dict[str, Awaited]] = field(default_factory=dict)
-    """By connection of the subscriber and topic."""
+    wills: dict[ConnectionKey, dict[str, AwaitedWill]] = field(default_factory=dict)
+    """Awaited wills by connection of the subscriber and topic."""
 
 
 class WillNotPublished(Rule):
-    """A client is gone without a DISCONNECT and a subscriber does not get its will.
+    """A client disappears without a DISCONNECT and a subscriber does not receive its will.
 
-    The will is how others learn that a client has died; without it they continue as if it were there.  What is waited
-    for (``timeout`` seconds) is counted from the end that the capture shows, or from the end of Will Delay or of the
-    session; and the server has to speak to the subscriber after that.  A server may filter silently what a client is
-    not allowed to read or to write, so it is an error only where the subscriber has got a message that the client
-    itself published on the topic of its will; else a warning.
+    The will informs other clients that a client has died; without it they continue as if it were there.  The
+    ``timeout`` runs from the captured end of the connection, or from the end of Will Delay or of the session.  After
+    that the server must have sent another packet to the subscriber.  A server may silently enforce read and write
+    permissions.  So it is an error only if the subscriber has received a message that the client itself published on
+    its will topic; otherwise a warning.
 
     Instead, publish the will whenever a connection ends without a normal DISCONNECT.
     """
@@ -64,17 +64,17 @@ class WillNotPublished(Rule):
         V3_1_1: {"MQTT-3.1.2-8": ""},
         V3_1: {"V31-CONNECT-will-published": ""},
     }
-    # A delayed will that the end of a session makes due is not waited for.
+    # A delayed will that becomes due because its session ends is not checked.
     also = {V5: ("MQTT-3.1.2-8", "MQTT-3.1.2-22", "V5-WILL-takeover"), V3_1_1: ("MQTT-3.1.2-24",)}
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.OPENING | Needs.WHOLE
     settings = {"timeout": 30}
     models = (Wills,)
     about = Wills, "topics"
-    Memory = Waiting
+    Memory = AwaitedWills
 
     good = examples("""
-        it is published
+        published
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
             @1 < publish dead/c1 gone; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
@@ -86,12 +86,12 @@ class WillNotPublished(Rule):
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
             > disconnect; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
-        back within Will Delay
+        reconnected within Will Delay
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
             > publish dead/c1 here; @1 < publish dead/c1 here; > reset; @2 opened resume < present
             for 1..4: +20 @1 > pingreq; @1 < pingresp
-        back within Will Delay with a new session
+        reconnected within Will Delay with a new session
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
             > publish dead/c1 here; @1 < publish dead/c1 here; > reset; @2 opened
@@ -101,7 +101,7 @@ class WillNotPublished(Rule):
             opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
             > publish dead/c1 here; @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp
             +20 @1 > pingreq; @1 < pingresp
-        a DISCONNECT in bytes that were lost
+        perhaps a DISCONNECT in lost bytes
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
             lost > disconnect; > fin; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
@@ -109,32 +109,32 @@ class WillNotPublished(Rule):
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0x87
             opened will=dead/c1 will_payload=gone will_qos=1; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq
             @1 < pingresp
-        a wildcard of a client that may not be allowed to read everything
+        wildcard subscription of a client that may lack read permission
             @1 opened client=c2; @1 > subscribe 1 #:0; @1 < suback 1 0; opened will=dead/c1 will_payload=gone will_qos=1
             > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
-        the server is being shut down
+        the server shuts down
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here
             < disconnect code=0x8b; < fin; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
-        nothing says that the server is still there
+        no sign that the server is still running
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
             +40 @1 > pingreq
-        the subscriber leaves
+        the subscriber disconnects
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
             +20 @1 > pingreq; @1 < pingresp; @1 > disconnect; +20 @1 > fin
-        a will that expires
+        a will with an expiry interval
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will.message_expiry_interval=1; > publish dead/c1 here
             @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp
     """)
     bad = examples("""
-        nothing comes
+        not published
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; > reset
             +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
-        in 3.1.1, of a client that the server closed
+        in 3.1.1, for a client that the server disconnected
             @1 opened 3.1.1 client=c2; @1 > subscribe 1 dead/+:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > publish dead/c1 here; @1 < publish dead/c1 here; < fin
             +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
@@ -147,29 +147,29 @@ class WillNotPublished(Rule):
             opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30 session_expiry_interval=300
             > publish dead/c1 here; @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp
             +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
-        the session was over before Will Delay
+        the session ended before Will Delay
             @1 opened client=c2; @1 > subscribe 1 dead/c1:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1 will.will_delay_interval=30; > publish dead/c1 here
             @1 < publish dead/c1 here; > reset; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq !!
-        to a client that has got nothing of the topic yet: only a warning
+        to a client without earlier messages on the topic: only a warning
             @1 opened client=c2; @1 > subscribe 1 dead/#:0; @1 < suback 1 0
             opened will=dead/c1 will_payload=gone will_qos=1; > reset; +20 @1 > pingreq; @1 < pingresp
             +20 @1 > pingreq !!
     """)
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """What comes is not waited for any more."""
+        """Stop waiting for a will that arrives."""
         waiting = at.memory(self).wills.get(at.key)
-        one = None if waiting is None or at.topic is None else waiting.get(at.topic)
-        if waiting is not None and one is not None and at.topic is not None:
-            will = at.model(Wills).of(one.key)
-            if will is None or at.timestamp_ns >= one.due_ns - BEFORE_NS or _is(packet, will):
+        awaited = None if waiting is None or at.topic is None else waiting.get(at.topic)
+        if waiting is not None and awaited is not None and at.topic is not None:
+            will = at.model(Wills).of(awaited.key)
+            if will is None or at.timestamp_ns >= awaited.due_ns - BEFORE_NS or _is_will(packet, will):
                 del waiting[at.topic]
         return None
 
     def check_close(self, connection: Connection, at: RuleContext) -> Findings:
-        """Note who should get the will, if there is one."""
-        memory: Waiting = at.memory(self)
+        """Store the subscribers that should receive the will, if there is one."""
+        memory: AwaitedWills = at.memory(self)
         memory.wills.pop(at.key, None)
         wills = at.model(Wills)
         will = wills.armed.get(at.key)
@@ -183,11 +183,11 @@ class WillNotPublished(Rule):
         number = 0
         for key in islice(wills.witnesses, MAX_LOOKED_AT):
             history = at.history_of(key)
-            one = None if history is None or key == at.key else _subscribed(will, since_ns, history)
-            if one is None or (key not in memory.wills and len(memory.wills) >= MAX_WAITING):
+            subscription = None if history is None or key == at.key else _due_subscription(will, since_ns, history)
+            if subscription is None or (key not in memory.wills and len(memory.wills) >= MAX_WAITING):
                 continue
             waiting = memory.wills.setdefault(key, {})
-            waiting[will.topic] = Awaited(at.key, one.topic_filter, one.packet, ended_ns, due_ns)
+            waiting[will.topic] = AwaitedWill(at.key, subscription.topic_filter, subscription.packet, ended_ns, due_ns)
             at.ask(self, due_ns + self.nanoseconds("timeout"), key)
             number += 1
             if number == MAX_SUBSCRIBERS:
@@ -195,35 +195,35 @@ class WillNotPublished(Rule):
         return None
 
     def check_due(self, connection: Connection, at: RuleContext) -> Findings:
-        """Judge what has not come in time."""
-        memory: Waiting = at.memory(self)
+        """Report wills that did not arrive in time."""
+        memory: AwaitedWills = at.memory(self)
         waiting = memory.wills.get(at.key)
         if not waiting:
             return None
-        told = []
-        for topic, one in list(waiting.items()):
-            when_ns = one.due_ns + self.nanoseconds("timeout")
+        reports = []
+        for topic, awaited in list(waiting.items()):
+            when_ns = awaited.due_ns + self.nanoseconds("timeout")
             if when_ns > at.timestamp_ns:
                 at.ask(self, when_ns)
-            elif (at.server.last_timestamp_ns or 0) < one.due_ns:
-                at.ask(self, at.timestamp_ns)  # the server has not spoken since: at the next event
+            elif (at.server.last_timestamp_ns or 0) < awaited.due_ns:
+                at.ask(self, at.timestamp_ns)  # the server has sent nothing since: check at the next event
             else:
                 del waiting[topic]
-                found = self._judge(topic, one, at)
-                if found is not None:
-                    told.append(found)
+                report = self._judge(topic, awaited, at)
+                if report is not None:
+                    reports.append(report)
         if not waiting:
             del memory.wills[at.key]
-        return told
+        return reports
 
-    def _judge(self, topic: str, one: Awaited, at: RuleContext) -> Report | None:
+    def _judge(self, topic: str, awaited: AwaitedWill, at: RuleContext) -> Report | None:
         wills = at.model(Wills)
-        will = wills.of(one.key)
+        will = wills.of(awaited.key)
         if will is None or will.phase != DUE or at.is_apart(will.capture) or at.key in will.copies:
             return None
         history = at.history
         table = history.subscriptions
-        subscribed = table.named(one.topic_filter, one.packet)
+        subscribed = table.find(awaited.topic_filter, awaited.packet)
         if subscribed is None or subscribed.ending_ns is not None or subscribed.ended_ns is not None:
             return None
         limit = at.client.maximum_packet_size
@@ -234,13 +234,13 @@ class WillNotPublished(Rule):
         if wills.waits_behind_a_hole(at):
             return None
         reader = at.client_name in wills.readers.get(topic, ())
-        if not reader and one.topic_filter[0] in "+#":
+        if not reader and awaited.topic_filter[0] in "+#":
             return None
         how = ("MQTT-3.1.2-8", "V5-WILL-takeover") if will.back_ns else ("MQTT-3.1.2-8",)
-        waited = (at.timestamp_ns - one.due_ns) / SECOND_NS
+        waited = (at.timestamp_ns - awaited.due_ns) / SECOND_NS
         return self.report(
             "",
-            f"client {will.client!r} was gone without a DISCONNECT but its will on {topic!r} has not reached "
+            f"client {will.client!r} disappeared without a DISCONNECT but its will on {topic!r} has not reached "
             f"{at.client_name!r} within {waited:,.0f} s",
             statements=how if at.version is V5 else None,
             related=(will.connect,),
@@ -251,12 +251,12 @@ class WillNotPublished(Rule):
         )
 
 
-def _is(packet: Publish, will: StoredWill) -> bool:
+def _is_will(packet: Publish, will: StoredWill) -> bool:
     return zlib.crc32(packet.payload) == will.checksum
 
 
-def _subscribed(will: StoredWill, since_ns: int, history: History) -> Subscribed | None:
-    """The subscription of an open connection that should get a will and has not got it yet."""
+def _due_subscription(will: StoredWill, since_ns: int, history: History) -> ClientSubscription | None:
+    """The subscription of an open connection that should receive a will that has not arrived yet."""
     table = history.subscriptions
     connect = history.connect
     if not table.may_match(will.topic):
@@ -275,8 +275,8 @@ def _subscribed(will: StoredWill, since_ns: int, history: History) -> Subscribed
         later = row.timestamp_ns >= since_ns + BEFORE_NS
         if row.topic == will.topic and (later or (row.checksum == will.checksum and row.timestamp_ns >= since_ns)):
             return None
-    for one in match.subscriptions:
-        granted = one.granted is not None and one.granted < FAILURE and one.ending_ns is None
-        if granted and not one.is_shared and one.granted_ns < since_ns + BEFORE_NS and not one.doubtful:
-            return one
+    for held in match.subscriptions:
+        granted = held.granted is not None and held.granted < FAILURE and held.ending_ns is None
+        if granted and not held.is_shared and held.granted_ns < since_ns + BEFORE_NS and not held.doubtful:
+            return held
     return None

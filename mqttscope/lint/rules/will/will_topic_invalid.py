@@ -17,16 +17,16 @@ _STATEMENTS = {
     V5: {"empty": ("MQTT-4.7.3-1",), "null_character": ("MQTT-3.1.3-11",), "wildcard": ("MQTT-4.7.0-1",)},
     V3_1_1: {"empty": ("MQTT-4.7.3-1",), "null_character": ("MQTT-3.1.3-10",), "wildcard": ("MQTT-4.7.1-1",)},
 }
-"""Statement about each problem; MQTT 3.1 has none."""
+"""Statements about each problem; MQTT 3.1 has no statement about them."""
 
 
 class WillTopicInvalid(Rule):
-    """The Will Topic or the will's Response Topic is no Topic Name.
+    """The Will Topic or the will's Response Topic is not a valid Topic Name.
 
-    Messages are published to names; a name is not empty and holds neither wildcards nor U+0000.  Servers refuse the
-    CONNECT, or accept it and can never publish the will.
+    Messages are published to Topic Names, which are not empty and contain neither wildcards nor U+0000.  Servers refuse
+    the CONNECT, or accept it and can never publish the will.
 
-    Instead, use a Topic Name without plus sign and number sign for the will.
+    Instead, use a Topic Name without ``+`` and ``#`` for the will.
     """
 
     code = "WIL103"
@@ -60,7 +60,7 @@ class WillTopicInvalid(Rule):
     """)
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
-        """Both topics of the will."""
+        """Check both topics of the will."""
         if packet.will is None:
             return None
         return (
@@ -74,14 +74,14 @@ def _cited(version: ProtocolVersion, problem: str) -> tuple[str, ...]:
 
 
 def will_topic_faults(packet: Connect) -> Iterator[tuple[str, str, str, str]]:
-    """Field, its name, its topic and the word for what is wrong with it, for the topics of a will."""
+    """Field, its name, its topic and the kind of problem, for each invalid topic of a will."""
     will = packet.will
     if will is None:
         return
     topics = [("will.will_topic", "Will Topic", will.will_topic)]
     if will.properties is not None:
         responses = will.properties.all(_RESPONSE_TOPIC)
-        topics += [("will.properties.response_topic", "Response Topic", one) for one in responses]
+        topics += [("will.properties.response_topic", "Response Topic", response) for response in responses]
     for field, name, topic in topics:
         problem = None if topic is None else topic_name_problem(topic)
         if problem is not None:
