@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from mqttscope.errors import schema_fault
+from mqttscope.lake.manifest import ALL_DIGITS, DIGEST_DIGITS
 from tests import tools
 from tests.cli.running import capture, invoke
 from tests.conftest import ROOT
@@ -104,8 +105,20 @@ def rows(lake: Path) -> dict[str, list[dict[str, Any]]]:
         row["details"] = None
         # It did not have messages without an acknowledgment.
         row["unacknowledged"] = None
+    for row in (*tables["packets"], *tables["messages"]):
+        # It had all digits.
+        row["payload_sha256"] = row["payload_sha256"] and row["payload_sha256"][:DIGEST_DIGITS]
     ordered_rows: dict[str, list[dict[str, Any]]] = ordered(tables, places=False)
     return ordered_rows
+
+
+def digits(lake: Path) -> set[int]:
+    """How many digits the digests of payloads have."""
+    from mqttscope.lake.writer import read_table
+
+    names = ("packets", "messages")
+    columns = [read_table(lake, name, ["payload_sha256"]).column("payload_sha256").to_pylist() for name in names]
+    return {len(digest) for column in columns for digest in column if digest is not None}
 
 
 def test_the_lake_is_read(lake: Path, tmp_path: Path) -> None:
@@ -135,6 +148,7 @@ def test_the_lake_is_continued_without_its_memories(lake: Path, tmp_path: Path) 
     assert ended == before["connections"]
     assert [row for row in after["packets"] if row in before["packets"]] == before["packets"]
     assert len(after["connections"]) > len(before["connections"])
+    assert digits(lake) == {ALL_DIGITS}
     # The next ingest has memories of this version.
     done = invoke("pipeline", "ingest", capture("failing-device"), "--lake", lake, *INGEST)
     assert (done.code, "another version" in done.err) == (0, False)
@@ -145,6 +159,7 @@ def test_the_lake_is_rebuilt_from_its_captures(lake: Path, tmp_path: Path) -> No
     assert invoke("pipeline", "ingest", first, second, "--lake", tmp_path / "today", *INGEST).code == 0
     done = invoke("pipeline", "rebuild", first, second, "--lake", lake, *INGEST)
     assert done.code == 0, done.err
+    assert digits(lake) == digits(tmp_path / "today") == {DIGEST_DIGITS}
     assert rows(lake) == rows(tmp_path / "today")
 
 

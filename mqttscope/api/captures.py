@@ -428,8 +428,8 @@ class Captures:
     def to_arrow(self, *, payload_limit: int = 0) -> pyarrow.Table:
         """The packets as a `pyarrow.Table` with the columns of the table ``packets`` of a lake (docs/lake.md).
 
-        ``payload_limit``: bytes of each payload to keep in ``payload``; length and SHA-256 are always kept.  Tables
-        contain no secrets, even with ``show_secrets``.  `MissingPackageError` without pyarrow.
+        ``payload_limit``: bytes of each payload to keep in ``payload``; length and digest (SHA-256) are always kept.
+        Tables contain no secrets, even with ``show_secrets``.  `MissingPackageError` without pyarrow.
         """
         self._check_open()
         read_limit(payload_limit)

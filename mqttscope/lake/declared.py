@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from mqttscope.lake.manifest import DIGEST_DIGITS
 from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.fields import BITS, TYPES, PacketField, members_of
@@ -127,13 +128,21 @@ def _known_sha256(value: bytes) -> str:
     return sha256(value).hexdigest()
 
 
-def payload_columns(value: bytes, missing: int, limit: int) -> tuple[int, str | None, bytes | None]:
-    """Length, SHA-256 (of a complete payload) and, unless ``limit`` is 0, the beginning."""
-    digest = None
-    if not missing:
-        # A server sends a payload to each subscriber.
-        digest = _known_sha256(value) if len(value) <= MAX_KNOWN else sha256(value).hexdigest()
-    return len(value) + missing, digest, without_tokens(value, limit)[:limit] if limit else None
+class PayloadPart(NamedTuple):
+    """What the columns of a payload keep of it."""
+
+    limit: int = 0
+    """Maximum number of payload bytes, 0 to leave the payload out."""
+    digits: int = DIGEST_DIGITS
+    """Number of hexadecimal digits of its SHA-256."""
+
+    def columns(self, value: bytes, missing: int) -> tuple[int, str | None, bytes | None]:
+        """Length, beginning of the SHA-256 (of a complete payload) and, unless ``limit`` is 0, beginning."""
+        digest, limit = None, self.limit
+        if not missing:
+            # A server sends a payload to each subscriber.
+            digest = (_known_sha256(value) if len(value) <= MAX_KNOWN else sha256(value).hexdigest())[: self.digits]
+        return len(value) + missing, digest, without_tokens(value, limit)[:limit] if limit else None
 
 
 MAX_BLOCKS = 4_096
@@ -218,15 +227,12 @@ _UNKNOWN: tuple[str, Any, bool] = ("", (), False)
 def packet_fields(
     packet: ControlPacket,
     version: ProtocolVersion,
-    limit: int,
+    kept: PayloadPart,
     bad: Bad,
     other: Bad,
     only: tuple[str, ...] | None = None,
 ) -> Row:
-    """Values of the columns of one packet; ``only``: names of the fields to show.
-
-    ``limit``: maximum number of payload bytes, 0 to leave the payload out.
-    """
+    """Values of the columns of one packet; ``only``: names of the fields to show."""
     kind = packet.packet_type
     flat: Row = {}
     inner: Row = {}
@@ -237,7 +243,7 @@ def packet_fields(
         if is_plain:
             row[field.name] = getattr(packet, field.name)
         else:
-            row |= _values(field, packet, place, version, limit, bad, other)
+            row |= _values(field, packet, place, version, kept, bad, other)
     if kind in _STRUCTS:
         flat[_STRUCTS[kind]] = inner
     return flat
@@ -266,7 +272,7 @@ def _is_plain(field: PacketField, version: ProtocolVersion) -> bool:
 
 
 def _values(
-    field: PacketField, holder: Any, place: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad
+    field: PacketField, holder: Any, place: str, version: ProtocolVersion, kept: PayloadPart, bad: Bad, other: Bad
 ) -> Row:
     """Values of the columns of one field; ``place``: path of the packet or part around it."""
     name = field.name
@@ -281,19 +287,19 @@ def _values(
             return {}
         missing = holder.missing if field.wire == REST.name else 0
         columns = f"{name}_length", f"{name}_sha256", name
-        return dict(zip(columns, payload_columns(value, missing, limit), strict=True))
+        return dict(zip(columns, kept.columns(value, missing), strict=True))
     if name == "reason_code":
         return {name: value or 0}  # an omitted code means success
     if name == "reserved":
         return {name: value or None}
     if not field.path.endswith("[]"):
-        return {name: _value(field, value, path, version, limit, bad, other)}
+        return {name: _value(field, value, path, version, kept, bad, other)}
     values = enumerate(value or ())
-    return {name: [_value(field, element, f"{path}[{at}]", version, limit, bad, other) for at, element in values]}
+    return {name: [_value(field, element, f"{path}[{at}]", version, kept, bad, other) for at, element in values]}
 
 
 def _value(
-    field: PacketField, value: Any, path: str, version: ProtocolVersion, limit: int, bad: Bad, other: Bad
+    field: PacketField, value: Any, path: str, version: ProtocolVersion, kept: PayloadPart, bad: Bad, other: Bad
 ) -> Any:
     """A text, or the struct of a Will or of a subscription."""
     if value is None:
@@ -305,5 +311,5 @@ def _value(
         if is_plain:
             shown[member.name] = getattr(value, member.name)
         else:
-            shown |= _values(member, value, f"{path}.", version, limit, bad, other)
+            shown |= _values(member, value, f"{path}.", version, kept, bad, other)
     return shown

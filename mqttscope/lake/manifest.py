@@ -42,6 +42,12 @@ PENDING = "pending.json"
 """The manifest that comes into force when all tables have its files (`lake.commit`)."""
 SCHEMA = 2
 """Version of the schemas of its tables (`lake.schemas`)."""
+DIGEST_DIGITS, ALL_DIGITS = 32, 64
+"""Hexadecimal digits of the SHA-256 of a payload, in lakes made today and in those of 1.0.0.
+
+Digests of payloads that do not recur cannot be compressed: all digits are up to 44 % of the tables.  With 128 bits, two
+payloads of a lake do not get the same digest by chance.
+"""
 EARLIER = 2
 """Format of lakes without Delta tables; it can be read, and `lake.convert` converts it."""
 CHECKED_BYTES = 1 << 30
@@ -114,6 +120,8 @@ class Manifest:
     """Files with erased rows, of earlier versions too; they are deleted after the commit, or by the next one."""
     ingests: dict[str, list[Any]] = field(default_factory=dict)
     """Generation and time of the ingest of each capture, and version of mqttscope, by digest; older lakes lack them."""
+    digest_digits: int = DIGEST_DIGITS
+    """Hexadecimal digits of the SHA-256 of payloads; lakes of 1.0.0 have all digits."""
 
     def add_captures(self, names: Mapping[str, str]) -> None:
         """Add captures that the ingest of this generation read; ``names``: by digest."""
@@ -194,6 +202,7 @@ def load_manifest(written: bytes, path: Place) -> Manifest:
         raise LakeError(f"{path} is not what was written (its checksum differs): the lake is damaged")
     if version == EARLIER:
         data.pop("retired", None)
+    data.setdefault("digest_digits", ALL_DIGITS)
     unknown = data.keys() - {column.name for column in fields(Manifest)}
     if checksum is not None and unknown:
         names = ", ".join(sorted(unknown))[:60]
@@ -220,6 +229,7 @@ def _is_well_formed(manifest: Manifest) -> bool:
         files is not None
         and _is_count(manifest.generation)
         and _is_count(manifest.schema)
+        and manifest.digest_digits in (DIGEST_DIGITS, ALL_DIGITS)
         and isinstance(manifest.group, str)
         and isinstance(manifest.settings, str)
         and all(isinstance(text, str) for text in manifest.options.values())

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, is_dataclass, replace
 
 from mqttscope.dissect.options import Options
+from mqttscope.lake.manifest import DIGEST_DIGITS
 from mqttscope.lint.context import WIDE
 from mqttscope.lint.finding import Scope
 from mqttscope.lint.rule import Rule
@@ -27,7 +28,9 @@ class LakeOptions:
     group: str = ""
     """Name of captures that belong together; no connection continues in another group."""
     payload_limit: int = 0
-    """Maximum number of bytes kept of each payload; its length and SHA-256 are always kept."""
+    """Maximum number of bytes kept of each payload; its length and the beginning of its SHA-256 are always kept."""
+    digest_digits: int = DIGEST_DIGITS
+    """Number of hexadecimal digits kept of each SHA-256; all rows of a lake have the same number."""
     rules: tuple[Rule, ...] = ()
     """Rules to run, of every scope."""
     complete: frozenset[str] = frozenset()

@@ -30,6 +30,9 @@ S, L, N, H, B, T, X = (
 )  # fmt: skip
 
 
+_DIGEST = "first 32 hexadecimal digits; null if bytes of the payload are missing"
+
+
 @dataclass(slots=True, frozen=True)
 class Column:
     """One column of a table."""
@@ -111,7 +114,7 @@ PACKETS = TableSchema(
         Column("header_flags", H, "only if the flags differ from the table of the specification"),
         Column("missing", L, "number of payload bytes missing from the capture; null for 0"),
         Column("topic", S, "topic of a PUBLISH, with its alias resolved; null if it is unknown"),
-        *(Column(name, kind) for name, kind in packet_columns().items()),
+        *(Column(name, kind, _DIGEST if name == "payload_sha256" else "") for name, kind in packet_columns().items()),
         Column("reason", S, "name of the reason code"),
         Column("malformed", _MALFORMED, "faults of a malformed packet, and its bytes with secrets redacted"),
         Column("not_utf8", NOT_UTF8, "texts of this row that are not UTF-8, by the path of the field"),
@@ -128,7 +131,7 @@ MESSAGES = TableSchema(
         Column("qos", H), Column("retain", B), Column("packet_identifier", N),
         Column("dup", B, "the first captured PUBLISH has DUP set: an earlier one was not captured"),
         Column("message_expiry_interval", L), Column("payload_length", L),
-        Column("payload_sha256", S, "null if bytes of the payload are missing"),
+        Column("payload_sha256", S, _DIGEST),
         Column("length", L, "bytes of the first PUBLISH"),
         Column("state", S, "sent (QoS 0, or not answered), received (PUBREC), released (PUBREL), completed, refused"),
         Column("ended", S, "answer, replaced (the identifier was used again) or connection (it ended first)"),

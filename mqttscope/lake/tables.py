@@ -20,6 +20,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.lake.columns import array_of, batch_of
+from mqttscope.lake.declared import PayloadPart
 from mqttscope.lake.keys import Drop, SortPosition, connection_id, stage_key
 from mqttscope.lake.metrics import metric_rows
 from mqttscope.lake.options import LakeOptions
@@ -83,6 +84,7 @@ class Collector:
         the endpoints; findings of wide rules for this key are the only rows.
         """
         self.options = options
+        self._kept = PayloadPart(options.payload_limit, options.digest_digits)
         self._key = key
         if key is not None:
             rules = options.wide_rules()
@@ -309,12 +311,11 @@ class Collector:
     def _packet(self, event: PacketEvent | MalformedEvent) -> None:
         tracker = self._tracker(event.connection)
         intro = self._introductions[event.connection.number]
-        limit = self.options.payload_limit
         if isinstance(event, PacketEvent):
             packet = event.packet
-            row, fields = packet_row(event, intro, limit)
+            row, fields = packet_row(event, intro, self._kept)
         else:
-            row, fields = malformed_row(event, intro, limit)
+            row, fields = malformed_row(event, intro, self._kept)
             if event.malformed.packet is None or not event.malformed.complete:
                 self.rows["packets"].append(row)
                 return

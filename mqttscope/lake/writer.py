@@ -37,6 +37,7 @@ from mqttscope.lake.erasure import batches_of, end_open_connections, erase_again
 from mqttscope.lake.intake import STATE_ROWS, Intake, ReadDifferentlyError, SecondProcess
 from mqttscope.lake.kernel import OpenFlowRows, begun, state_row
 from mqttscope.lake.manifest import (
+    DIGEST_DIGITS,
     PENDING,
     LakeError,
     Manifest,
@@ -210,6 +211,7 @@ def starting_point(
     unread = replace(
         before, captures={}, ingests={}, begins={}, objects={}, faulty={}, files={}, open_files={}, state_files=[],
         scope_state_files=[], last_ns=None, shift_ns=0, options={}, rule_sets=_earlier_rules(before),
+        digest_digits=DIGEST_DIGITS,
     )  # fmt: skip
     return unread, replace(options, rule_generation=len(_rule_sets(before, options)))
 
@@ -346,7 +348,7 @@ def _continued(before: Manifest, options: LakeOptions) -> LakeOptions:
         for rule in options.rules
     }
     since = {code: generations[-1] + 1 for code, generations in without.items() if generations}
-    return replace(options, rule_generation=len(sets), since=since)
+    return replace(options, rule_generation=len(sets), since=since, digest_digits=before.digest_digits)
 
 
 def read_table(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mqttscope.lake.declared import (
+    MAX_KNOWN,
+    PayloadPart,
     packet_columns,
     packet_fields,
-    payload_columns,
     properties_row,
     properties_type,
     text,
 )
+from mqttscope.lake.manifest import ALL_DIGITS
 from mqttscope.lake.rows import _publish
 from mqttscope.mqtt import ProtocolVersion, packets
 from mqttscope.mqtt.declare import PACKETS
@@ -83,9 +86,12 @@ def test_texts_that_are_not_utf_8_keep_their_bytes() -> None:
 
 
 def test_payloads() -> None:
-    assert payload_columns(b"abc", 0, 2)[::2] == (3, b"ab")
-    assert payload_columns(b"abc", 4, 0) == (7, None, None)
-    assert payload_columns(b"", 0, 9) == (0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", b"")
+    assert PayloadPart(2).columns(b"abc", 0)[::2] == (3, b"ab")
+    assert PayloadPart().columns(b"abc", 4) == (7, None, None)
+    digest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+    assert PayloadPart(9).columns(b"", 0) == (0, digest[:32], b"")
+    assert PayloadPart(0, ALL_DIGITS).columns(b"", 0) == (0, digest, None)
+    assert PayloadPart().columns(bytes(MAX_KNOWN + 1), 0)[1] == hashlib.sha256(bytes(MAX_KNOWN + 1)).hexdigest()[:32]
 
 
 def test_connect_is_a_struct() -> None:
@@ -93,28 +99,28 @@ def test_connect_is_a_struct() -> None:
         client_identifier="x", user_name="u", password=b"secret",
         will=Will("w", b"gone", 1, True, Properties(will_delay_interval=3)), properties=Properties(receive_maximum=9),
     )  # fmt: skip
-    document = packet_fields(packet, V5, 2, [], [])
+    document = packet_fields(packet, V5, PayloadPart(2), [], [])
 
     assert document["properties"] == {"receive_maximum": 9}
     assert document["connect"]["password_length"] == 6
     assert document["connect"]["will"]["will_payload"] == b"go"
     assert document["connect"]["will"]["properties"] == {"will_delay_interval": 3}
     assert b"secret" not in repr(document).encode()
-    old = packet_fields(packet, V3_1_1, 2, [], [])
+    old = packet_fields(packet, V3_1_1, PayloadPart(2), [], [])
     assert "properties" not in old
     assert "properties" not in old["connect"]["will"]
 
 
 def test_subscriptions_and_what_was_read() -> None:
     packet = packets.Subscribe(7, Properties(), [Subscription("a/#", 1, True, False, 2, 0x40)])
-    document = packet_fields(packet, V5, 0, [], [])
+    document = packet_fields(packet, V5, PayloadPart(0), [], [])
 
     assert document["subscriptions"] == [
         {"topic_filter": "a/#", "maximum_qos": 1, "no_local": True, "retain_as_published": False,
          "retain_handling": 2, "reserved": 0x40}
     ]  # fmt: skip
-    assert packet_fields(packet, V5, 0, [], [], ("packet_identifier",)) == {"packet_identifier": 7}
-    assert packet_fields(packets.Puback(3), V5, 0, [], [])["reason_code"] == 0
+    assert packet_fields(packet, V5, PayloadPart(0), [], [], ("packet_identifier",)) == {"packet_identifier": 7}
+    assert packet_fields(packets.Puback(3), V5, PayloadPart(0), [], [])["reason_code"] == 0
 
 
 @given(
@@ -129,4 +135,4 @@ def test_the_quick_way_says_the_same(
         properties=block if version == V5 else None,
     )  # fmt: skip
 
-    assert _publish(packet, version, 4, [], []) == packet_fields(packet, version, 4, [], [])
+    assert _publish(packet, version, PayloadPart(4), [], []) == packet_fields(packet, version, PayloadPart(4), [], [])

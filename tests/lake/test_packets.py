@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from mqttscope.lake.declared import packet_columns, packet_fields
+from mqttscope.lake.declared import PayloadPart, packet_columns, packet_fields
 from mqttscope.lake.packets import malformed_of, packet_of, topic_of, unparsed_of, version_of
 from mqttscope.mqtt.codec import decode
 from mqttscope.mqtt.constants import ProtocolVersion, type_name
@@ -17,13 +17,14 @@ from tests.each import each
 from tests.lake.reading import CAPTURES, Row, in_process, options, usual
 
 V5, V3_1_1 = ProtocolVersion.V5, ProtocolVersion.V3_1_1
+KEPT = PayloadPart(65_536)
 
 
 def columns(packet: ControlPacket, version: ProtocolVersion, only: tuple[str, ...] | None = None) -> Row:
     """The columns of a packet as a row has them."""
     bad: list[Row] = []
     other: list[Row] = []
-    result: Row = dict.fromkeys(packet_columns()) | packet_fields(packet, version, 65_536, bad, other, only)
+    result: Row = dict.fromkeys(packet_columns()) | packet_fields(packet, version, KEPT, bad, other, only)
     return result | {"not_utf8": bad, "other_properties": other}
 
 

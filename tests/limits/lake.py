@@ -12,7 +12,7 @@ from mqttscope.capture.locations import Location
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.lake import declared, writer
 from mqttscope.lake.commit import MERGED, _chosen, commit
-from mqttscope.lake.declared import payload_columns, properties_row
+from mqttscope.lake.declared import PayloadPart, properties_row
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.finding_collector import FindingCollector
 from mqttscope.lake.manifest import LakeError, Manifest, check_tables, write_manifest
@@ -58,7 +58,7 @@ def kept_blocks(*sizes: int) -> int:
 def kept_digests(size: int) -> int:
     """How many digests are kept after that of a payload."""
     declared._known_sha256.cache_clear()
-    payload_columns(bytes(size), 0, 0)
+    PayloadPart().columns(bytes(size), 0)
     return declared._known_sha256.cache_info().currsize
 
 

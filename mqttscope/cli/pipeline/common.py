@@ -197,7 +197,7 @@ class RowOptions:
     )  # fmt: skip
     payload_limit: int = option(
         LAKE, "--payload-limit", type=click.IntRange(0), default=0, metavar="BYTES",
-        help="Keep this many bytes of each payload; 0 keeps only its length and SHA-256. [default: 0]",
+        help="Keep this many bytes of each payload; 0 keeps only its length and digest. [default: 0]",
     )  # fmt: skip
     key_file: str | None = key_option()
     rules: shared.RuleOptions = group(shared.RuleOptions)

@@ -325,7 +325,7 @@ def _as_text(lake: str, summary: IngestSummary, *, payloads: bool) -> Iterator[s
     for name, rows in (*summary.rows.items(), *summary.sums.items()):
         yield f"  {name:<16}{rows:>14,}"
     if summary.rows.get("messages") and not payloads:
-        yield "  payloads only as length and SHA-256; --payload-limit BYTES keeps their bytes"
+        yield "  payloads only as length and digest; --payload-limit BYTES keeps their bytes"
     if summary.open_connections:
         theirs = ", ".join(f"{name} {rows:,}" for name, rows in summary.open_rows.items() if name != "connections")
         still = counted(summary.open_connections, "connection")

@@ -290,7 +290,7 @@ def test_the_summary_says_what_the_tables_have(tmp_path: Path) -> None:
     assert 0 < document["open_rows"]["connections"] == document["open_connections"] <= document["rows"]["connections"]
     theirs = "".join(f", {name} {rows}" for name, rows in document["open_rows"].items() if name != "connections")
     assert f" still open, with these rows: {theirs[2:] or 'none'}\n" in left_text
-    text = "  payloads only as length and SHA-256; --payload-limit BYTES keeps their bytes\n"
+    text = "  payloads only as length and digest; --payload-limit BYTES keeps their bytes\n"
     assert (text in left_text, text in not_kept) == (False, True)
     assert all(read_table(tmp_path / name, "messages").num_rows for name in ("lake0", "lake1"))
 
