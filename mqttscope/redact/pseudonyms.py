@@ -39,7 +39,11 @@ _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}
 _JSON_TOKEN: Final = re.compile(
     r'"(?P<text>(?:[^"\\]|\\.)*)"|-?(?P<number>\d+(?:\.\d+)?)(?:[eE][-+]?\d+)?|true|false|null', re.DOTALL
 )
-_JSON_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9a-fA-F]{4})|.)", re.DOTALL)
+_JSON_ESCAPE: Final = re.compile(
+    r"\\(?:u[dD][89abAB][0-9a-fA-F](?P<high>[0-9a-fA-F])\\u[dD][c-fC-F](?P<low>[0-9a-fA-F]{2})"
+    r"|u(?P<code>[0-9a-fA-F]{4})|.)",
+    re.DOTALL,
+)
 _NEVER_UTF8: Final = bytes((*range(0xF8, 0x100), 0xC0, 0xC1))
 """Bytes that never occur in UTF-8."""
 _KEPT_ILL_FORMED: Final = 4
@@ -294,6 +298,9 @@ def _in_json_text(text: str, start: int) -> Places:
     for hit in _JSON_ESCAPE.finditer(text):
         escaped.update(range(*hit.span()))
         code = hit["code"]
+        if hit["low"] is not None:
+            # A surrogate pair stays one, whatever these digits are.
+            places += [(start + at, _HEX) for at in (*range(*hit.span("high")), *range(*hit.span("low")))]
         if code is not None and code[:2].lower() not in ("d8", "d9", "da", "db", "dc", "dd", "de", "df"):
             places += [(start + at, _HEX) for at in range(hit.end() - 2, hit.end())]
             if code[:2] != "00" and code[0] not in "dD":

@@ -149,6 +149,18 @@ def test_json_stays_json_of_the_same_structure(value: object, escaped: bool) -> 
     json.loads(new_raw)
 
 
+def test_characters_beyond_16_bits_are_replaced_in_escapes() -> None:
+    faces = [chr(0x1F600 + number) for number in range(64)]
+    pairs = [NAMES.payload(json.dumps(face).encode()) for face in faces]
+    shown = [json.loads(raw) for raw in pairs]
+
+    assert len(set(shown)) == len(faces)
+    assert {len(face) for face in shown} == {1}
+    assert len(set(shown) & set(faces)) < len(faces) // 8
+    # Half a pair is no character; what it means is unknown, and it stays.
+    assert NAMES.payload(b'"\\ud83d"') == b'"\\ud83d"'
+
+
 def test_long_texts_are_replaced_in_a_moment_and_everywhere() -> None:
     raw = b"the quick brown fox 123; " * 40_000
     new_raw = NAMES.payload(raw)
