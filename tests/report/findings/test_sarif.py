@@ -29,12 +29,22 @@ def schema() -> Any:
     return jsonschema.Draft4Validator(json.loads(text), format_checker=jsonschema.FormatChecker())
 
 
+_valid_rules: set[str] = set()
+"""Lists of rules that the schema took; they are most of each log."""
+
+
 def run_of(*findings: Any, end: Any = None, every: bool = False) -> dict[str, Any]:
     """The one run of a log that the schema takes."""
     log = json.loads(samples.written("sarif", findings, end, every=every))
-    assert [f"{list(error.path)}: {error.message}" for error in schema().iter_errors(log)] == []
     (run,) = log["runs"]
     assert isinstance(run, dict)
+    driver = run["tool"]["driver"]
+    rules, text = driver["rules"], json.dumps(driver["rules"])
+    if text in _valid_rules:
+        driver["rules"] = rules[:1]
+    assert [f"{list(error.path)}: {error.message}" for error in schema().iter_errors(log)] == []
+    _valid_rules.add(text)
+    driver["rules"] = rules
     return run
 
 
