@@ -28,7 +28,7 @@ from tests.lake.test_erasure import fleet, of_client
 from tests.mqtt.octets import framed, string
 
 NAME = "pump-17"
-KILLS, SEED = 30 if os.environ.get("MQTTSCOPE_EXHAUSTIVE") else 6, 20_261_201
+KILLS, SEED = 30 if os.environ.get("MQTTSCOPE_EXHAUSTIVE") else 3, 20_261_201
 """Number of kills at random times, and the seed of these times."""
 
 
