@@ -603,7 +603,7 @@ def lookup(name: str) -> FilterField | None:
         return known
     base_name, _, last = name.rpartition(".")
     base = registry().get(base_name)
-    if base is None or base.kind is FieldKind.SECRET:
+    if base is None:
         return None
     if last == "length" and base.kind in (FieldKind.TEXT, FieldKind.BYTES):
         return _length_of(base, name)
