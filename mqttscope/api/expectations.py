@@ -189,8 +189,8 @@ class Traffic:
     ) -> None:
         """Expect conformance to the specification, like `Proxy.assert_conformant`.
 
-        ``fail_on`` and ``min_confidence``: lowest severity and confidence that fail, by default those of the policy
-        of the proxy, or ``error`` and ``certain``.
+        ``fail_on`` and ``min_confidence``: lowest severity and confidence that fail; by default from the policy of
+        the proxy, or ``error`` and ``certain``.
         """
         __tracebackhide__ = True
         if self.proxy is not None:

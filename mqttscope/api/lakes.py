@@ -180,7 +180,7 @@ class Lake:
     session_activity = _NamedRelation("View: activity of each MQTT Session.")
     deliveries = _NamedRelation("View: messages from servers, each with its publication and latency.")
     retained_messages = _NamedRelation("View: the final retained message of each topic.")
-    reconnect_storms = _NamedRelation("View: minutes in which clients connect far more often than usual.")
+    reconnect_storms = _NamedRelation("View: minutes with far more CONNECT packets than usual.")
     top_talkers = _NamedRelation("View: traffic of each client.")
     payload_sizes = _NamedRelation("View: payload lengths by topic and day.")
     subscriptions = _NamedRelation("View: subscriptions over all connections of a session.")

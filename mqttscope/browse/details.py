@@ -81,7 +81,7 @@ def sentence_lines(sentence: str, view: View, style: str = "dim", place: tuple[i
 def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
     """The payload of an event with secrets hidden, in the view ``view.payload``.
 
-    ``lacks``: reason if there are no payloads at all.
+    ``lacks``: reason if all payloads are missing.
     """
     painter = Painter(view)
     if not isinstance(event, PacketEvent) or not isinstance(event.packet, Publish):

@@ -105,7 +105,7 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
     def __init__(self, subject: str, exists: Callable[[str], str], *, without_frames: str = "") -> None:
         """``subject``: description of the packets; ``exists``: returns the problem of a file name, or empty.
 
-        ``without_frames``: reason if there are no frames to write.
+        ``without_frames``: reason if no frames can be written.
         """
         super().__init__()
         self._forms = tuple(form for form in FORMS if form != "pcapng" or not without_frames)

@@ -270,7 +270,7 @@ async def _play_case(
         if not tried.results:
             raise CommandFailedError(str(error)) from None
     except asyncio.CancelledError:
-        # A second signal: report the results so far.
+        # A second signal: report the results that exist.
         test.stopped = True
     except BaseException as error:
         tried.stopped = _why(error)

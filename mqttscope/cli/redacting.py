@@ -95,7 +95,7 @@ class RedactRun:
         self.drops: list[CaptureDrops] = []
         self.hits: list[SecretHit] = []
         self.forgotten = 0
-        """Number of directions for which a check discarded the last bytes."""
+        """Number of directions with last bytes that a check discarded."""
         self.differences: list[str] = []
         """Differences between the findings of the new capture and of the old captures."""
 
@@ -283,8 +283,8 @@ class RedactRun:
     def _tell_clean(self, where: str) -> None:
         """Report that the checked texts were not found."""
         if self.secrets:
-            none = "it does not occur" if len(self.secrets) == 1 else "none occurs"
-            warn(f"searched for {counted(len(self.secrets), 'text')}: {none} in {where}")
+            absent = "it does not occur" if len(self.secrets) == 1 else "they do not occur"
+            warn(f"searched for {counted(len(self.secrets), 'text')}: {absent} in {where}")
         if self.forgotten:
             ends = counted(self.forgotten, "direction")
             warn(f"limit: the last bytes of {ends} were discarded: a text that continues after them is not found")

@@ -326,10 +326,10 @@ class SniffRun:
     def _print_summary(self) -> None:
         capture, dissector = self.capture, self.dissector
         seconds = time.monotonic() - self._started
-        dropped = f"; {counted(capture.dropped, 'frame')} dropped" if capture.dropped else "; none dropped"
         warn(
             f"{capture.name}: {counted(self.frames, 'frame')}, {counted(dissector.packets, 'packet')} of"
-            f" {counted(dissector.connections, 'connection')} in {seconds:,.1f} s{dropped}"
+            f" {counted(dissector.connections, 'connection')} in {seconds:,.1f} s;"
+            f" {counted(capture.dropped, 'frame')} dropped"
         )
         if self.recorder is not None:
             warn(self.recorder.summary())
@@ -375,7 +375,7 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(names))
     available = _interfaces()
     if not available:
-        raise CommandFailedError("there is no interface to capture from")
+        raise CommandFailedError("this machine has no interface to capture from")
     return (next((interface for interface in available if not interface.loopback), available[0]).name,)
 
 

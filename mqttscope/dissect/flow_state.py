@@ -82,17 +82,17 @@ class FlowTrigger(StrEnum):
     """Evidence that changes the phase of a flow."""
 
     SPEAKS_MQTT = "speaks MQTT"
-    """By a CONNECT, packets in a row, or the port; or the connection continues after a reset that both sides ignore."""
+    """A CONNECT, packets in a row, or the port shows it, or the connection continues after a reset that both ignore."""
     SPEAKS_WEBSOCKET = "speaks WebSocket"
-    """By an HTTP upgrade, or the port."""
+    """An HTTP upgrade, or the port, shows it."""
     SPEAKS_TLS = "speaks TLS"
-    """By a hello, or the port; or some of it was decrypted."""
+    """A hello, the port, or decrypted bytes show it."""
     FRAMING_LOST = "framing lost"
     """The beginning of the next packet is unknown in one direction."""
     FRAMING_FOUND = "framing found"
     """The beginning of the next packet is known in all directions."""
     NO_MQTT = "no MQTT"
-    """There is no evidence for MQTT: not in the bytes, not in the names of an upgrade or hello, not by the port."""
+    """Evidence for MQTT is missing: in the bytes, in the names of an upgrade or hello, and in the port."""
 
 
 UNDECIDED: Final = FlowPhase.UNDECIDED
@@ -219,13 +219,13 @@ class EndedFlow:
 
 @dataclass(slots=True)
 class UnnamedWebSocket:
-    """A WebSocket whose request and port do not name MQTT: the first bytes of the client decide."""
+    """A WebSocket without MQTT in its request and port: the first bytes of the client decide."""
 
     upgrade: Upgrade
     problems: list[tuple[Problem, int]] = field(default_factory=list)
     """Problems before that, each with its frame."""
     head: bytes = b""
-    """Bytes of the client; at most those of the header and the protocol name of a CONNECT."""
+    """First bytes of the client, at most as long as the header and the protocol name of a CONNECT."""
 
 
 _NO_SIDE: Final = ConnectionSide()
@@ -251,7 +251,7 @@ class FlowState:
     server_stream: PacketStream = field(default_factory=PacketStream)
     web: WebSocket | None = None
     unnamed: UnnamedWebSocket | None = None
-    """The WebSocket as long as nothing says whether it carries MQTT."""
+    """The WebSocket, until evidence decides whether it carries MQTT."""
     tls: TlsObserver | None = None
     inner: FlowState | None = None
     """The content of TLS, once some of it was decrypted."""

@@ -473,7 +473,7 @@ class Transports:
                 yield from self._lost(dialogue, piece.from_client, "websocket", piece.length, at)
 
     def _open_websocket(self, dialogue: FlowState, upgrade: Upgrade) -> Iterator[Event]:
-        """Make the connection of a WebSocket and report it with what its exchange said."""
+        """Open the connection of a WebSocket, and report it with the details of its HTTP exchange."""
         for event in self.open(dialogue, "websocket"):
             _web_details(event.connection).update(_asked(upgrade))
             yield event

@@ -442,7 +442,7 @@ class FindingSelection(Generic[FoundT]):
         absent = [number for number in self.connections if number >= connections]
         if absent:
             last = "the only one is number 0" if connections == 1 else f"numbers go from 0 to {connections - 1}"
-            return f"there is no connection {', '.join(map(str, absent))}: {last}"
+            return f"no connection {', '.join(map(str, absent))}: {last}"
         if self.clients and self.wanted is None:
             names = ", ".join(repr(utf8(pattern)) for pattern in self.clients)
             return f"no packet of {'a client' if len(self.clients) == 1 else 'clients'} {names}"

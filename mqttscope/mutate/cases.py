@@ -1,7 +1,7 @@
 """Cases: one mutation applied to one flow, reproducible byte for byte.
 
-The hash of the capture, the connection, the seed and the case number identify a case.  Numbers do not depend on which
-mutations are selected: a case keeps its number under every pattern.
+The hash of the capture, the connection, the seed and the case number identify a case.  Numbers do not depend on the
+selected mutations: a case keeps its number under every pattern.
 
 `exceeded_limit` names the announced limit that a packet exceeds: such a mutation is not legal (5.0
 3.1.2.11, 3.2.2.3).

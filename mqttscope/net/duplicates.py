@@ -150,9 +150,9 @@ class Deduplication:
 
     def __init__(self) -> None:
         self.frames = 0
-        """Frames with TCP so far."""
+        """Number of frames with TCP."""
         self.copies = 0
-        """Dropped frames."""
+        """Number of dropped frames."""
         self.forgotten = 0
         """Segments and directions dropped early, at a limit."""
         self._recent: dict[Identity, _RecentSegment] = {}

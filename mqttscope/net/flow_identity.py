@@ -1,4 +1,4 @@
-"""Decides which connection a segment belongs to: the known one, the next one between its endpoints, or none.
+"""Decides whether a segment belongs to the known connection, to the next one between its endpoints, or to neither.
 
 Small devices choose the same port and initial sequence number after each reboot, so numbers alone do not
 decide.  Four hypotheses are possible for a segment between known endpoints:
@@ -42,7 +42,7 @@ from mqttscope.net.tap_views import (
 from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS, ClockReading, read_clock, time_stamp
 
 LATE_NS: Final = 3_000_000_000
-"""Time after the end of a flow from which on segments without new bytes are reported as late copies."""
+"""Minimum time after the end of a flow for segments without new bytes to be reported as late copies."""
 BEGIN_WINDOW: Final = 1 << 16
 """Maximum distance of the numbers of a beginning from the numbers of the connection before."""
 _FAST_OPEN_BYTES: Final = 1_460
@@ -133,7 +133,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
 def _judge_beginning(
     flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, clock: ClockReading
 ) -> FlowMatch:
-    """`judge` for the beginning of a stream whose numbers are near the flow's numbers."""
+    """`judge` for the beginning of a stream, with numbers near the flow's numbers."""
     start = half.locate(segment.sequence)
     if start >= half.offset:
         # In order, it is a fault of its sender; after a hole, the answer decides.
@@ -380,7 +380,7 @@ def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
 
 
 def disowns(half: HalfStream, segment: Segment) -> bool:
-    """Whether a reset by the side of ``half`` comes from a stack that does not know the connection.
+    """Whether a reset by the side of ``half`` comes from a stack without any memory of the connection.
 
     A stack that ends a known connection sets ACK in its reset.  A reset without ACK answers a segment of
     the other side, and has the number that this segment acknowledged (RFC 9293 section 3.5.2).

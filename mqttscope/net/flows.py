@@ -54,7 +54,7 @@ MAX_UNDECIDED_SEGMENTS: Final = 64
 """Maximum number of undecided segments of a flow."""
 MAX_UNDECIDED_BYTES: Final = 256 * 1024
 YOUNG_NS: Final = 1_000_000_000
-"""Time after the first segment for which a flow that was joined in the middle may have bytes under way."""
+"""Maximum age of bytes under way in a flow that the capture joined in the middle, since its first segment."""
 
 _VIEW_BEGINNING: Final = 2
 """Minimum number of repeated segments with data or SYN that prove a second view, if a SYN is among them."""
@@ -70,7 +70,7 @@ class FlowTable(FlowRegister):
     """All connections of a capture, within the limits of ``FlowRegister``."""
 
     def feed(self, segment: Segment) -> Sequence[FlowEvent]:
-        """Take the next segment of the capture; returns its events, in order, often none."""
+        """Take the next segment of the capture; returns its events, in order, often without any."""
         entry = self.take_in_order(segment)
         if entry is None:
             return self._feed_slowly(segment)

@@ -176,7 +176,7 @@ def quoted(value: str | None, known: re.Pattern[str] | None = None) -> str:
 
 
 def list_quoted(values: list[str], known: re.Pattern[str] = SUBPROTOCOL_NAME) -> str:
-    """Values of a list for a remark; those of an unknown form, which may be tokens, are counted."""
+    """Values of a list for a remark; values of an unknown form, which may be tokens, are only counted."""
     shown = [name for name in values if known.fullmatch(name)]
     others = len(values) - len(shown)
     return ", ".join([*shown, *([f"{others} other{'s' if others > 1 else ''}"] if others else [])]) or "none"

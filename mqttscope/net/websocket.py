@@ -125,9 +125,9 @@ class Inflater:
     window: bytearray = field(default_factory=bytearray)  # output before the current message; the last 32 KiB matter
     tail: bytearray = field(default_factory=bytearray)  # output of the current message, likewise
     pending: bytearray = field(default_factory=bytearray)  # its compressed bytes, empty if there are too many
-    fed: int = 0  # number of its compressed bytes so far
-    inflated: int = 0  # number of its inflated bytes so far
-    finals: int = 0  # number of its final blocks so far
+    fed: int = 0  # number of its compressed bytes
+    inflated: int = 0  # number of its inflated bytes
+    finals: int = 0  # number of its final blocks
     restart: bool = False  # the last byte ended a final block
     zlib_object: Any = field(default=None, repr=False, compare=False)
 

@@ -114,7 +114,7 @@ def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, 
 def closed(
     line: Wrapped, event: events.ConnectionEnding | events.ConnectionClosed, painter: Painter, unanswered: str = ""
 ) -> None:
-    """Describe the end of a connection: how, by which side, and the amounts of data before it."""
+    """Describe the end of a connection: its kind, the side that ended it, and the amounts of data before it."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
     name = connection.client_identifier
@@ -264,7 +264,7 @@ def sender(direction: Direction) -> str:
 
 
 @dataclass(slots=True)
-class _ConnectionCounts:
+class _EndCounts:
     """Counts of a connection when its end was reported."""
 
     packets: tuple[int, int]
@@ -278,7 +278,7 @@ class ReportedEnds:
 
     def __init__(self, painter: Painter) -> None:
         self.painter = painter
-        self._reported: dict[int, _ConnectionCounts] = {}
+        self._reported: dict[int, _EndCounts] = {}
         """Counts of connections that are not over yet, at most `MAX_ENDINGS`."""
 
     def report(self, connection: Connection) -> None:
@@ -334,7 +334,7 @@ class ReportedEnds:
             first = False
 
 
-def _state(connection: Connection) -> _ConnectionCounts:
+def _state(connection: Connection) -> _EndCounts:
     up, down = connection.client_side, connection.server_side
     packets, octets = (up.packets, down.packets), (up.bytes, down.bytes)
-    return _ConnectionCounts(packets, octets, connection.gaps, connection.disconnect_by)
+    return _EndCounts(packets, octets, connection.gaps, connection.disconnect_by)

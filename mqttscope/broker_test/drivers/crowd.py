@@ -98,7 +98,7 @@ class Crowd:
         self._places: dict[tuple[int, int], IsolatedConnection | None] = {}
         """Isolated copies by connection and worker; ``None`` if other names are impossible or change the reaction."""
         self._proven: set[tuple[int, int]] = set()
-        self._said: set[int] = set()
+        self._notified: set[int] = set()
         """Connections with a notice to the user that their cases run one by one."""
         self._window: list[_QueuedCase] = []
         self._alarm: Ruling | None = None
@@ -267,8 +267,8 @@ class Crowd:
 
     def _say(self, script: Script, why: str) -> None:
         """Tell the user once why the cases of a connection run one by one."""
-        if script.connection.number not in self._said:
-            self._said.add(script.connection.number)
+        if script.connection.number not in self._notified:
+            self._notified.add(script.connection.number)
             self.test.notices.append(f"{script.name} {why}: its cases are played one by one")
 
     async def _prove(self, item: _QueuedCase, form: _WorkerCase, worker: int, play: _Play, rest: _Queue) -> None:

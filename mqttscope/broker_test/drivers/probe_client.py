@@ -395,7 +395,7 @@ async def forget_session(
 async def forget_retained(
     access: BrokerAccess, version: ProtocolVersion, topics: Iterable[str], seconds: float
 ) -> list[str]:
-    """Delete the retained messages of topics (5.0 3.3.1.3); returns the topics for which this failed."""
+    """Delete the retained messages of topics (5.0 3.3.1.3); returns the topics that still have one."""
     left = []
     for topic in topics:
         done = False
