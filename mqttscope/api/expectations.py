@@ -222,10 +222,10 @@ class Traffic:
         return self.proxy
 
     def _all(self) -> Sequence[Passed]:
-        return self._captured if self.proxy is None else self.proxy.packets()
+        return self._captured_packets if self.proxy is None else self.proxy.packets()
 
     @cached_property
-    def _captured(self) -> Sequence[Passed]:
+    def _captured_packets(self) -> Sequence[Passed]:
         assert self._source is not None
         self._source.raise_errors = True
         return list(Captures(self._source))

@@ -148,7 +148,7 @@ def process_of(args: MutateOptions, broker: TestedBroker) -> Process | None:
 def run(args: MutateOptions) -> int:
     """Run with the options of the command; returns the exit code."""
     if args.listing:
-        return _list(args)
+        return _list_mutations(args)
     if args.write is not None:
         return _write(args, args.write, _read_flows(args), _sink(args) if args.form in PROGRAMS else None)
     return _try(args, brokers(args))
@@ -165,7 +165,7 @@ def _sink(args: MutateOptions) -> Any:
     return FileSink(args.output, args.captures, private=args.show_secrets)
 
 
-def _list(args: MutateOptions) -> int:
+def _list_mutations(args: MutateOptions) -> int:
     side = args.side or CLIENT
     mutations = select(args.pattern, sender=side)
     if args.form in PROGRAMS:
@@ -349,7 +349,7 @@ async def _spoken(flows: Flows, test: BrokerTest, tried: BrokerRun) -> list[int]
     """Chosen connections with a version that the broker supports; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
     with ErrorTranslation(NoBrokerError, LinkError):
-        tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.speaks(version)])
+        tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.supports_version(version)])
     for version, count in sorted(counts.items()):
         if version.text in tried.unspoken:
             left = counted(count, "connection")

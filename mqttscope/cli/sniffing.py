@@ -48,8 +48,8 @@ ADVANCE_SECONDS = 0.25
 """Interval for expiring flows during silence."""
 
 
-def advanced(dissector: Dissector, now_ns: int) -> Iterator[Event]:
-    """Events of flows that end during silence; ``now_ns``: time of the clock."""
+def advance(dissector: Dissector, now_ns: int) -> Iterator[Event]:
+    """Let time pass in the dissector, up to a time of the clock; yields events of flows that end during silence."""
     yield from dissector.advance(now_ns - SILENCE_NS)
 
 
@@ -261,7 +261,7 @@ class SniffRun:
                 self.decryption.advance(time.time_ns() - SILENCE_NS)
             for item in self.dissector.clock.release():
                 self._feed(item)
-            for event in advanced(self.dissector, self.capture.clock.now_ns()):
+            for event in advance(self.dissector, self.capture.clock.now_ns()):
                 self._take(event)
         self._pass_time()
         self._flush_reporter()

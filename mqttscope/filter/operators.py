@@ -257,7 +257,7 @@ def decoded_ordered(operator: str, wanted: Any) -> ValueTest:
 
 
 def decoded_member(ranges: Sequence[tuple[Any, Any]]) -> ValueTest:
-    """True for one of these values, and inside one of these ranges, in a payload."""
+    """Test for one of these values, or a value inside one of these ranges, in a payload."""
     hits = [decoded_equal(low) if high is None else _between(low, high) for low, high in ranges]
     return lambda value: any(hit(value) for hit in hits)
 

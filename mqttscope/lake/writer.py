@@ -599,7 +599,7 @@ def _read(
             intake.read(names, fresh.parts)
         else:
             intake.read_beside(second_process, names, fresh.parts, root, after.generation, files)
-        memories = intake.remembered()
+        memories = intake.flow_memories()
         intake.flush(everything=True)
         for start in range(0, len(memories), STATE_ROWS):
             states = list(map(state_row, memories[start : start + STATE_ROWS]))

@@ -66,12 +66,12 @@ class Pattern:
         """Whether the entry applies to a finding."""
         if finding.rule not in self.codes:
             return False
-        if self.client is not None and not self._client.fullmatch(finding.client_identifier or ""):
+        if self.client is not None and not self._client_pattern.fullmatch(finding.client_identifier or ""):
             return False
         return self.topic is None or (finding.topic is not None and matches(self.topic, finding.topic))
 
     @cached_property
-    def _client(self) -> re.Pattern[str]:
+    def _client_pattern(self) -> re.Pattern[str]:
         return re.compile(translate(self.client or "*"))
 
     def is_expired(self, today: date) -> bool:

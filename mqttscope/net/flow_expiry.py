@@ -154,9 +154,9 @@ class FlowRegister:
                 del self._plain[plain]
         self._closed.pop(flow.key, None)
         self._queued.pop(flow.key, None)
-        self._buffer(-flow.initiator.buffer.size - flow.responder.buffer.size)
+        self._count_buffered(-flow.initiator.buffer.size - flow.responder.buffer.size)
 
-    def _buffer(self, size: int) -> None:
+    def _count_buffered(self, size: int) -> None:
         """Add to the count of buffered bytes; negative to subtract."""
         self.buffered_bytes += size
         self.budget.take(size)
@@ -186,10 +186,10 @@ class FlowRegister:
         initiator, responder = flow.initiator, flow.responder
         size = initiator.buffer.size + responder.buffer.size
         if size != before:
-            self._buffer(size - before)
+            self._count_buffered(size - before)
         if size and self.budget.is_exceeded:
             self.total_limit_hits += 1
-            self._buffer(-size)
+            self._count_buffered(-size)
             for half, from_initiator in ((initiator, True), (responder, False)):
                 half.empty(FlowReport(flow, from_initiator, last_place(flow), events))
                 half.clear = half.state in (ASSUMED, OPEN)
@@ -234,7 +234,7 @@ class FlowRegister:
         before = flow.initiator.buffer.size + flow.responder.buffer.size
         flow.initiator.flush(FlowReport(flow, True, place, events))
         flow.responder.flush(FlowReport(flow, False, place, events))
-        self._buffer(-before)
+        self._count_buffered(-before)
         both_ended = flow.initiator.ended and flow.responder.ended
         self._mark_closed(flow, "fin" if both_ended else how, place, events)
 

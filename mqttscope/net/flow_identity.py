@@ -67,6 +67,7 @@ def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> F
 
 
 def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> FlowMatch:
+    """`judge` for a SYN or SYN-ACK."""
     answer = bool(segment.flags & ACK)
     known = half.initial_sequence >= 0
     same = half.initial_sequence == segment.sequence

@@ -191,7 +191,7 @@ class FlowTable(FlowRegister):
         if known is not None:
             self._forget(known[0])
         self._register(flow)
-        self._buffer(flow.initiator.buffer.size + flow.responder.buffer.size)
+        self._count_buffered(flow.initiator.buffer.size + flow.responder.buffer.size)
         if flow.closed:
             self._forget_later(flow)
         else:
@@ -301,12 +301,14 @@ class FlowTable(FlowRegister):
         if segment.flags & RST and ended.closed != "reset":
             half.empty_segments += 1  # not a repetition: it answers late segments of the other side
         else:
-            self._repeat(ended, flow, half, segment, events)
+            self._count_repeated(ended, flow, half, segment, events)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place_of(segment)
         return True
 
-    def _repeat(self, ended: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> None:
-        """Count a segment of a connection before ``flow``, or report the bytes that fill a gap that was given up."""
+    def _count_repeated(
+        self, ended: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]
+    ) -> None:
+        """Count a segment that repeats ``ended``, a connection before ``flow``; report bytes that fill an old gap."""
         own = halves(ended, segment)[0]
         report = FlowReport(ended, own is ended.initiator, place_of(segment), events)
         if not own.take_late(own.locate(segment.sequence), segment.payload, report):
@@ -448,7 +450,7 @@ class FlowTable(FlowRegister):
             entry = self._index[segment.key]
             ended = repeated_flow(flow, segment) if again and not repeats(flow, segment) else None
             if ended is not None:
-                self._repeat(ended, flow, entry[1], segment, events)
+                self._count_repeated(ended, flow, entry[1], segment, events)
             elif flow.doubt is not FlowMatch.APART:
                 self._apply(segment, entry, events)
             elif segment.payload or segment.missing:

@@ -606,7 +606,7 @@ def _is_mqtt_sn(begin: bytes, length: int) -> bool:
 
 
 def _is_mqtt_sn_connect(message: bytes, length: int) -> bool:
-    """A CONNECT of MQTT-SN 1.2, section 5.4.4, checked strictly, since the port may be any."""
+    """Whether a message is a CONNECT (MQTT-SN 1.2, section 5.4.4), checked strictly, since the port may be any."""
     return (
         7 <= length <= 29
         and len(message) == length == message[0]

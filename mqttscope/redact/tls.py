@@ -302,11 +302,11 @@ class TlsStream:
         self.handshake += piece
         self.places.append((place, len(piece)))
         if self.kind == tls_hello.HANDSHAKE and self.clear:
-            self._messages()
+            self._read_messages()
         elif not self.remaining:
             self._seal()
 
-    def _messages(self) -> None:
+    def _read_messages(self) -> None:
         while len(self.handshake) >= 4 and self.clear:
             size = 4 + int.from_bytes(self.handshake[1:4], "big")
             if size > MAX_MESSAGE:

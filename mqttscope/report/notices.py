@@ -284,7 +284,7 @@ class ReportedEnds:
     def report(self, connection: Connection) -> None:
         """Remember that a line reports the end of this connection, with its counts at that time."""
         if len(self._reported) < MAX_ENDINGS:
-            self._reported[connection.number] = _state(connection)
+            self._reported[connection.number] = _end_counts(connection)
 
     def is_reported(self, connection: Connection) -> bool:
         """Whether a line has reported the end of this connection."""
@@ -297,7 +297,7 @@ class ReportedEnds:
         """
         connection, painter = event.connection, self.painter
         before = self._reported.pop(connection.number, None)
-        now = _state(connection)
+        now = _end_counts(connection)
         remarks: StyledTexts = []
         other = connection.also_closed
         if other is not None:
@@ -334,7 +334,7 @@ class ReportedEnds:
             first = False
 
 
-def _state(connection: Connection) -> _EndCounts:
+def _end_counts(connection: Connection) -> _EndCounts:
     up, down = connection.client_side, connection.server_side
     packets, octets = (up.packets, down.packets), (up.bytes, down.bytes)
     return _EndCounts(packets, octets, connection.gaps, connection.disconnect_by)

@@ -400,6 +400,14 @@ def test_the_clock_of_captures_that_are_read_apart() -> None:
     assert clock_of(Conversation().quiet(3).tape.segments, ["a.pcap"]) == CaptureClock()
 
 
+@pytest.mark.parametrize("seconds", [HOUR, 0.5])
+def test_a_side_that_has_sent_its_fin_answers_too(seconds: float) -> None:
+    """The acknowledgment of a half-closed side has the number behind its FIN."""
+    tape = tape_of(f"new clocks=none; quiet; fin client; ack server; < publish a/1 1; +{seconds}; ack client")
+
+    assert len(steps_of(tape.segments)) == (seconds == HOUR)
+
+
 def test_a_segment_that_no_one_sent_before_has_no_influence() -> None:
     """A stray with a stamp of its own does not disprove what the connection shows."""
     talk = Conversation().quiet(3).set_capture_clock(HOUR)

@@ -127,9 +127,9 @@ class BrokerTest:
             result.ruling = verdict.excuse(result.ruling, "the broker may have its own rules of access")
         return result
 
-    async def speaks(self, version: ProtocolVersion) -> bool:
+    async def supports_version(self, version: ProtocolVersion) -> bool:
         """Whether the broker supports a version; raises `LinkError` if it cannot be reached."""
-        return await probe_client.speaks(self.access, version, self.patience_s * AGAIN)
+        return await probe_client.supports_version(self.access, version, self.patience_s * AGAIN)
 
     async def connack(self, script: Script) -> Connack | None:
         """The CONNACK that accepts the CONNECT of a connection; ``None`` if the broker does not accept it."""

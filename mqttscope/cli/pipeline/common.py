@@ -51,7 +51,7 @@ def spark_pairs(context: click.Context, parameter: click.Parameter, value: tuple
     return settings
 
 
-def size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+def byte_count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """Parse a number of bytes: ``67108864`` or ``64m``."""
     if value is None:
         return None

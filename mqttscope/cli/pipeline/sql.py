@@ -101,7 +101,7 @@ def _show(answer: QueryAnswer, first: list[Any] | None, format_: str, most: int)
     from mqttscope.cli.output import Output, make_view, warn
     from mqttscope.report.fleet.answer import as_csv, as_json, as_text
 
-    rows = () if first is None else _chained(first, answer)
+    rows = () if first is None else _all_rows(first, answer)
     sink = Output()
     if format_ == "text":
         view = make_view(colour=False, payload="none", payload_limit=0)
@@ -116,6 +116,6 @@ def _show(answer: QueryAnswer, first: list[Any] | None, format_: str, most: int)
     sink.flush()
 
 
-def _chained(first: list[Any], answer: QueryAnswer) -> Any:
+def _all_rows(first: list[Any], answer: QueryAnswer) -> Any:
     yield first
     yield from answer.rows
