@@ -152,7 +152,7 @@ class Traffic:
         matching = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
         if matching:
             what = _described(type, where=where, **asked)
-            raise AssertionError(f"{counted(len(matching), 'packet')} passed with {what}\n{_shown(matching)}")
+            raise AssertionError(f"{counted(len(matching), 'packet')} passed with {what}\n{_packet_lines(matching)}")
         self._require_packets()
 
     def never(self, *rules: str) -> None:
@@ -274,7 +274,7 @@ class Traffic:
 
     def _seen(self) -> str:
         notes = self.proxy.notes if self.proxy is not None else []
-        return "\n".join([_shown(self._all()), *notes[-MAX_SHOWN:]])
+        return "\n".join([_packet_lines(self._all()), *notes[-MAX_SHOWN:]])
 
 
 def _check(
@@ -309,7 +309,7 @@ def _described(type: str | None, *, where: object = None, **asked: object) -> st
     return ", ".join([*words, *(["the predicate where"] if where is not None else [])]) or "any type"
 
 
-def _shown(packets: Sequence[Passed]) -> str:
+def _packet_lines(packets: Sequence[Passed]) -> str:
     """The last packets, one per line, without secrets."""
     if not packets:
         return "nothing passed at all"

@@ -271,7 +271,7 @@ class Prompt(Vertical):
         words = completion.words if fault is None or _leads_on(text, completion, fault[0]) else []
         if words:
             # An incomplete expression is not an error yet.
-            self._show_note(0, named(words), mark=False)
+            self._show_note(0, completion_text(words), mark=False)
         elif fault is not None:
             self._show_note(*fault)
         else:
@@ -289,7 +289,7 @@ class Prompt(Vertical):
         self.query_one("#prompt-note", Static).update(text)
 
 
-def named(words: list[str]) -> str:
+def completion_text(words: list[str]) -> str:
     """Completions in a line: all, or the first ones and their number."""
     count = f", {len(words):,} words" if len(words) > MAX_WORDS else ""
     return f"Tab{count}: {' '.join(words[:MAX_WORDS])}"

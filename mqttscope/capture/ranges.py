@@ -103,7 +103,7 @@ def split(boundaries: Boundaries | None, size: int, split_bytes: int = SPLIT_BYT
     ]
 
 
-def index(file: BinaryIO, boundaries: Boundaries, splits: Sequence[Split]) -> RangeList:
+def index_ranges(file: BinaryIO, boundaries: Boundaries, splits: Sequence[Split]) -> RangeList:
     """The ranges of a capture by one walk over its record headers, without guesses and refused ranges.
 
     ``file`` must be seekable.  Takes about a quarter of the time of reading the segments.

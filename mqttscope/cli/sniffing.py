@@ -160,7 +160,7 @@ class SniffRun:
 
     def execute(self) -> int:
         """Capture until something ends it; returns the exit code."""
-        with self._signals():
+        with self._handling_signals():
             source: Iterator[SegmentItem | Decrypted]
             frames = self._recorded(self.capture.frames())
             if self.monitor is not None:
@@ -263,7 +263,7 @@ class SniffRun:
                 self._feed(item)
             for event in advance(self.dissector, self.capture.clock.now_ns()):
                 self._take(event)
-        self._pass_time()
+        self._update_metrics()
         self._flush_reporter()
         self.sink.flush()
         if self.recorder is not None:
@@ -271,7 +271,7 @@ class SniffRun:
         if self.findings is not None:
             self.findings.flush()
 
-    def _pass_time(self) -> None:
+    def _update_metrics(self) -> None:
         """Update the time and the number of frames in the live metrics."""
         if self.monitor is not None:
             self.monitor.pass_live_time(self.capture, self.frames)
@@ -289,7 +289,7 @@ class SniffRun:
 
     def _close(self) -> None:
         try:
-            self._pass_time()
+            self._update_metrics()
             if self.reporter is not None:
                 self.reporter.close()
             if self.findings is not None:
@@ -303,7 +303,7 @@ class SniffRun:
                 self.recorder.close()
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _handling_signals(self) -> Iterator[None]:
         """End with reports on Ctrl-C and on the signals of service managers; a second signal ends at once."""
 
         def end(number: int, frame: object) -> None:
@@ -388,7 +388,7 @@ def _interfaces() -> list[live.CaptureInterface]:
         raise CommandFailedError(str(error)) from None
 
 
-def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> live.LiveCapture:
+def live_capture(names: Sequence[str], bpf: str, ports: Sequence[int]) -> live.LiveCapture:
     with ErrorTranslation(CommandFailedError, MissingToolError, live.CannotCaptureError):
         return live.LiveCapture(names, capture_filter=capture_filter(bpf, ports))
 

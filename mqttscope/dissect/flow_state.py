@@ -495,14 +495,14 @@ class FlowState:
         """Decide by the first bytes of either direction, which also identify the client."""
         for head, from_initiator in ((first, True), (second, False)):
             if starts_with_connect(head):
-                self._client_is(from_initiator, "CONNECT")
+                self._set_client(from_initiator, "CONNECT")
                 self.move(FlowTrigger.SPEAKS_MQTT)
             elif looks_like_upgrade(head):
-                self._client_is(from_initiator, "HTTP upgrade")
+                self._set_client(from_initiator, "HTTP upgrade")
                 self.move(FlowTrigger.SPEAKS_WEBSOCKET)
                 self.web = WebSocket()
             elif looks_like_tls(head):
-                self._client_is(from_initiator is (head[5] == CLIENT_HELLO), "TLS hello")
+                self._set_client(from_initiator is (head[5] == CLIENT_HELLO), "TLS hello")
                 self.move(FlowTrigger.SPEAKS_TLS)
                 self.tls = TlsObserver()
             else:
@@ -511,7 +511,7 @@ class FlowState:
             return True
         return False
 
-    def _client_is(self, initiator: bool, evidence: str) -> None:
+    def _set_client(self, initiator: bool, evidence: str) -> None:
         """Set the client by the bytes; if they agree with the handshake, that stays the evidence."""
         if initiator is not self.client_is_initiator or not self.flow.initiator_known:
             self.client_is_initiator, self.roles_evidence = initiator, evidence

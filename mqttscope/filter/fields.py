@@ -356,7 +356,7 @@ def packet_fields() -> Iterator[FilterField]:
     """Fields of all packets, under all their names."""
     named: dict[str, list[FieldSource]] = {}
     for cls in PACKETS.values():
-        for place in _places(cls):
+        for place in _field_sources(cls):
             for name in _names(type_name(cls.packet_type), place.path):
                 named.setdefault(name, []).append(place)
     for name, places in named.items():
@@ -379,7 +379,7 @@ def _names(packet: str, path: tuple[str, ...]) -> list[str]:
     return [name for name in names if path[-2:-1] != ("user_property",) or "user_property" in name]
 
 
-def _places(cls: type[ControlPacket]) -> Iterator[FieldSource]:
+def _field_sources(cls: type[ControlPacket]) -> Iterator[FieldSource]:
     for name in ("header_flags", "missing"):
         yield FieldSource(cls, (name,), FieldKind.NUMBER, _reader(name), plain=True)
     for field_ in fields_of(cls.packet_type):

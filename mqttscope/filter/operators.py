@@ -233,7 +233,7 @@ def _is_number(value: Any) -> bool:
 
 
 def decoded_equal(wanted: Any) -> ValueTest:
-    """True for this value in a payload: a number, text (also as bytes), a flag or null."""
+    """Test for this value in a payload: a number, text (also as bytes), a flag or null."""
     if wanted is None or isinstance(wanted, bool):
         return lambda value: value is wanted
     if isinstance(wanted, str):

@@ -67,10 +67,10 @@ def lake_lock(folder: Lake) -> Iterator[None]:
         return
     delta.require(root)
     with shared_like(root):
-        yield from _hold(root)
+        yield from _hold_lock(root)
 
 
-def _hold(root: Path) -> Iterator[None]:
+def _hold_lock(root: Path) -> Iterator[None]:
     with writing(root):
         make_folder(root)
         _refuse_others(root)

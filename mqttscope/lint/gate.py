@@ -336,7 +336,7 @@ class Gate:
     def summed_up(self) -> list[tuple[Finding, GateVerdict]]:
         """The findings about the complete run, for the end of reports; each call returns new ones only."""
         held, self._held = self._held, {}
-        return [(self._sum(group), verdict) for group, verdict in held.values() if verdict.shown]
+        return [(self._summary_finding(group), verdict) for group, verdict in held.values() if verdict.shown]
 
     def _counted(self, finding: Finding, *, shown: bool) -> GateVerdict:
         counts = self.policy.breaks(finding)
@@ -356,7 +356,7 @@ class Gate:
         group.add(finding, self._name)
         return GateVerdict(None, verdict.counts, shown=False, repeated=repeated)
 
-    def _sum(self, group: Group) -> Finding:
+    def _summary_finding(self, group: Group) -> Finding:
         first, number = group.first, len(group.clients)
         if number == 1:
             return first

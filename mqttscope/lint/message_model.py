@@ -236,7 +236,7 @@ class Messages(BrokerWatch):
     at_hand: tuple[ConnectionKey, int, Pairing | None] | None = field(default=None, compare=False, repr=False)
     """The pairing of the current packet."""
 
-    def minds(self, will: Will) -> bool:
+    def follows_will(self, will: Will) -> bool:
         """Always: the message of a will has no PUBLISH of a client."""
         return True
 

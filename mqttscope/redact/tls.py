@@ -261,7 +261,7 @@ class TlsStream:
             self.header += data[at : at + used]
             at += used
             if len(self.header) == 5:
-                self._begin(place)
+                self._begin_record(place)
         if at < end:
             self._opaque(offset + at, data[at:])
 
@@ -277,7 +277,7 @@ class TlsStream:
     def close(self) -> None:
         self._give_up()
 
-    def _begin(self, place: int) -> None:
+    def _begin_record(self, place: int) -> None:
         header, self.header = self.header, b""
         kind, length = header[0], int.from_bytes(header[3:], "big")
         if (

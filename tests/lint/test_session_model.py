@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import make_connect
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.session_model import ENDLESS, SessionModel
+from mqttscope.lint.session_model import ENDLESS, SessionModel, UnansweredMessage
 from mqttscope.lint.signs import SIGNS, signs_of
 from mqttscope.mqtt import encode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
@@ -49,6 +50,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.stream import PacketStream
+from mqttscope.session.inflight import SENT
 from tests.each import some
 from tests.live import capturing
 from tests.proxy.rig import mosquitto
@@ -142,6 +144,29 @@ def test_a_session_continues_where_connack_says_so(again: str, expected: int, di
     session_model = model(BEGINS, SENDS, BREAKS, f"@1 {again}; {PING_1}")
 
     assert (len(session_model.client_sent), len(session_model.discarded_client_sent)) == (expected, discarded)
+
+
+def test_discarded_messages_are_forgotten_with_the_next_connection() -> None:
+    connections = models(BEGINS, SENDS, BREAKS, f"@1 opened {KEEPS}; {PING_1}; @1 > reset", f"@2 {RESUMES}; {PING_2}")
+
+    assert [list(each.discarded_client_sent) for each in connections] == [[1], []]
+
+
+def test_a_publish_is_the_message_or_another_one_only_if_all_is_known() -> None:
+    packet = Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"x")
+    unanswered = UnansweredMessage(1, 1, "a", zlib.crc32(b"x"), SENT, 0, 1, 0)
+    for known, topic, published, is_message, differs in (
+        (unanswered, "a", packet, True, False),
+        (unanswered, "b", packet, False, True),
+        (unanswered, None, packet, False, False),
+        (unanswered, "a", replace(packet, payload=b"y"), False, True),
+        (unanswered, "a", replace(packet, qos=2), False, False),
+        (unanswered, "a", replace(packet, missing=1), False, False),
+        (unanswered, "b", replace(packet, missing=1), False, False),
+        (replace(unanswered, topic=None), "a", packet, False, False),
+        (replace(unanswered, checksum=None), "b", packet, False, False),
+    ):
+        assert (known.is_message(published, topic), known.differs(published, topic)) == (is_message, differs)
 
 
 def test_in_3_1_nobody_knows_whether_a_session_continues() -> None:
