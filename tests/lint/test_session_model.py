@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -29,7 +30,7 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import make_connect
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.session_model import ENDLESS, SessionModel, UnansweredMessage
+from mqttscope.lint.session_model import ENDLESS, SessionModel, UnansweredMessage, session_match
 from mqttscope.lint.signs import SIGNS, signs_of
 from mqttscope.mqtt import encode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
@@ -236,6 +237,83 @@ def test_subscriptions_are_carried_until_they_are_ended() -> None:
     granted = [{name: subscription.granted for name, subscription in each.filters.items()} for each in session_models]
     assert granted == [{"a": 1, "d": 0}, {"d": 0}]
     assert [list(each.ended_filters) for each in session_models] == [["b"], ["b", "a"]]
+
+
+class MatchesOfSession(Rule):
+    """Keeps the subscriptions that match a topic at each PINGREQ."""
+
+    code = "TST372"
+    severity = Severity.INFO
+    looks_at: ClassVar[Any] = Pingreq
+    models = (SessionModel,)
+    topic = "a"
+    seen: ClassVar[list[tuple[bool, list[str]]]] = []
+
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        match = session_match(self.topic, at)
+        self.seen.append((match.known, [subscription.topic_filter for subscription in match.subscriptions]))
+        return None
+
+
+@each(
+    "topic, again, expected",
+    [
+        ("a", "> nothing", (True, ["a"])),
+        ("b/x", "> nothing", (True, ["+/x"])),
+        ("$q/x", "> nothing", (True, ["$q/x"])),
+        ("a", "> subscribe 2 a:1; @1 < suback 2 1", (True, ["a"])),
+        # A message may have been queued for the former subscription.
+        ("a", "> subscribe 2 a:0; @1 < suback 2 0", (False, ["a"])),
+        ("a", "> subscribe 2 a:1,no_local; @1 < suback 2 1", (False, ["a"])),
+    ],
+)
+def test_a_topic_matches_what_the_session_brought(topic: str, again: str, expected: tuple[bool, list[str]]) -> None:
+    MatchesOfSession.seen.clear()
+    MatchesOfSession.topic = topic
+    first = "> subscribe 1 a:1 +/x:1 $q/x:1; < suback 1 1 1 1"
+    lint([MatchesOfSession()], talked(*steps_of(BEGINS, first, BREAKS, f"@1 {RESUMES}; @1 {again}; {PING_1}")))
+
+    assert MatchesOfSession.seen == [expected]
+
+
+def test_the_state_of_a_session_is_for_its_owner_alone() -> None:
+    rows = {1: UnansweredMessage(1, 1, "a", zlib.crc32(b""), SENT, 0, 1, 0)}
+    owner, other = (SimpleNamespace(key=number, direction=C2S, topic="a") for number in (1, 2))
+    session: Any = SessionModel(owner=1)
+    session.client_sent = session.refused_to_client = session.completed_by_client = session.discarded_client_sent = rows
+
+    def known(at: Any, **state: Any) -> list[bool]:
+        for name, value in (
+            {"waits_for": None, "resumed": True, "apart": False, "filters_known": True} | state
+        ).items():
+            setattr(session, name, value)
+        return [
+            bool(session.carried(C2S, at)), bool(session.refused(C2S, at)), bool(session.completed(C2S, at)),
+            session.is_discarded(message(1), at), session.has_all_filters(at),
+        ]  # fmt: skip
+
+    assert known(owner) == [True] * 5
+    assert known(other) == [False] * 5
+    assert known(owner, waits_for=2) == [False, False, True, True, False]
+    assert known(owner, resumed=False) == [True, False, False, True, False]
+    assert known(owner, apart=True) == [True, True, True, True, False]
+    assert not session.is_discarded(Publish(topic_name="a"), owner)
+
+
+@each("again, phase", [("< pubrec 1", "received"), ("> publish a dup qos=2 id=1; @1 < pubrec 1", "sent")])
+def test_a_pubrec_answers_an_earlier_message_unless_its_identifier_was_used_again(again: str, phase: str) -> None:
+    session_model = model(BEGINS, "> publish a qos=2 id=1", BREAKS, f"@1 {RESUMES}; @1 {again}; {PING_1}")
+
+    assert str(session_model.client_sent[1].phase) == phase
+
+
+@each("state", [{"live": True}, {"owner": None}, {"kept_seconds": None}, {}])
+def test_the_end_of_a_session_is_known_after_its_owner_ended(state: dict[str, Any]) -> None:
+    session: Any = SessionModel()
+    for name, value in ({"live": False, "owner": 1, "kept_seconds": 60} | state).items():
+        setattr(session, name, value)
+
+    assert (session.kept_until() is None) is bool(state)
 
 
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
