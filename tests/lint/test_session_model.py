@@ -316,6 +316,15 @@ def test_the_end_of_a_session_is_known_after_its_owner_ended(state: dict[str, An
     assert (session.kept_until() is None) is bool(state)
 
 
+@each("before", [None, SimpleNamespace(history=None)])
+def test_a_session_without_the_history_of_its_owner_is_in_doubt(before: Any) -> None:
+    session: Any = SessionModel(owner=1)
+    session.born = session.filters_known = True
+    session._take_over(SimpleNamespace(connection_of=lambda key: before, timestamp_ns=0))
+
+    assert (session.born, session.filters_known, session.waits_for) == (False, False, None)
+
+
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
     session_model = model(RESUMES, SENDS, BREAKS, f"@1 {RESUMES}; {PING_1}")
 
