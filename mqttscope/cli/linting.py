@@ -205,7 +205,7 @@ class LintRun(FindingReports):
         for finding in findings:
             self._take(finding)
         if type(event) is not PacketEvent:
-            self._seen(event)
+            self._note_event(event)
         return findings
 
     def nothing(self) -> str:
@@ -242,7 +242,7 @@ class LintRun(FindingReports):
         silent: list[str] = []
         if self.settings.require_packets != 0 and self.selection is None:
             # Here each file of a directory or a pattern counts separately.
-            known = {*self._heard(), *self.linter.quality.errors}
+            known = {*self._packets_by_capture(), *self.linter.quality.errors}
             silent = [name for name in map(public_name, self.read) if name not in known]
         return self.linter.ledger.shortfalls(level, silent)
 
@@ -251,7 +251,7 @@ class LintRun(FindingReports):
 
         Unreadable captures are omitted.  ``None`` requires one well-formed packet.
         """
-        heard, bad = self._heard(), self.linter.quality.errors
+        heard, bad = self._packets_by_capture(), self.linter.quality.errors
         numbers = (
             heard
             if required is not None
@@ -271,11 +271,11 @@ class LintRun(FindingReports):
         copies = {name for name, flow in self.dissector.flows.copies.items() if flow.context is not None}
         return copies if self.reading.taps is None else copies | self.reading.taps.copied()
 
-    def _heard(self) -> dict[str, int]:
+    def _packets_by_capture(self) -> dict[str, int]:
         """Number of packets by capture; a tap read from another tap gets the number of all packets."""
         return {**dict.fromkeys(self._captures_with_copies(), self.spoken.total()), **self.spoken}
 
-    def _seen(self, event: Event) -> None:
+    def _note_event(self, event: Event) -> None:
         """Note an event that is not a well-formed packet."""
         if self.copy is not None:
             self.copy.note(event)
@@ -334,7 +334,7 @@ class LintRun(FindingReports):
         summary = self.summary(
             self.captures,
             self.packets,
-            spoken={*self._heard()} if self.selection is None else self.selection.spoken,
+            spoken={*self._packets_by_capture()} if self.selection is None else self.selection.spoken,
             idle=[] if nothing else self.idle(),
             nothing=nothing,
             required_quality=self.required_quality,

@@ -199,7 +199,7 @@ def _test_brokers(args: MutateOptions, brokers: list[TestedBroker]) -> int:
         BrokerTest(broker.access, args.patience, process_of(args, broker), broker.rate(args.rate)) for broker in brokers
     ]
     try:
-        asyncio.run(_all(args, flows, list(zip(tests, runs, strict=True)), keep, each))
+        asyncio.run(_play_all(args, flows, list(zip(tests, runs, strict=True)), keep, each))
     except BrokenPipeError:
         raise
     except BaseException as error:
@@ -240,7 +240,7 @@ def _finish(args: MutateOptions, runs: list[BrokerRun], sink: Any) -> None:
         raise
 
 
-async def _all(
+async def _play_all(
     args: MutateOptions,
     flows: Flows,
     pairs: list[tuple[BrokerTest, BrokerRun]],
@@ -296,7 +296,7 @@ async def _cases(
     args: MutateOptions, flows: Flows, test: BrokerTest, tried: BrokerRun, keep: ReproducerFolder | None, each: Each
 ) -> None:
     started = time.monotonic()
-    spoken = await _spoken(flows, test, tried)
+    spoken = await _supported_connections(flows, test, tried)
     scripts, baselines = await _fitted(flows, spoken, test)
     for result in baselines:
         tried.add(result)
@@ -345,7 +345,7 @@ async def _cases(
         progress.end()
 
 
-async def _spoken(flows: Flows, test: BrokerTest, tried: BrokerRun) -> list[int]:
+async def _supported_connections(flows: Flows, test: BrokerTest, tried: BrokerRun) -> list[int]:
     """Chosen connections with a version that the broker supports; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
     with ErrorTranslation(NoBrokerError, LinkError):

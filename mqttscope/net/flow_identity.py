@@ -119,7 +119,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if clock is ClockReading.OTHER and (half.offset or peer.offset):
         return FlowMatch.NEW
     if (beginning and (half.offset or peer.offset)) or flow.closed:
-        if any(_strange(half, peer, segment, BEGIN_WINDOW if beginning else START_WINDOW)):
+        if any(_far_numbers(half, peer, segment, BEGIN_WINDOW if beginning else START_WINDOW)):
             return FlowMatch.NEW
         if beginning:
             return _judge_beginning(flow, half, peer, segment, clock)
@@ -178,7 +178,7 @@ def _weigh_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
         same = half.initial_sequence == segment.sequence if known else -START_WINDOW <= start <= 0
         repeated = is_syn(segment) and is_syn(first) and first.sequence == segment.sequence
         return FlowMatch.AGAIN if same or repeated else FlowMatch.SAME
-    strange = _strange(half, peer, segment)
+    strange = _far_numbers(half, peer, segment)
     if all(strange):
         return FlowMatch.SAME
     clock = read_clock(half, segment)
@@ -317,7 +317,7 @@ def _continues_undecided(flow: Flow, half: HalfStream, segment: Segment) -> bool
     return start <= end and differs(half, start, segment.payload)
 
 
-def _strange(half: HalfStream, peer: HalfStream, segment: Segment, window: int = START_WINDOW) -> tuple[bool, bool]:
+def _far_numbers(half: HalfStream, peer: HalfStream, segment: Segment, window: int = START_WINDOW) -> tuple[bool, bool]:
     """Whether the sequence and acknowledgment numbers of data are far from all numbers of the flow."""
     acknowledges = bool(segment.flags & ACK) and peer.state is not UNSEEN
     return (
@@ -332,7 +332,7 @@ def is_stray(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
         # A segment that acknowledges other numbers than the SYN's is a late one of the connection before.
         acknowledges = segment.flags & ACK and peer.initial_sequence >= 0
         return bool(acknowledges) and not 0 <= peer.locate(segment.acknowledgment) <= LOST_WINDOW
-    if not all(_strange(half, peer, segment)):
+    if not all(_far_numbers(half, peer, segment)):
         return False
     ahead = half.locate(segment.sequence) - half.offset, peer.locate(segment.acknowledgment) - peer.offset
     return not all(0 < distance <= LOST_WINDOW for distance in ahead)

@@ -205,11 +205,11 @@ class FlowTable(FlowRegister):
             self._sweep(segment.timestamp_ns, events)
         if segment.checksum == WRONG and self.verify_checksums and self._set_aside(segment, events):
             return events
-        entry = self._index.get(segment.key) or self._known(segment)
+        entry = self._index.get(segment.key) or self._flow_between(segment)
         if entry is not None and entry[0].damaged:
             self._use_damaged(entry[0], damage.accepted_segments(entry[0], segment), events)
         self._route(segment, events)
-        entry = self._index.get(segment.key) or self._known(segment)
+        entry = self._index.get(segment.key) or self._flow_between(segment)
         if entry is not None:
             flow, half, _, _ = entry
             if segment.checksum == RIGHT:
@@ -220,13 +220,13 @@ class FlowTable(FlowRegister):
                     self._refresh(flow)
         return events
 
-    def _known(self, segment: Segment) -> Entry | None:
+    def _flow_between(self, segment: Segment) -> Entry | None:
         """The flow between the endpoints of a segment, whatever its tags."""
         return self._index.get(segment.key) or self._index.get(self._plain.get(plain_key(segment.key), b""))
 
     def _set_aside(self, segment: Segment, events: list[FlowEvent]) -> bool:
         """Let a segment with a wrong checksum wait; ``False`` if it is used as captured."""
-        entry = self._known(segment)
+        entry = self._flow_between(segment)
         if entry is None:
             if segment.flags & RST:
                 return True
@@ -261,7 +261,7 @@ class FlowTable(FlowRegister):
             entry = self._index.get(segment.key)
         before: list[Flow] = []
         if entry is None:
-            if self._repeats_past(self._known(segment), segment, events):
+            if self._repeats_past(self._flow_between(segment), segment, events):
                 return
         else:
             flow, half, peer, _ = entry
@@ -281,7 +281,7 @@ class FlowTable(FlowRegister):
                 before = self._replace(flow, segment, events)
                 entry = None
             elif verdict not in (FlowMatch.SAME, FlowMatch.BESIDE):
-                self._keep(flow, verdict, segment, events)
+                self._keep_undecided(flow, verdict, segment, events)
                 return
         if entry is None and segment.flags & RST:
             return  # of a connection that is not known
@@ -409,7 +409,7 @@ class FlowTable(FlowRegister):
         new = min(length, max(0, start + length - half.offset)) or length
         report.discarded(new, "after_reset" if flow.closed == "reset" else "after_close")
 
-    def _keep(self, flow: Flow, doubt: FlowMatch, segment: Segment, events: list[FlowEvent]) -> None:
+    def _keep_undecided(self, flow: Flow, doubt: FlowMatch, segment: Segment, events: list[FlowEvent]) -> None:
         """Keep a segment until later ones decide where it belongs."""
         size = sum(len(undecided.payload) for undecided in flow.undecided) + len(segment.payload)
         if flow.undecided and (len(flow.undecided) >= MAX_UNDECIDED_SEGMENTS or size > MAX_UNDECIDED_BYTES):

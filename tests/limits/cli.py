@@ -26,7 +26,7 @@ from mqttscope.cli.output import Output
 from mqttscope.cli.pasted import lines_of, sequences
 from mqttscope.cli.pipeline import ingesting
 from mqttscope.cli.pipeline.asking import SMALL as SMALL
-from mqttscope.cli.pipeline.asking import fitting as fitting
+from mqttscope.cli.pipeline.asking import spark_settings as spark_settings
 from mqttscope.cli.pipeline.ingesting import IngestRun
 from mqttscope.cli.pipeline.watch import line
 from mqttscope.cli.replaying import ReplayCommand

@@ -279,7 +279,8 @@ def test_a_topic_matches_what_the_session_brought(topic: str, again: str, expect
 def test_the_state_of_a_session_is_for_its_owner_alone() -> None:
     rows = {1: UnansweredMessage(1, 1, "a", zlib.crc32(b""), SENT, 0, 1, 0)}
     owner, other = (SimpleNamespace(key=number, direction=C2S, topic="a") for number in (1, 2))
-    session: Any = SessionModel(owner=1)
+    session: Any = SessionModel()
+    session.owner = 1
     session.client_sent = session.refused_to_client = session.completed_by_client = session.discarded_client_sent = rows
 
     def known(at: Any, **state: Any) -> list[bool]:
@@ -318,7 +319,8 @@ def test_the_end_of_a_session_is_known_after_its_owner_ended(state: dict[str, An
 
 @each("before", [None, SimpleNamespace(history=None)])
 def test_a_session_without_the_history_of_its_owner_is_in_doubt(before: Any) -> None:
-    session: Any = SessionModel(owner=1)
+    session: Any = SessionModel()
+    session.owner = 1
     session.born = session.filters_known = True
     session._take_over(SimpleNamespace(connection_of=lambda key: before, timestamp_ns=0))
 

@@ -119,7 +119,7 @@ def manifests_of(args: AskOptions) -> list[Manifest]:
 
 
 @contextmanager
-def asked(
+def open_engine(
     args: AskOptions, manifests: Sequence[Manifest], steps: Steps, *, question: bool = False
 ) -> Iterator[AskedEngine]:
     """Open the engine that fits the options and the size of the lakes; errors become one sentence.
@@ -180,14 +180,14 @@ def _local(args: AskOptions, manifests: Sequence[Manifest]) -> Iterator[AskedEng
 
 @contextmanager
 def _spark(args: AskOptions, manifests: Sequence[Manifest], bytes_of_tables: int) -> Iterator[AskedEngine]:
-    with session(args.spark.master, args.spark.configuration, fitting(bytes_of_tables)) as spark:
+    with session(args.spark.master, args.spark.configuration, spark_settings(bytes_of_tables)) as spark:
         from mqttscope.spark.engine import SparkEngine
 
         (first, manifest), *others = zip(args.lakes, manifests, strict=True)
         yield SparkEngine(spark, first, manifest, others)
 
 
-def fitting(size: int) -> dict[str, str]:
+def spark_settings(size: int) -> dict[str, str]:
     """Spark settings for a lake of this size in bytes."""
     return SMALL if size <= SMALL_BYTES else {}
 

@@ -10,7 +10,7 @@ import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
 from mqttscope.cli.errors import ErrorTranslation
-from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, asked, manifests_of
+from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, manifests_of, open_engine
 
 if TYPE_CHECKING:
     from mqttscope.analysis.answer import QueryAnswer
@@ -68,7 +68,7 @@ def command(args: SqlOptions) -> int:
     manifests = manifests_of(args.asking)
     steps = Steps()
     try:
-        with asked(args.asking, manifests, steps, question=True) as engine:
+        with open_engine(args.asking, manifests, steps, question=True) as engine:
             # An extra row shows whether there are more.
             most = limit if args.form != "text" else (limit or TEXT_ROWS) + 1
             answer = engine.ask(args.query, most)
