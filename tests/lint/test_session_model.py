@@ -327,6 +327,16 @@ def test_a_session_without_the_history_of_its_owner_is_in_doubt(before: Any) -> 
     assert (session.born, session.filters_known, session.waits_for) == (False, False, None)
 
 
+def test_topic_aliases_of_both_sides_are_kept_until_others_are_set() -> None:
+    first = f"opened resume {KEEPS} topic_alias_maximum=5 < topic_alias_maximum=5"
+    sends = "> publish a topic_alias=1; < publish b topic_alias=2"
+    connections = models(
+        first, sends, BREAKS, f"@1 {RESUMES}; {PING_1}; @1 > reset", f"@2 {RESUMES}; {PING_2}; @2 > reset"
+    )
+
+    assert [(each.client_aliases, each.server_aliases) for each in connections] == [({1: "a"}, {2: "b"})] * 2
+
+
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
     session_model = model(RESUMES, SENDS, BREAKS, f"@1 {RESUMES}; {PING_1}")
 
