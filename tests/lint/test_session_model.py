@@ -30,7 +30,16 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import make_connect
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.session_model import ENDLESS, SessionModel, UnansweredMessage, session_match
+from mqttscope.lint.session_model import (
+    ENDLESS,
+    SessionModel,
+    UnansweredMessage,
+    is_refusable,
+    may_be_dropped,
+    may_move,
+    missing,
+    session_match,
+)
 from mqttscope.lint.signs import SIGNS, signs_of
 from mqttscope.mqtt import encode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
@@ -51,7 +60,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.stream import PacketStream
-from mqttscope.session.inflight import SENT
+from mqttscope.session.inflight import RELEASED, SENT
 from tests.each import some
 from tests.live import capturing
 from tests.proxy.rig import mosquitto
@@ -335,6 +344,83 @@ def test_topic_aliases_of_both_sides_are_kept_until_others_are_set() -> None:
     )
 
     assert [(each.client_aliases, each.server_aliases) for each in connections] == [({1: "a"}, {2: "b"})] * 2
+
+
+def unanswered_message(**state: Any) -> UnansweredMessage:
+    return replace(UnansweredMessage(1, 1, "a", zlib.crc32(b""), SENT, 0, 1, 0, sure=True), **state)
+
+
+def resumed_context(limit: int | None = None, maximum_qos: int = 2, has_sent: bool = False) -> Any:
+    """The receiver's limits on the connection that resumed a session, and whether its sender used an identifier."""
+    connection = SimpleNamespace(
+        receiver=lambda direction: SimpleNamespace(maximum_packet_size=limit), maximum_qos=maximum_qos
+    )
+    history = SimpleNamespace(party=lambda direction: SimpleNamespace(has_sent=lambda identifier: has_sent))
+    return SimpleNamespace(key=1, connection=connection, history=history, timestamp_ns=100, version=V5)
+
+
+@each(
+    "limit, before, maximum_qos, expected",
+    [
+        (None, None, 2, (False, False)),
+        (None, 20, 2, (False, False)),
+        (20, None, 2, (True, True)),
+        (19, 20, 2, (True, True)),
+        (20, 20, 2, (False, False)),
+        (None, None, 0, (True, False)),  # the limit of the server, for the client alone
+    ],
+)
+def test_a_receiver_with_lower_limits_may_refuse_what_it_took_before(
+    limit: int | None, before: int | None, maximum_qos: int, expected: tuple[bool, bool]
+) -> None:
+    session, at = SessionModel(), resumed_context(limit, maximum_qos)
+    session.server_takes = session.client_takes = before
+
+    assert tuple(is_refusable(unanswered_message(), direction, session, at) for direction in (C2S, S2C)) == expected
+
+
+def test_a_message_may_move_to_another_member_of_a_share() -> None:
+    session: Any = SessionModel()
+    for known, name, expected in ((False, "a", True), (True, "a", False), (True, "$share/g/a", True)):
+        session.filters_known, session.filters = known, {name: None}
+        assert may_move(unanswered_message(), S2C, session) is expected
+        assert not may_move(unanswered_message(), C2S, session)
+        assert not may_move(unanswered_message(qos=2), S2C, session)
+
+
+def test_a_sender_may_drop_what_expired_or_may_be_refused() -> None:
+    session: Any = SessionModel()
+    session.filters_known = True
+    for state, limit, expected in (
+        ({}, None, False),
+        ({"expires_ns": 100}, None, True),
+        ({"expires_ns": 101}, None, False),
+        ({}, 10, True),
+        ({"expires_ns": 100, "phase": RELEASED}, 10, False),
+    ):
+        assert may_be_dropped(unanswered_message(**state), S2C, session, resumed_context(limit)) is expected
+
+
+def test_a_message_is_missing_if_it_surely_needs_to_be_sent_again() -> None:
+    session: Any = SessionModel()
+    session.owner = 1
+    for state, has_sent, expected in (
+        ({}, False, True),
+        ({}, True, False),
+        ({"sure": False}, False, False),
+        ({"answered": True}, False, False),
+        ({"phase": RELEASED}, False, True),
+        ({"phase": RELEASED, "released": True}, False, False),
+    ):
+        session.client_sent = {1: unanswered_message(**state)}
+        assert bool([*missing(session, C2S, resumed_context(has_sent=has_sent))]) is expected, state
+
+
+@each("last, expected", [("> pingreq", ["ACK311"]), ("< publish b", [])])
+def test_a_silent_sender_is_not_accused(last: str, expected: list[str]) -> None:
+    steps = steps_of(BEGINS, SENDS, BREAKS, f"@1 {RESUMES}; +60 @1 {last}; +1 @1 {last}")
+
+    assert [finding.rule for finding in lint([all_rules()["ACK311"]()], talked(*steps))] == expected
 
 
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:
