@@ -374,6 +374,8 @@ def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: byte
         return unread("erspan")
     if kind == 0:
         return links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation)
+    if offset + 6 > stop:  # the length of an IPv6 header ends there
+        return _short(offset + 6, end)
     version, _ = _ip_at(data, offset, stop, end)
     return (version, offset, end, encapsulation) if version else unread("erspan")
 

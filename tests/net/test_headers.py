@@ -104,6 +104,7 @@ REFUSED: list[tuple[str, int, bytes, int | None, NotSegment]] = [
     ("ERSPAN of version 3", 228, ip4(erspan_3(ethernet(0x800, IP4), version=3), 47), None, unread("erspan")),
     ("ERSPAN type III with something else", 228, ip4(erspan_3(IP4, kind=3), 47), None, unread("erspan")),
     ("ERSPAN type III with something else, empty", 228, ip4(erspan_3(b"", kind=3), 47), None, unread("erspan")),
+    ("ERSPAN type III, IP header cut", 228, ip4(erspan_3(IP4, kind=2), 47)[:45], 82, headers.IP_TRUNCATED),
     ("ERSPAN type III with no IP datagram", 228, ip4(erspan_3(bytes(40), kind=2), 47), None, unread("erspan")),
     ("ERSPAN type II of version 5", 228,
      ip4(b"\x10\0\x88\xbe" + bytes(4) + b"\x50" + bytes(7) + ethernet(0x800, IP4), 47), None, unread("erspan")),
