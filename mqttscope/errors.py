@@ -29,7 +29,7 @@ gaps).  An exception means that a caller requested something impossible.
         MissingPackageError     an optional package is not installed (ImportError)
         MissingToolError        a required program is not installed
         NoBrokerError           the broker to test does not respond
-        NoCapturesError         none of the named captures can be read (ValueError)
+        NoCapturesError         all named captures are unreadable (ValueError)
         NotApplicableError      a recorded connection lacks what a mutation needs
         NotPlayedError          a mutated flow was not played up to its mutation
         NotSerializableError    a value is not plain data (TypeError)

@@ -138,7 +138,7 @@ class ConnectionOpened(ConnectionEvent):
 
 @dataclass(slots=True)
 class ConnectionDue(ConnectionEvent):
-    """A time at which a rule requested to check a connection again (`History.ask`).
+    """A time that a rule chose for another check of a connection (`History.ask`).
 
     It precedes everything captured at that time, and does not need a frame of the connection: its frame is the last one
     of the connection, its time the requested one.
@@ -154,7 +154,7 @@ class ConnectionEnding(ConnectionEvent):
 class ConnectionClosed(ConnectionEvent):
     """A connection is over: both sides ended it, or the capture ended.
 
-    Frame and time are those of the first FIN or RST; without one, those of the last frame.
+    Frame and time belong to the first FIN or RST; without one, to the last frame.
     """
 
 

@@ -242,15 +242,15 @@ def unblock(pipe: int) -> None:
 
 def bytes_under_way(socket: int) -> int:
     """Number of bytes that the peer has not acknowledged; 0 except on Linux."""
-    return _asked(socket, "TIOCOUTQ") if linux() else 0
+    return _query_socket(socket, "TIOCOUTQ") if linux() else 0
 
 
 def bytes_unread(socket: int) -> int:
     """Number of received bytes that were not read yet; 0 if unknown."""
-    return _asked(socket, "FIONREAD")
+    return _query_socket(socket, "FIONREAD")
 
 
-def _asked(socket: int, name: str) -> int:
+def _query_socket(socket: int, name: str) -> int:
     fcntl: Any = _module("fcntl")
     termios: Any = _module("termios")
     if fcntl is None or termios is None or socket < 0:

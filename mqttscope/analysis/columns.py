@@ -41,4 +41,4 @@ def columns_of(table: str) -> list[TableColumn]:
     try:
         return _tables()[table]
     except KeyError:
-        raise LakeError(f"there is no table {table!r}; there are {', '.join(_tables())}") from None
+        raise LakeError(f"table {table!r} does not exist; tables: {', '.join(_tables())}") from None

@@ -52,7 +52,7 @@ class Dialect:
         return "{" + ", ".join(f"'{name}': {name}" for name in columns) + "}"
 
     def last(self, value: str) -> str:
-        """Last value of a window that is not null; an ``over`` clause follows."""
+        """SQL for the last value of a window that is not null; an ``over`` clause follows."""
         return f"last_value({value}) ignore nulls" if self.spark else f"last_value({value} ignore nulls)"
 
     def distinct(self, *columns: str) -> str:

@@ -37,7 +37,7 @@ class QueryTables(Protocol):
         ...
 
 
-def is_of_query(error: BaseException) -> bool:
+def is_query_error(error: BaseException) -> bool:
     """Whether the query is wrong, not the files or the machine."""
     wrong = duckdb.ProgrammingError, duckdb.DataError, duckdb.NotSupportedError, duckdb.PermissionException
     return isinstance(error, wrong) and _BROKEN.search(str(error)) is None

@@ -157,7 +157,7 @@ class Questions:
         return self.engine.view(query)
 
     def keep(self, query: str) -> str:
-        """Relation of a query that several queries read; it is computed once."""
+        """Store the rows of a query that several queries read; returns the name of their relation."""
         return self.engine.view(query, cached=True)
 
     def add(self, name: str, query: str) -> None:

@@ -6,7 +6,7 @@
         for error in captures.errors:
             print(error.capture, error.message)
 
-Results are plain values that describe the moment at which a packet passed: they can be stored, sorted and compared.
+Results are plain values that describe the moment when a packet passed: they can be stored, sorted and compared.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Sequence:
     def events(
         self, raw: bytes, *, show_secrets: bool = False
     ) -> Iterator[PacketEvent | MalformedEvent | UnparsedEvent]:
-        """Events like those of a capture, at time zero; secrets in damaged bytes are hidden."""
+        """Events as of a capture, at time zero; secrets in damaged bytes are hidden."""
         from mqttscope.report.public import public_input
 
         before = self.malformed

@@ -152,7 +152,7 @@ class Traffic:
         matching = self.packets(type, where=where, **asked)  # type: ignore[arg-type]
         if matching:
             what = _described(type, where=where, **asked)
-            raise AssertionError(f"{counted(len(matching), 'packet')} passed with {what}\n{_shown(matching)}")
+            raise AssertionError(f"{counted(len(matching), 'packet')} passed with {what}\n{_packet_lines(matching)}")
         self._require_packets()
 
     def never(self, *rules: str) -> None:
@@ -189,8 +189,8 @@ class Traffic:
     ) -> None:
         """Expect conformance to the specification, like `Proxy.assert_conformant`.
 
-        ``fail_on`` and ``min_confidence``: lowest severity and confidence that fail, by default those of the policy
-        of the proxy, or ``error`` and ``certain``.
+        ``fail_on`` and ``min_confidence``: lowest severity and confidence that fail; by default from the policy of
+        the proxy, or ``error`` and ``certain``.
         """
         __tracebackhide__ = True
         if self.proxy is not None:
@@ -222,10 +222,10 @@ class Traffic:
         return self.proxy
 
     def _all(self) -> Sequence[Passed]:
-        return self._captured if self.proxy is None else self.proxy.packets()
+        return self._captured_packets if self.proxy is None else self.proxy.packets()
 
     @cached_property
-    def _captured(self) -> Sequence[Passed]:
+    def _captured_packets(self) -> Sequence[Passed]:
         assert self._source is not None
         self._source.raise_errors = True
         return list(Captures(self._source))
@@ -274,7 +274,7 @@ class Traffic:
 
     def _seen(self) -> str:
         notes = self.proxy.notes if self.proxy is not None else []
-        return "\n".join([_shown(self._all()), *notes[-MAX_SHOWN:]])
+        return "\n".join([_packet_lines(self._all()), *notes[-MAX_SHOWN:]])
 
 
 def _check(
@@ -309,7 +309,7 @@ def _described(type: str | None, *, where: object = None, **asked: object) -> st
     return ", ".join([*words, *(["the predicate where"] if where is not None else [])]) or "any type"
 
 
-def _shown(packets: Sequence[Passed]) -> str:
+def _packet_lines(packets: Sequence[Passed]) -> str:
     """The last packets, one per line, without secrets."""
     if not packets:
         return "nothing passed at all"

@@ -66,8 +66,8 @@ def ingest(
     ``captures``: files, globs, directories and URIs of object stores; captures already in the lake are not read again.
     ``lake``: its folder, or its URL in an object store.  ``settings``: for the object stores of captures and lake, as
     for `open`; ``lake_settings`` replace them for a lake in another store.  ``payload_limit``: bytes of each payload
-    to keep.  ``group``: name of the site; a lake contains one group.  The other arguments are like those of
-    `mqttscope.lint`, and must be the same for all ingests into a lake.  No configuration file is read.
+    to keep.  ``group``: name of the site; a lake contains one group.  The other arguments are described at
+    `mqttscope.lint`, and must be equal for all ingests into a lake.  No configuration file is read.
 
     `CaptureNotFoundError` for a name without a capture, `LakeError` if the lake cannot be written or was created with
     other settings, `ArgumentError`, `UnknownRuleError` and `ProfileError` for arguments, and `MissingPackageError`

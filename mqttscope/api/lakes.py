@@ -59,7 +59,7 @@ class Relation:
         if self._is_table:
             self._known(columns)
             return self._lake._table(str(self._name), columns)
-        relation = self.to_duckdb() if columns is None else self._chosen(columns)
+        relation = self.to_duckdb() if columns is None else self._select_columns(columns)
         with self._lake._answering():
             table: pyarrow.Table = relation.to_arrow_table()
         return table
@@ -89,7 +89,7 @@ class Relation:
             (row,) = self.to_duckdb().count("*").fetchall()
         return int(row[0])
 
-    def _chosen(self, columns: Sequence[str]) -> DuckDBPyRelation:
+    def _select_columns(self, columns: Sequence[str]) -> DuckDBPyRelation:
         self._known(columns)
         chosen: DuckDBPyRelation = self.to_duckdb().project(", ".join(_quoted(column) for column in columns))
         return chosen
@@ -180,7 +180,7 @@ class Lake:
     session_activity = _NamedRelation("View: activity of each MQTT Session.")
     deliveries = _NamedRelation("View: messages from servers, each with its publication and latency.")
     retained_messages = _NamedRelation("View: the final retained message of each topic.")
-    reconnect_storms = _NamedRelation("View: minutes in which clients connect far more often than usual.")
+    reconnect_storms = _NamedRelation("View: minutes with far more CONNECT packets than usual.")
     top_talkers = _NamedRelation("View: traffic of each client.")
     payload_sizes = _NamedRelation("View: payload lengths by topic and day.")
     subscriptions = _NamedRelation("View: subscriptions over all connections of a session.")
@@ -266,14 +266,14 @@ class Lake:
         import duckdb
 
         from mqttscope.analysis.answer import UnknownQueryError
-        from mqttscope.analysis.query import is_of_query, sentence
+        from mqttscope.analysis.query import is_query_error, sentence
 
         try:
             yield
         except UnknownQueryError as error:
             raise ArgumentError(str(error)) from None
         except duckdb.Error as error:
-            raise (ArgumentError if is_of_query(error) else LakeError)(sentence(error)) from None
+            raise (ArgumentError if is_query_error(error) else LakeError)(sentence(error)) from None
 
 
 def open(  # noqa: A001 - mqttscope.lake.open, like gzip.open

@@ -14,7 +14,7 @@ class AsyncProxy:
     """`Proxy` for programs with an event loop: an asynchronous context manager with asynchronous methods.
 
     The proxy runs its own loop in a separate thread, so the caller's loop cannot block it.  Arguments and errors are
-    like those of `Proxy`.
+    described at `Proxy`.
     """
 
     def __init__(self, upstream: str, listen: str = "127.0.0.1:0", **options: Any) -> None:

@@ -200,7 +200,7 @@ class CaptureReading:
                 items = Dissection(frames, skipped, waiting=waiting, note_skipped=note_skipped).segments()
             except OSError as error:
                 raise self.error(f"tshark cannot be started: {error.strerror or error}") from None
-        return items if taps is None else taps.deduplication.under_one_key(items)
+        return items if taps is None else taps.deduplication.unify_keys(items)
 
     def advice(self) -> Iterator[str]:
         """Final messages: taps, overlapping captures, keys that decrypted nothing."""

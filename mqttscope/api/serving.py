@@ -65,7 +65,7 @@ class Served:
         return dict(self._document)
 
 
-class _Recording:
+class _StandInRecording:
     """Recorded connections of a stand-in, and the result of playing them."""
 
     def __init__(
@@ -169,7 +169,7 @@ class _Recording:
         )  # fmt: skip
 
 
-class StandIn(_Recording):
+class StandIn(_StandInRecording):
     """A stand-in for a broker in a separate thread; a context manager that runs during its body.
 
     ``captures``, ``filter``, ``keys``, ``ports`` and ``version`` are as for `open`.  ``listen``: ``HOST:PORT``, by
@@ -263,7 +263,7 @@ class StandIn(_Recording):
             await self._serving.close()
 
 
-class AsyncStandIn(_Recording):
+class AsyncStandIn(_StandInRecording):
     """`StandIn` inside a running event loop, as an asynchronous context manager with the same arguments."""
 
     async def __aenter__(self) -> Self:

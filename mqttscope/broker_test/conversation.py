@@ -62,7 +62,7 @@ class Conversation:
 
     @property
     def begins(self) -> int:
-        """Index of the first mutated entry; the number of entries if there is none."""
+        """Index of the first mutated entry; without one, the number of entries."""
         return next((index for index, chunk in enumerate(self.chunks) if chunk.mutated), len(self.chunks))
 
     def packets(self, *, from_client: bool) -> list[ControlPacket | Malformed]:

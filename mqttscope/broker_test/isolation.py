@@ -38,19 +38,19 @@ class NamePool:
     """Replacement names of equal length, each used once."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._given: dict[tuple[str, int], str | None] = {}
+        self._used: set[str] = set()
+        self._replacements: dict[tuple[str, int], str | None] = {}
 
     def other(self, name: str, worker: int) -> str | None:
         """The name that a worker uses instead of this one; ``None`` if no name of equal length is free."""
         key = name, worker
-        if key not in self._given:
-            self._taken.add(name)
-            other = next((candidate for candidate in _alike(name) if candidate not in self._taken), None)
-            self._given[key] = other
+        if key not in self._replacements:
+            self._used.add(name)
+            other = next((candidate for candidate in _alike(name) if candidate not in self._used), None)
+            self._replacements[key] = other
             if other is not None:
-                self._taken.add(other)
-        return self._given[key]
+                self._used.add(other)
+        return self._replacements[key]
 
 
 def _alike(name: str) -> Iterator[str]:

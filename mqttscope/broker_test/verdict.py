@@ -258,7 +258,7 @@ def _judge_acceptance(case: MutationCase, seen: Observation, baseline: Baseline)
     if blaming:
         return Ruling(BrokerVerdict.REFUSED_LEGAL, f"refused with {_code_text(case, blaming)}", ())
     if codes:
-        return _conforming(f"refused with {_code_text(case, codes)}, for which a broker may have its own reasons")
+        return _conforming(f"refused with {_code_text(case, codes)}, and a broker may have its own reasons for that")
     if seen.ended and seen.uses_login and not seen.accepted:
         return _conforming(f"closed ({seen.ended}) before CONNACK, as a broker that demands a login may")
     if seen.ended and not seen.client_left:

@@ -604,7 +604,7 @@ class Browser(App[None]):
             at += way
         if not 0 <= at < len(rows):
             self.show_message(
-                "no further finding" if len(rows) else "no finding so far" if not self.builder.done else "no finding"
+                "no further finding" if len(rows) else "no finding yet" if not self.builder.done else "no finding"
             )
             return
         self.mode = "found"

@@ -75,13 +75,16 @@ def detail(index: Index, number: int, view: View) -> PacketDetails:
 def sentence_lines(sentence: str, view: View, style: str = "dim", place: tuple[int, int] = (-1, -1)) -> list[TreeLine]:
     """A sentence as wrapped lines; ``place``: range of bytes."""
     painter = Painter(view)
-    return [TreeLine(painter.paint(line, style), *place) for line in folded(painter.safe(sentence), painter.width - 1)]
+    return [
+        TreeLine(painter.paint(line, style), *place)
+        for line in wrapped_lines(painter.safe(sentence), painter.width - 1)
+    ]
 
 
 def payload_lines(event: Event, view: View, lacks: str = "") -> list[TreeLine]:
     """The payload of an event with secrets hidden, in the view ``view.payload``.
 
-    ``lacks``: reason if there are no payloads at all.
+    ``lacks``: reason if all payloads are missing.
     """
     painter = Painter(view)
     if not isinstance(event, PacketEvent) or not isinstance(event.packet, Publish):
@@ -211,12 +214,15 @@ def finding_lines(findings: list[Finding], view: View) -> list[TreeLine]:
         out += (TreeLine(line, *place) for line in sink.lines[before:])
         rule = all_rules().get(finding.rule)
         for paragraph in () if rule is None else rule.paragraphs()[:-1]:
-            out += (TreeLine(painter.paint(line, "dim")) for line in folded(painter.safe(paragraph), painter.width - 1))
+            out += (
+                TreeLine(painter.paint(line, "dim"))
+                for line in wrapped_lines(painter.safe(paragraph), painter.width - 1)
+            )
             out.append(TreeLine(""))
     return out
 
 
-def folded(text: str, width: int) -> list[str]:
+def wrapped_lines(text: str, width: int) -> list[str]:
     """Text in lines of at most ``width`` columns."""
     import textwrap
 

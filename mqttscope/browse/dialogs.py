@@ -105,7 +105,7 @@ class ExportScreen(ModalScreen[tuple[str, str] | None]):
     def __init__(self, subject: str, exists: Callable[[str], str], *, without_frames: str = "") -> None:
         """``subject``: description of the packets; ``exists``: returns the problem of a file name, or empty.
 
-        ``without_frames``: reason if there are no frames to write.
+        ``without_frames``: reason if no frames can be written.
         """
         super().__init__()
         self._forms = tuple(form for form in FORMS if form != "pcapng" or not without_frames)
@@ -271,7 +271,7 @@ class Prompt(Vertical):
         words = completion.words if fault is None or _leads_on(text, completion, fault[0]) else []
         if words:
             # An incomplete expression is not an error yet.
-            self._show_note(0, named(words), mark=False)
+            self._show_note(0, completion_text(words), mark=False)
         elif fault is not None:
             self._show_note(*fault)
         else:
@@ -289,7 +289,7 @@ class Prompt(Vertical):
         self.query_one("#prompt-note", Static).update(text)
 
 
-def named(words: list[str]) -> str:
+def completion_text(words: list[str]) -> str:
     """Completions in a line: all, or the first ones and their number."""
     count = f", {len(words):,} words" if len(words) > MAX_WORDS else ""
     return f"Tab{count}: {' '.join(words[:MAX_WORDS])}"

@@ -39,7 +39,7 @@ def exported(index: Index, rows: Iterable[int], form: str, view: View) -> Iterat
         writer.close()
         yield from sink.lines
         return
-    make = {"hex": _hex, "mosquitto_pub": _mosquitto_pub, "nc": _nc}[form]
+    make = {"hex": _hex, "mosquitto_pub": _mosquitto_pub, "nc": _netcat}[form]
     if form != "hex":
         yield "#!/bin/sh"
     for event in events:
@@ -71,7 +71,7 @@ def _hex(event: Event) -> Iterator[str]:
         yield raw.hex(" ")
 
 
-def _nc(event: Event) -> Iterator[str]:
+def _netcat(event: Event) -> Iterator[str]:
     """A command that sends the raw bytes to the broker of the connection, without waiting for answers."""
     raw = _raw(event)
     if raw and isinstance(event, PacketEvent | MalformedEvent | UnparsedEvent):

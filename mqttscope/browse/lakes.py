@@ -247,7 +247,7 @@ def _key_of(record: Record) -> Key:
     )  # fmt: skip
 
 
-class _Exchanges:
+class _ExchangeRoots:
     """Open exchanges and the packets that started them."""
 
     def __init__(self) -> None:
@@ -330,7 +330,7 @@ class LakeBuilder(IndexFiller):
         """Number of packets read."""
         self._tables = tables
         self._size = size
-        self._exchanges = _Exchanges()
+        self._exchanges = _ExchangeRoots()
 
     def stop(self) -> None:
         self._stopping = True

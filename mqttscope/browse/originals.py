@@ -91,12 +91,12 @@ class Originals:
         for name, other in list(self._opened.items()):
             if other.reads is not None and not other.reads.builder.done:
                 self._close(name)
-        opened = self._opened[capture] = self._begun(capture)
+        opened = self._opened[capture] = self._open_source(capture)
         while len(self._opened) > MAX_ORIGINALS:
             self._close(next(iter(self._opened)))
         return opened
 
-    def _begun(self, capture: str) -> _OpenedSource:
+    def _open_source(self, capture: str) -> _OpenedSource:
         digests = self._digests.get(capture)
         if digests is None or self._open_capture is None:
             return _OpenedSource(None, "has a name that the lake does not list")

@@ -444,7 +444,7 @@ def explain(text: str, dumpcap: str, names: Sequence[str], *, code: int | None =
     if "permission" in low or "not permitted" in low:
         raise not_permitted(dumpcap, name)
     if "no device named" in low or "no such device" in low:
-        return f"there is no interface {name}; mqttscope sniff --list-interfaces shows all interfaces"
+        return f"interface {name} does not exist; mqttscope sniff --list-interfaces shows all interfaces"
     if "is not up" in low or "network is down" in low:
         return f"interface {name} is down; bring it up: {_up(name)}"
     if "no longer" in low or "disappeared" in low:

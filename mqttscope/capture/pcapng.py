@@ -55,7 +55,7 @@ class _DamagedBlockError(MqttscopeError):
 
 
 @dataclass(slots=True)
-class _Section:
+class _SectionState:
     order: str
     interfaces: list[InterfaceState] = field(default_factory=list)
 
@@ -86,7 +86,7 @@ def read_pcapng(
     ``state``: position to resume from, unless new; ``buffer`` and ``source`` then begin there.  ``more``: the file
     continues to grow, so that its end is not final.  Frames that ``direct`` takes are not yielded.
     """
-    section = _Section("<") if state is None else _Section(state.order, state.interfaces)
+    section = _SectionState("<") if state is None else _SectionState(state.order, state.interfaces)
     interfaces = section.interfaces
     unpack, unpack_length = _unpackers(section.order)
     known = upper = since = link_type = multiplier = -1  # of the interface seen last
@@ -185,7 +185,7 @@ def read_pcapng(
             if kind == _SECTION_HEADER:
                 _check_section_header(body, order)
                 yield from _unreported_drops(section, capture)
-                section = _Section(order)
+                section = _SectionState(order)
                 interfaces = section.interfaces
                 unpack, unpack_length = _unpackers(order)
                 known = -1
@@ -242,7 +242,7 @@ def read_blocks(source: ByteSource, buffer: bytes, capture: str) -> Iterator[Blo
 
     A file that is damaged or incomplete ends with one :class:`CaptureError`.
     """
-    section = _Section("<")
+    section = _SectionState("<")
     base = position = number = timestamp = 0
     message: str | None = None
     try:
@@ -269,7 +269,7 @@ def read_blocks(source: ByteSource, buffer: bytes, capture: str) -> Iterator[Blo
             block = Block(data, order)
             if kind == _SECTION_HEADER:
                 _check_section_header(body, order)
-                section = _Section(order)
+                section = _SectionState(order)
             elif kind == _INTERFACE_DESCRIPTION:
                 section.interfaces.append(_interface(body, order))
             elif kind in _PACKET_BLOCKS:
@@ -394,7 +394,7 @@ _PacketParts = tuple[int, int | None, bytes, int]
 """Fields of a packet block: number of the interface, ticks of its clock, captured bytes, length on the wire."""
 
 
-def _enhanced_packet(body: bytes, section: _Section) -> _PacketParts:
+def _enhanced_packet(body: bytes, section: _SectionState) -> _PacketParts:
     index, high, low, captured, original = _fields(section.order + "IIIII", body, "a packet block")
     interface = section.interface(index)
     data, options = _captured(body, 20, captured)
@@ -402,7 +402,7 @@ def _enhanced_packet(body: bytes, section: _Section) -> _PacketParts:
     return index, high << 32 | low, data, original
 
 
-def _obsolete_packet(body: bytes, section: _Section) -> _PacketParts:
+def _obsolete_packet(body: bytes, section: _SectionState) -> _PacketParts:
     index, drops, high, low, captured, original = _fields(section.order + "HHIIII", body, "a packet block")
     interface = section.interface(index)
     if drops != _DROPS_UNKNOWN:
@@ -410,7 +410,7 @@ def _obsolete_packet(body: bytes, section: _Section) -> _PacketParts:
     return index, high << 32 | low, _captured(body, 20, captured)[0], original
 
 
-def _simple_packet(body: bytes, section: _Section) -> _PacketParts:
+def _simple_packet(body: bytes, section: _SectionState) -> _PacketParts:
     (original,) = _fields(section.order + "I", body, "a packet block")
     interface = section.interface(0)
     captured = min(original, interface.snap_length or original)
@@ -425,14 +425,14 @@ def _captured(body: bytes, start: int, captured: int) -> tuple[bytes, bytes]:
     return body[start:stop], body[stop + (-captured & 3) :]
 
 
-_PACKET_BLOCKS: Final[dict[int, Callable[[bytes, _Section], _PacketParts]]] = {
+_PACKET_BLOCKS: Final[dict[int, Callable[[bytes, _SectionState], _PacketParts]]] = {
     _OBSOLETE_PACKET: _obsolete_packet,
     _SIMPLE_PACKET: _simple_packet,
     _ENHANCED_PACKET: _enhanced_packet,
 }
 
 
-def _statistics(body: bytes, section: _Section, capture: str) -> Iterator[CaptureDrops]:
+def _statistics(body: bytes, section: _SectionState, capture: str) -> Iterator[CaptureDrops]:
     """Drops since the previous statistics, if any; the notices add up to the total."""
     index, _, _ = _fields(section.order + "III", body, "interface statistics")
     interface = section.interface(index)
@@ -446,7 +446,7 @@ def _statistics(body: bytes, section: _Section, capture: str) -> Iterator[Captur
         interface.received = received or interface.received
 
 
-def _unreported_drops(section: _Section, capture: str) -> Iterator[CaptureDrops]:
+def _unreported_drops(section: _SectionState, capture: str) -> Iterator[CaptureDrops]:
     """Drop counts of packet blocks, minus the drops that statistics have reported."""
     for index, interface in enumerate(section.interfaces):
         if interface.dropped_between > interface.dropped:

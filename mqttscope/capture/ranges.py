@@ -103,7 +103,7 @@ def split(boundaries: Boundaries | None, size: int, split_bytes: int = SPLIT_BYT
     ]
 
 
-def index(file: BinaryIO, boundaries: Boundaries, splits: Sequence[Split]) -> RangeList:
+def index_ranges(file: BinaryIO, boundaries: Boundaries, splits: Sequence[Split]) -> RangeList:
     """The ranges of a capture by one walk over its record headers, without guesses and refused ranges.
 
     ``file`` must be seekable.  Takes about a quarter of the time of reading the segments.
@@ -360,18 +360,18 @@ class _Pcapng(Boundaries):
         if head[8:12] not in orders:
             raise ValueError("no byte order mark")
         self._order = order = orders[head[8:12]]
-        self._two = struct.Struct(order + "II").unpack_from
-        self._one = struct.Struct(order + "I").unpack_from
+        self._uint32_pair = struct.Struct(order + "II").unpack_from
+        self._uint32 = struct.Struct(order + "I").unpack_from
         self._latest: list[int] = []
         at = 0
         self.head = b""
-        if self._two(head, 0)[1] < 28 or struct.unpack_from(order + "H", head, 12)[0] != 1:
+        if self._uint32_pair(head, 0)[1] < 28 or struct.unpack_from(order + "H", head, 12)[0] != 1:
             raise ValueError("no section that can be read")
         while True:
-            kind, length = self._two(head, at)
+            kind, length = self._uint32_pair(head, at)
             if length < 12 or length & 3 or at + length > len(head) or (at and kind == _SECTION):
                 raise ValueError("cannot be split")
-            if self._one(head, at + length - 4)[0] != length:
+            if self._uint32(head, at + length - 4)[0] != length:
                 raise ValueError("damaged")
             if kind == _PACKET:
                 break
@@ -383,7 +383,7 @@ class _Pcapng(Boundaries):
         self.first = at
 
     def walk(self, file: BinaryIO, position: int, until: int, size: int) -> WalkEnd:
-        fields, uint32 = struct.Struct(self._order + "IIII4xI").unpack_from, self._one
+        fields, uint32 = struct.Struct(self._order + "IIII4xI").unpack_from, self._uint32
         latest, interfaces, frames = self._latest, len(self._latest), 0
         data, at, end = b"", 0, 0
         while position + at < until:
@@ -437,9 +437,9 @@ class _Pcapng(Boundaries):
     def _plausible(self, data: bytes, at: int, before: int) -> tuple[int, int]:
         if at + 12 > len(data):
             return 0, 0
-        kind, length = self._two(data, at)
+        kind, length = self._uint32_pair(data, at)
         if (kind != _PACKET and kind != _STATISTICS and kind not in _PASSED_OVER) or length < 12 or length & 3:
             return 0, 0
-        if length > CHAIN_BYTES or at + length > len(data) or self._one(data, at + length - 4)[0] != length:
+        if length > CHAIN_BYTES or at + length > len(data) or self._uint32(data, at + length - 4)[0] != length:
             return 0, 0
         return length, 0

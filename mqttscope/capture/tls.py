@@ -493,7 +493,7 @@ class Decryption:
         reason = session.reason(self.keys)
         if reason:
             self._ready.append(UndecryptedSession(session.flow.identity, reason, session.has_keys))
-        self._leave(session)
+        self._stop_decrypting(session)
         lane, flow = session.lane, session.flow
         lane.sessions -= 1
         if not lane.sessions and not lane.held and lane is not self._lane:
@@ -590,9 +590,9 @@ class Decryption:
 
     def _give_up(self, session: TlsSession, why: str) -> None:
         session.limit = session.limit or why
-        self._leave(session)
+        self._stop_decrypting(session)
 
-    def _leave(self, session: TlsSession) -> None:
+    def _stop_decrypting(self, session: TlsSession) -> None:
         """Stop decrypting a session, except for pending answers."""
         self._end_wait(session)
         session.early.clear()

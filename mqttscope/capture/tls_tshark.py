@@ -117,7 +117,7 @@ class Tshark(Generic[T]):
         """Bytes of the unanswered frames."""
         self._sizes: deque[int] = deque()
         self._answered = 0
-        self._given: set[bytes] = set()
+        self._rsa_lines: set[bytes] = set()
         self._key_bytes = 0
         self._rest = b""
         self._looked_at = self._moved_at = time.monotonic()
@@ -136,9 +136,9 @@ class Tshark(Generic[T]):
         for line in lines.splitlines(keepends=True):
             if line.startswith(b"RSA"):
                 # RSA lines are passed with every session.
-                if line in self._given:
+                if line in self._rsa_lines:
                     continue
-                self._given.add(line)
+                self._rsa_lines.add(line)
             self.cost += len(line)
             # tshark may read during the write, which is in two steps across pages; it would ignore half a line.
             left = -self._key_bytes % PAGE_BYTES

@@ -28,7 +28,7 @@ from mqttscope.cli.options import FileOptions, ProtocolOptions
 from mqttscope.cli.output import warn
 from mqttscope.cli.privileges import screen
 from mqttscope.cli.reading import CommandReading
-from mqttscope.cli.sniffing import SILENCE_NS, capturing, choose, record
+from mqttscope.cli.sniffing import SILENCE_NS, choose, live_capture, record
 from mqttscope.dissect import Dissector, FastPath, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.explain import Explainer
@@ -188,7 +188,7 @@ def run_live(
     interfaces: tuple[str, ...], bpf: str, recording: FrameFiles, looking: ViewingOptions, metrics: MetricsOptions
 ) -> int:
     """Show interfaces until the user quits, then print what was captured; returns the number of errors."""
-    capture = capturing(choose(interfaces), bpf, [port for port, _ in looking.protocol.ports])
+    capture = live_capture(choose(interfaces), bpf, [port for port, _ in looking.protocol.ports])
     with ExitStack() as left:
         target = recording.target
         if target is None:

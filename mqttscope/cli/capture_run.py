@@ -55,7 +55,7 @@ class CaptureRun:
     def with_acknowledgments(self, events: Iterator[Event], *, asked: bool) -> Iterator[Event]:
         """Events with TCP acknowledgments, unless the captures can be read only once.
 
-        ``asked``: whether the user asked for acknowledgments; then a warning reports that there are none.
+        ``asked``: whether the user asked for acknowledgments; then a warning reports that they are missing.
         """
         acknowledgments = self.reading.acknowledgments()
         if acknowledgments is None and asked:

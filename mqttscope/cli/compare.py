@@ -117,7 +117,7 @@ class CompareOptions:
         return FORMS_BY_NAME.get(suffix, self.form)
 
     def settings(self) -> ComparisonSettings:
-        """What to compare."""
+        """Settings of the comparison, from the options."""
         from mqttscope.replay.verify.captures import ComparisonSettings
 
         return ComparisonSettings(

@@ -43,7 +43,7 @@ class DecodeOptions:
         if "-" in self.hexadecimal and not self.from_input:
             raise click.UsageError("- reads standard input and cannot be combined with other bytes.")
         if not "".join(self.hexadecimal).strip():
-            raise click.UsageError("There are no bytes to decode.")
+            raise click.UsageError("The input has no bytes to decode.")
 
     @property
     def from_input(self) -> bool:

@@ -40,7 +40,7 @@ RECORDS_CHECKED = 20_000
 """Number of records that triggers the first removal of ended flows; later whenever the number has doubled."""
 
 Place = tuple[str, int, tuple[tuple[str, int], ...]]
-"""Capture and number of a frame, and the places of earlier IP fragments of its datagram, usually none. A negative
+"""Capture and number of a frame, and the places of earlier IP fragments of its datagram, usually empty. A negative
 number in the last place is the count of omitted fragments."""
 
 _turned = lru_cache(8192)(reverse_key)

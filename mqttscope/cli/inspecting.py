@@ -47,7 +47,7 @@ def reproduce(
 ) -> int:
     """Write the selected connection to a file; returns the exit code.
 
-    ``suffix``: one of `WRITERS`.  A usage error if several connections are selected, `CommandFailedError` if none is,
+    ``suffix``: one of `WRITERS`.  A usage error if several connections are selected, `CommandFailedError` without one,
     or if the capture lacks the packets of its client.
     """
     idle = next((spelled for name, spelled in on_command_line() if name not in _TAKEN), None)

@@ -205,7 +205,7 @@ class LintRun(FindingReports):
         for finding in findings:
             self._take(finding)
         if type(event) is not PacketEvent:
-            self._seen(event)
+            self._note_event(event)
         return findings
 
     def nothing(self) -> str:
@@ -242,7 +242,7 @@ class LintRun(FindingReports):
         silent: list[str] = []
         if self.settings.require_packets != 0 and self.selection is None:
             # Here each file of a directory or a pattern counts separately.
-            known = {*self._heard(), *self.linter.quality.errors}
+            known = {*self._packets_by_capture(), *self.linter.quality.errors}
             silent = [name for name in map(public_name, self.read) if name not in known]
         return self.linter.ledger.shortfalls(level, silent)
 
@@ -251,8 +251,12 @@ class LintRun(FindingReports):
 
         Unreadable captures are omitted.  ``None`` requires one well-formed packet.
         """
-        heard, bad = self._heard(), self.linter.quality.errors
-        numbers = heard if required is not None else {name: heard[name] for name in self.understood | self._copied()}
+        heard, bad = self._packets_by_capture(), self.linter.quality.errors
+        numbers = (
+            heard
+            if required is not None
+            else {name: heard[name] for name in self.understood | self._captures_with_copies()}
+        )
         short = {}
         for name in map(public_name, self.captures):
             packets = numbers.get(name) or sum(number for known, number in numbers.items() if covers(name, known))
@@ -260,18 +264,18 @@ class LintRun(FindingReports):
                 short[name] = packets
         return short
 
-    def _copied(self) -> set[str]:
+    def _captures_with_copies(self) -> set[str]:
         """Captures with packets that were read from another tap or another capture of the traffic."""
         if not self.spoken:
             return set()
         copies = {name for name, flow in self.dissector.flows.copies.items() if flow.context is not None}
         return copies if self.reading.taps is None else copies | self.reading.taps.copied()
 
-    def _heard(self) -> dict[str, int]:
+    def _packets_by_capture(self) -> dict[str, int]:
         """Number of packets by capture; a tap read from another tap gets the number of all packets."""
-        return {**dict.fromkeys(self._copied(), self.spoken.total()), **self.spoken}
+        return {**dict.fromkeys(self._captures_with_copies(), self.spoken.total()), **self.spoken}
 
-    def _seen(self, event: Event) -> None:
+    def _note_event(self, event: Event) -> None:
         """Note an event that is not a well-formed packet."""
         if self.copy is not None:
             self.copy.note(event)
@@ -306,7 +310,7 @@ class LintRun(FindingReports):
         for reporter in self.reporters:
             reporter.feed(finding, verdict.suppression)
 
-    def _complete(self) -> set[str]:
+    def _complete_rules(self) -> set[str]:
         """Codes of the rules with complete findings; empty if only a part of the captures was linted."""
         linter = self.linter
         if self.watch.errors or self.selection is not None:
@@ -330,13 +334,13 @@ class LintRun(FindingReports):
         summary = self.summary(
             self.captures,
             self.packets,
-            spoken={*self._heard()} if self.selection is None else self.selection.spoken,
+            spoken={*self._packets_by_capture()} if self.selection is None else self.selection.spoken,
             idle=[] if nothing else self.idle(),
             nothing=nothing,
             required_quality=self.required_quality,
             shortfalls=self.shortfalls(),
             required=bool(self.settings.require_packets),
-            fixed=self.gate.baseline.fixed(self._complete(), self.clients),
+            fixed=self.gate.baseline.fixed(self._complete_rules(), self.clients),
             truncated=bool(self.watch.errors),
         )
         unread = not self.packets and self.watch.read_nothing(self.dissector.flows.opened_flows)
@@ -400,7 +404,7 @@ class LintRun(FindingReports):
             output.warn(f"baseline {path}: not written, because the captures are not {self.required_quality}")
             return
         known, current = self.gate.baseline, self.gate.new_baseline
-        updated = known.updated(current, self._complete(), self.clients)
+        updated = known.updated(current, self._complete_rules(), self.clients)
         new = len(updated.entries.keys() - known.entries.keys())
         gone = len(known.entries.keys() - updated.entries.keys())
         unlinted = len(updated.entries.keys() - current.entries.keys())

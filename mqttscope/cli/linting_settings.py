@@ -104,7 +104,7 @@ class LintSettings:
         return secret_length(self.rules)
 
     def policy(self) -> Policy:
-        """Policy of the gate: what fails the run, and what is shown."""
+        """Policy of the gate: which findings fail the run, and which are shown."""
         return Policy(self.fail_on, self.fail_confidence, self.min_confidence, self.min_severity, self.suppressions)
 
     def inputs(self) -> dict[str, Path | None]:

@@ -166,7 +166,7 @@ class ListenOptions:
         host, port = self.address()
         known = {
             errno.EADDRINUSE: f"port {port} is in use",
-            errno.EACCES: f"no permission for port {port}; ports from 1024 on need none",
+            errno.EACCES: f"no permission for port {port}; ports from 1024 on do not need it",
             errno.EADDRNOTAVAIL: f"{shown(host, port)} is not an address of this host",
         }
 

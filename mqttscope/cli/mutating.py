@@ -148,10 +148,10 @@ def process_of(args: MutateOptions, broker: TestedBroker) -> Process | None:
 def run(args: MutateOptions) -> int:
     """Run with the options of the command; returns the exit code."""
     if args.listing:
-        return _list(args)
+        return _list_mutations(args)
     if args.write is not None:
         return _write(args, args.write, _read_flows(args), _sink(args) if args.form in PROGRAMS else None)
-    return _try(args, brokers(args))
+    return _test_brokers(args, brokers(args))
 
 
 def _page(args: MutateOptions) -> Page:
@@ -165,7 +165,7 @@ def _sink(args: MutateOptions) -> Any:
     return FileSink(args.output, args.captures, private=args.show_secrets)
 
 
-def _list(args: MutateOptions) -> int:
+def _list_mutations(args: MutateOptions) -> int:
     side = args.side or CLIENT
     mutations = select(args.pattern, sender=side)
     if args.form in PROGRAMS:
@@ -181,7 +181,7 @@ def _list(args: MutateOptions) -> int:
     return EXIT_CLEAN
 
 
-def _try(args: MutateOptions, brokers: list[TestedBroker]) -> int:
+def _test_brokers(args: MutateOptions, brokers: list[TestedBroker]) -> int:
     keep = ReproducerFolder(args.folder) if args.folder is not None else None
     flows = _read_flows(args)
     sink = _sink(args)
@@ -199,7 +199,7 @@ def _try(args: MutateOptions, brokers: list[TestedBroker]) -> int:
         BrokerTest(broker.access, args.patience, process_of(args, broker), broker.rate(args.rate)) for broker in brokers
     ]
     try:
-        asyncio.run(_all(args, flows, list(zip(tests, runs, strict=True)), keep, each))
+        asyncio.run(_play_all(args, flows, list(zip(tests, runs, strict=True)), keep, each))
     except BrokenPipeError:
         raise
     except BaseException as error:
@@ -207,7 +207,7 @@ def _try(args: MutateOptions, brokers: list[TestedBroker]) -> int:
         if any(run_.results for run_ in runs):
             for run_ in runs:
                 if not run_.results:
-                    run_.stopped = run_.stopped or _why(error)
+                    run_.stopped = run_.stopped or _stop_reason(error)
             _finish(args, runs, sink)
             if isinstance(error, KeyboardInterrupt) and all(test.stopped for test in tests):
                 # A further signal after the run had already ended.
@@ -219,7 +219,7 @@ def _try(args: MutateOptions, brokers: list[TestedBroker]) -> int:
     return EXIT_FINDINGS if any(run_.deviations for run_ in runs) else EXIT_CLEAN
 
 
-def _why(error: BaseException) -> str:
+def _stop_reason(error: BaseException) -> str:
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     return error.message if isinstance(error, click.ClickException) else f"{type(error).__name__}: {error}"
@@ -240,7 +240,7 @@ def _finish(args: MutateOptions, runs: list[BrokerRun], sink: Any) -> None:
         raise
 
 
-async def _all(
+async def _play_all(
     args: MutateOptions,
     flows: Flows,
     pairs: list[tuple[BrokerTest, BrokerRun]],
@@ -270,10 +270,10 @@ async def _play_case(
         if not tried.results:
             raise CommandFailedError(str(error)) from None
     except asyncio.CancelledError:
-        # A second signal: report the results so far.
+        # A second signal: report the results that exist.
         test.stopped = True
     except BaseException as error:
-        tried.stopped = _why(error)
+        tried.stopped = _stop_reason(error)
         raise
     finally:
         await _to_the_end(test.end())
@@ -296,7 +296,7 @@ async def _cases(
     args: MutateOptions, flows: Flows, test: BrokerTest, tried: BrokerRun, keep: ReproducerFolder | None, each: Each
 ) -> None:
     started = time.monotonic()
-    spoken = await _spoken(flows, test, tried)
+    spoken = await _supported_connections(flows, test, tried)
     scripts, baselines = await _fitted(flows, spoken, test)
     for result in baselines:
         tried.add(result)
@@ -309,12 +309,12 @@ async def _cases(
         return not long and flows.scripts[case.index].version.text not in tried.unspoken
 
     def wanted() -> Iterator[tuple[Script, NumberedCase]]:
-        for case in _numbered(args, numbering, flows, spoken, plays):
+        for case in _numbered_cases(args, numbering, flows, spoken, plays):
             yield scripts[case.index], case
 
     left = None if args.seconds is None else args.seconds - (time.monotonic() - started)
     progress = ProgressLine(1 if args.number is not None else args.limit, left)
-    progress.count(_numbered(args, numbering, flows, spoken, lambda case: longest_s(case.case) <= args.longest))
+    progress.count(_numbered_cases(args, numbering, flows, spoken, lambda case: longest_s(case.case) <= args.longest))
     crowd = None
     if args.jobs > 1:
         crowd = Crowd(test, args.jobs, lambda more: progress.update(len(tried.results) + more, len(tried.deviations)))
@@ -345,11 +345,11 @@ async def _cases(
         progress.end()
 
 
-async def _spoken(flows: Flows, test: BrokerTest, tried: BrokerRun) -> list[int]:
+async def _supported_connections(flows: Flows, test: BrokerTest, tried: BrokerRun) -> list[int]:
     """Chosen connections with a version that the broker supports; the others are reported."""
     counts = Counter(flows.scripts[place].version for place in flows.chosen)
     with ErrorTranslation(NoBrokerError, LinkError):
-        tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.speaks(version)])
+        tried.unspoken = tuple([version.text for version in sorted(counts) if not await test.supports_version(version)])
     for version, count in sorted(counts.items()):
         if version.text in tried.unspoken:
             left = counted(count, "connection")
@@ -460,7 +460,7 @@ def _read_flows(args: MutateOptions) -> Flows:
     return Flows(scripts, capture_hash(scripts), chosen, bool(run.watch.errors))
 
 
-def _numbered(
+def _numbered_cases(
     args: MutateOptions, numbering: CaseNumbering, flows: Flows, played: list[int],
     plays: Callable[[NumberedCase], bool] = lambda case: True
 ) -> Iterator[NumberedCase]:  # fmt: skip
@@ -506,7 +506,7 @@ def _write(args: MutateOptions, target: str, flows: Flows, sink: Any) -> int:
     """Write the file, and its contents as a list to ``sink``, if any; returns the exit code."""
     side = args.side or CLIENT
     numbering = CaseNumbering(flows.flows(), args.seed, side)
-    cases = _numbered(args, numbering, flows, flows.chosen)
+    cases = _numbered_cases(args, numbering, flows, flows.chosen)
     # Report errors of --case before the file is truncated.
     first = list(islice(cases, 1))
     rows: list[WrittenCase] = []

@@ -187,12 +187,12 @@ class ProgressLine(output.Progress):
         total = self.total
         done = f"{played:,} of {total:,} cases" if total is not None else f"{played:,} case{'' if played == 1 else 's'}"
         words = [done, counted(deviations, "deviation")]
-        left = self._left(played)
+        left = self._seconds_left(played)
         if left is not None:
             words.append(f"about {rough(left)} left")
         return ", ".join(words)
 
-    def _left(self, played: int) -> float | None:
+    def _seconds_left(self, played: int) -> float | None:
         now = time.monotonic()
         ends = [] if self._until is None else [self._until - now]
         if self.total is not None and played >= min(SURE_AFTER, self.total):

@@ -1,6 +1,6 @@
 """Options that several commands share, and the parsing of their values.
 
-They include the options of every command that lints: rules, what fails the run, configuration.
+They include the options of every command that lints: rules, conditions that fail the run, configuration.
 """
 
 from __future__ import annotations

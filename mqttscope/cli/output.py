@@ -104,7 +104,7 @@ class ReadProgress:
         self._captures: list[str] = []
         self._total: int | None = None
         self.read = 0
-        """Bytes read so far."""
+        """Number of bytes read."""
         self._started = time.monotonic()
         self._due = self._started + PROGRESS_AFTER_S
 
@@ -434,7 +434,7 @@ def refuse_name(target: str, option: str, what: str) -> None:
     stem, suffix = os.path.splitext(target.lower())
     if what == CAPTURE:
         if suffix in REPORT_NAMES:
-            # If --output is the capture, there is no file for the report.
+            # If --output is the capture, the report needs another file.
             instead = "" if option == "--output" else ", or use --output for the report"
             raise click.UsageError(
                 f"{option} writes a capture, and {target} is named like a report; call it .pcapng{instead}"

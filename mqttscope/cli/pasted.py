@@ -122,7 +122,7 @@ def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[PastedSequenc
                 continue
             if _MARKS.match(text):
                 continue
-            yield _done(dump)
+            yield _sequence_of(dump)
             dump = None
         if offset == 0 and row is not None:
             dump = _Dump(number)
@@ -132,7 +132,7 @@ def sequences(lines: Iterable[tuple[int, str | None]]) -> Iterator[PastedSequenc
         elif text and not text.isspace():
             yield _read(number, text)
     if dump is not None:
-        yield _done(dump)
+        yield _sequence_of(dump)
     if gathered is not None:
         yield gathered.read()
 
@@ -202,7 +202,7 @@ def _row_bytes(rest: str) -> bytes | None:
     return bytes.fromhex("".join(digits))
 
 
-def _done(dump: _Dump) -> PastedSequence:
+def _sequence_of(dump: _Dump) -> PastedSequence:
     """Bytes of a dump; for a dump of a complete frame, the payload of its TCP segment."""
     if dump.problem is not None:
         return PastedSequence(dump.line, problem=dump.problem)

@@ -78,7 +78,7 @@ Way = tuple[str, list[str]]
 
 
 def _linux_group(system: System, dumpcap: str) -> Way:
-    title = f"The group {GROUP}, whose members may capture:"
+    title = f"Membership in the group {GROUP}, which may capture:"
     again = f"newgrp {GROUP}    # or log in again"
     if system.is_member:
         return f"The group {GROUP}: you are a member, but this session is older:", [again]
@@ -101,7 +101,7 @@ def _linux_capabilities(system: System, dumpcap: str) -> Way:
 
 def _mac_group(system: System, dumpcap: str) -> Way:
     return (
-        f"The group {MAC_GROUP}, whose members may capture:",
+        f"Membership in the group {MAC_GROUP}, which may capture:",
         [
             "brew install --cask wireshark-chmodbpf",
             f"{system.become} dseditgroup -o edit -a {system.user} -t user {MAC_GROUP}    # then log in again",

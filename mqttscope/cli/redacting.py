@@ -95,7 +95,7 @@ class RedactRun:
         self.drops: list[CaptureDrops] = []
         self.hits: list[SecretHit] = []
         self.forgotten = 0
-        """Number of directions for which a check discarded the last bytes."""
+        """Number of directions with last bytes that a check discarded."""
         self.differences: list[str] = []
         """Differences between the findings of the new capture and of the old captures."""
 
@@ -149,7 +149,7 @@ class RedactRun:
 
     def _frames(self) -> Iterator[Frame]:
         """Frames of the captures; no other blocks are copied."""
-        for item in open_capture(self.args.captures, seen=self._seen(self.args.captures)):
+        for item in open_capture(self.args.captures, seen=self._progress_callback(self.args.captures)):
             if isinstance(item, Frame):
                 yield item
             elif isinstance(item, CaptureSecrets):
@@ -165,7 +165,7 @@ class RedactRun:
         Captures that can be read only once, such as standard input, are spooled to a private file.
         """
         if not _is_read_once(self.args.captures):
-            for item in open_capture(self.args.captures, seen=self._seen(self.args.captures)):
+            for item in open_capture(self.args.captures, seen=self._progress_callback(self.args.captures)):
                 if isinstance(item, Frame):
                     look(item)
             yield from self._frames()
@@ -185,7 +185,7 @@ class RedactRun:
                 number, timestamp_ns, kind, original, name, length = _FRAME.unpack(head)
                 yield Frame(number, timestamp_ns, kind, spool.read(length), original, known[name])
 
-    def _seen(self, captures: Sequence[str]) -> Callable[[int], object] | None:
+    def _progress_callback(self, captures: Sequence[str]) -> Callable[[int], object] | None:
         """Callback for the number of bytes read, or ``None`` without progress."""
         progress = ReadProgress()
         progress.follow(captures)
@@ -238,7 +238,7 @@ class RedactRun:
             if self.progress.due(0):
                 self.progress.show(f"{offset:,} bytes of {utf8(os.path.basename(path))} searched")
         file.seek(0)
-        for item in open_capture([path], stdin=file, seen=self._seen([path])):
+        for item in open_capture([path], stdin=file, seen=self._progress_callback([path])):
             if isinstance(item, Frame):
                 if packed:
                     check.take_compressed(item)
@@ -283,8 +283,8 @@ class RedactRun:
     def _tell_clean(self, where: str) -> None:
         """Report that the checked texts were not found."""
         if self.secrets:
-            none = "it does not occur" if len(self.secrets) == 1 else "none occurs"
-            warn(f"searched for {counted(len(self.secrets), 'text')}: {none} in {where}")
+            absent = "it does not occur" if len(self.secrets) == 1 else "they do not occur"
+            warn(f"searched for {counted(len(self.secrets), 'text')}: {absent} in {where}")
         if self.forgotten:
             ends = counted(self.forgotten, "direction")
             warn(f"limit: the last bytes of {ends} were discarded: a text that continues after them is not found")

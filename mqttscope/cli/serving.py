@@ -89,12 +89,12 @@ class ServeRun(LiveRun):
         with reporting():
             outcome = ServedOutcome.from_run(self.serving, self.pace.text, self.recorded.changes)
             outcome.left_out.update(why for _, why in self.recorded.left_out)
-            verification = self._verified(outcome) if self.args.verify else None
+            verification = self._verification(outcome) if self.args.verify else None
             self._report(outcome, verification)
         code = self._code(verification)
         return EXIT_FAILED if self.uncompared and code == EXIT_CLEAN else code
 
-    def _verified(self, outcome: ServedOutcome) -> Verification | None:
+    def _verification(self, outcome: ServedOutcome) -> Verification | None:
         """Result of the comparison; ``None`` if a signal leaves no time for it."""
         if not self.interrupted:
             return outcome.verify()

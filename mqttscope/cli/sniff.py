@@ -176,7 +176,7 @@ def command(args: SniffOptions) -> int:
     INTERFACE is a name such as eth0. The default is the first non-loopback interface of --list-interfaces. dumpcap
     (Debian package tshark) captures the frames.
     """
-    from mqttscope.cli.sniffing import SniffRun, StopConditions, capturing, choose, listed, live_keys, record
+    from mqttscope.cli.sniffing import SniffRun, StopConditions, choose, listed, live_capture, live_keys, record
     from mqttscope.dissect import Dissector
 
     if args.list_interfaces:
@@ -201,7 +201,7 @@ def command(args: SniffOptions) -> int:
     decryption = live_keys(args.keylog, verify_checksums=options.verify_checksums)
     options.decrypting = decryption is not None
     interfaces = choose((*args.interfaces, *args.more))
-    capture = capturing(interfaces, args.bpf, [port for port, _ in args.protocol.ports])
+    capture = live_capture(interfaces, args.bpf, [port for port, _ in args.protocol.ports])
     if args.metrics.serve is not None and findings is not None:
         from mqttscope.metrics.monitor import LiveMonitor
 

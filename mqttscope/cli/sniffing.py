@@ -48,8 +48,8 @@ ADVANCE_SECONDS = 0.25
 """Interval for expiring flows during silence."""
 
 
-def advanced(dissector: Dissector, now_ns: int) -> Iterator[Event]:
-    """Events of flows that end during silence; ``now_ns``: time of the clock."""
+def advance(dissector: Dissector, now_ns: int) -> Iterator[Event]:
+    """Let time pass in the dissector, up to a time of the clock; yields events of flows that end during silence."""
     yield from dissector.advance(now_ns - SILENCE_NS)
 
 
@@ -160,7 +160,7 @@ class SniffRun:
 
     def execute(self) -> int:
         """Capture until something ends it; returns the exit code."""
-        with self._signals():
+        with self._handling_signals():
             source: Iterator[SegmentItem | Decrypted]
             frames = self._recorded(self.capture.frames())
             if self.monitor is not None:
@@ -261,9 +261,9 @@ class SniffRun:
                 self.decryption.advance(time.time_ns() - SILENCE_NS)
             for item in self.dissector.clock.release():
                 self._feed(item)
-            for event in advanced(self.dissector, self.capture.clock.now_ns()):
+            for event in advance(self.dissector, self.capture.clock.now_ns()):
                 self._take(event)
-        self._pass_time()
+        self._update_metrics()
         self._flush_reporter()
         self.sink.flush()
         if self.recorder is not None:
@@ -271,7 +271,7 @@ class SniffRun:
         if self.findings is not None:
             self.findings.flush()
 
-    def _pass_time(self) -> None:
+    def _update_metrics(self) -> None:
         """Update the time and the number of frames in the live metrics."""
         if self.monitor is not None:
             self.monitor.pass_live_time(self.capture, self.frames)
@@ -289,7 +289,7 @@ class SniffRun:
 
     def _close(self) -> None:
         try:
-            self._pass_time()
+            self._update_metrics()
             if self.reporter is not None:
                 self.reporter.close()
             if self.findings is not None:
@@ -303,7 +303,7 @@ class SniffRun:
                 self.recorder.close()
 
     @contextmanager
-    def _signals(self) -> Iterator[None]:
+    def _handling_signals(self) -> Iterator[None]:
         """End with reports on Ctrl-C and on the signals of service managers; a second signal ends at once."""
 
         def end(number: int, frame: object) -> None:
@@ -326,10 +326,10 @@ class SniffRun:
     def _print_summary(self) -> None:
         capture, dissector = self.capture, self.dissector
         seconds = time.monotonic() - self._started
-        dropped = f"; {counted(capture.dropped, 'frame')} dropped" if capture.dropped else "; none dropped"
         warn(
             f"{capture.name}: {counted(self.frames, 'frame')}, {counted(dissector.packets, 'packet')} of"
-            f" {counted(dissector.connections, 'connection')} in {seconds:,.1f} s{dropped}"
+            f" {counted(dissector.connections, 'connection')} in {seconds:,.1f} s;"
+            f" {counted(capture.dropped, 'frame')} dropped"
         )
         if self.recorder is not None:
             warn(self.recorder.summary())
@@ -375,7 +375,7 @@ def choose(names: Sequence[str]) -> tuple[str, ...]:
         return tuple(dict.fromkeys(names))
     available = _interfaces()
     if not available:
-        raise CommandFailedError("there is no interface to capture from")
+        raise CommandFailedError("this machine has no interface to capture from")
     return (next((interface for interface in available if not interface.loopback), available[0]).name,)
 
 
@@ -388,7 +388,7 @@ def _interfaces() -> list[live.CaptureInterface]:
         raise CommandFailedError(str(error)) from None
 
 
-def capturing(names: Sequence[str], bpf: str, ports: Sequence[int]) -> live.LiveCapture:
+def live_capture(names: Sequence[str], bpf: str, ports: Sequence[int]) -> live.LiveCapture:
     with ErrorTranslation(CommandFailedError, MissingToolError, live.CannotCaptureError):
         return live.LiveCapture(names, capture_filter=capture_filter(bpf, ports))
 

@@ -61,7 +61,7 @@ def session(
 ) -> Iterator[Any]:
     """A Spark session that ends with the command; `PipelineFailedError` with one sentence for errors in it.
 
-    ``fitting``: default settings, below those of the user and of spark-defaults.conf.
+    ``fitting``: default settings; settings of the user and of spark-defaults.conf override them.
     The output of Java goes to a file, which is kept after an error and named in its message.
     """
     with packages_needed("Spark needs", "spark"):

@@ -61,7 +61,7 @@ AHEAD_NS: Final = _SECOND
 ENOUGH_AHEAD: Final = 16
 """Number of segments after an interval that decide: a contradiction appears, or a time goes back, by then or never."""
 SETTLED_NS: Final = _SECOND // 5
-"""Capture time after which a time no longer goes back."""
+"""Minimum capture time until a time no longer goes back."""
 _ANSWERS: Final[dict[int, bytes]] = {
     PacketType.CONNECT: b"\x20", PacketType.PUBLISH: b"\x40\x50", PacketType.PUBREC: b"\x62",
     PacketType.PUBREL: b"\x70", PacketType.SUBSCRIBE: b"\x90", PacketType.UNSUBSCRIBE: b"\xb0",
@@ -85,7 +85,7 @@ FAR: Final = -1 << 80
 """A time far from every frame."""
 
 
-class _Evidence(Enum):
+class _SegmentEvidence(Enum):
     """Evidence of one segment after an interval."""
 
     NONE = "none"
@@ -143,7 +143,7 @@ class ClockWatch:
         return self._follow(iter(source))
 
     def release(self) -> list[Any]:
-        """Decide with the items read so far, since no more follow: all of them go to the dissector."""
+        """Decide with the items read ahead, since no more follow: all of them go to the dissector."""
         passed: list[Any] = []
         while self._ahead:
             passed += self._next(self._judge(is_all=True) or 0)
@@ -277,7 +277,7 @@ class ClockWatch:
         """Elapsed times of the interval by clocks that contradict it, by direction key."""
         answered = advanced = False
         spoken: set[bytes] = set()
-        """Both directions of flows with segments so far."""
+        """Both directions of flows with segments after the interval."""
         begun: set[bytes] = set()
         """Directions among ``spoken`` of flows that began after the interval."""
         continues = False
@@ -300,13 +300,13 @@ class ClockWatch:
             continues = continues or (segment.key not in begun and self._continues(segment))
             evidence, elapsed = self._evidence(segment, jump_ns, before_ns, is_first=segment.key not in spoken)
             spoken |= keys
-            if evidence is _Evidence.PASSED:
+            if evidence is _SegmentEvidence.PASSED:
                 return 0
-            if evidence is _Evidence.CONTRADICTED:
+            if evidence is _SegmentEvidence.CONTRADICTED:
                 contradictions.setdefault(segment.key, elapsed)
-            elif evidence is _Evidence.ANSWERED:
+            elif evidence is _SegmentEvidence.ANSWERED:
                 answered = True
-            elif evidence is _Evidence.ADVANCED:
+            elif evidence is _SegmentEvidence.ADVANCED:
                 advanced = True
         is_settled = is_all or count >= ENOUGH_AHEAD or latest_ns - first.timestamp_ns >= SETTLED_NS
         if _is_proof(contradictions) or answered or (jump_ns < 0 and continues):
@@ -322,20 +322,20 @@ class ClockWatch:
 
     def _evidence(
         self, segment: Segment, jump_ns: int, before_ns: int, *, is_first: bool
-    ) -> tuple[_Evidence, _Elapsed]:
+    ) -> tuple[_SegmentEvidence, _Elapsed]:
         """Evidence of a segment about an interval that began at ``before_ns``, and the interval's length by its clock.
 
         ``is_first``: the segment is the first of its flow after the interval.
         """
         entry = self._flows.entry(segment.key)
         if entry is None:
-            return _Evidence.NONE, _NOTHING
+            return _SegmentEvidence.NONE, _NOTHING
         _, half, peer, _ = entry
         evidence, elapsed = self._compare(segment, half, jump_ns)
-        if evidence is not _Evidence.PASSED and is_first and _is_answer(segment, half, peer, jump_ns):
+        if evidence is not _SegmentEvidence.PASSED and is_first and _is_answer(segment, half, peer, jump_ns):
             sent_ns = _last_sent_ns(peer)
             if before_ns - self.shift_ns - sent_ns <= JUST_BEFORE_NS:
-                return _Evidence.ANSWERED, elapsed
+                return _SegmentEvidence.ANSWERED, elapsed
         return evidence, elapsed
 
     def _continues(self, segment: Segment) -> bool:
@@ -345,13 +345,13 @@ class ClockWatch:
             return False
         return abs(entry[1].locate(segment.sequence) - entry[1].offset) <= START_WINDOW
 
-    def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_Evidence, _Elapsed]:
+    def _compare(self, segment: Segment, half: HalfStream, jump_ns: int) -> tuple[_SegmentEvidence, _Elapsed]:
         """Evidence of the sender's clock."""
         stamp, (last, last_ns) = time_stamp(segment.options), _last_stamp(half)
         if segment.flags & SYN or NO_STAMP in (stamp, last) or last_ns < self._estimate_ns:
-            return _Evidence.NONE, _NOTHING
+            return _SegmentEvidence.NONE, _NOTHING
         if abs(half.locate(segment.sequence) - half.offset) > START_WINDOW:
-            return _Evidence.NONE, _NOTHING
+            return _SegmentEvidence.NONE, _NOTHING
         ticks = distance(last, stamp)
         total_ns = segment.timestamp_ns - self.shift_ns - last_ns
         history = *self._reference(segment.key, half), last, last_ns
@@ -359,17 +359,17 @@ class ClockWatch:
         if ticks < 0:
             # An old frame, or a device that has restarted.
             is_old = low > _LOWEST_RATE and (ticks - 1) * _SECOND // low <= total_ns <= (ticks + 1) * _SECOND // high
-            return (_Evidence.PASSED if is_old else _Evidence.NONE), _NOTHING
+            return (_SegmentEvidence.PASSED if is_old else _SegmentEvidence.NONE), _NOTHING
         most_ns, least_ns = (ticks + 1) * _SECOND // low, max(0, ticks - 1) * _SECOND // high
         elapsed = _elapsed(*history, ticks)
         is_less, is_more = most_ns < total_ns - STEP_NS, least_ns > total_ns + STEP_NS
         if (is_less and jump_ns > 0 and total_ns - most_ns <= jump_ns) or (is_more and jump_ns < 0):
             outside_ns = total_ns - jump_ns
             doubt, elapsed_ns = elapsed
-            return _Evidence.CONTRADICTED, (doubt, elapsed_ns - outside_ns)
+            return _SegmentEvidence.CONTRADICTED, (doubt, elapsed_ns - outside_ns)
         if not is_less and not is_more and least_ns >= total_ns - STEP_NS:
-            return _Evidence.PASSED, _NOTHING
-        return (_Evidence.ADVANCED if 0 < total_ns < 2 * elapsed[1] else _Evidence.NONE), _NOTHING
+            return _SegmentEvidence.PASSED, _NOTHING
+        return (_SegmentEvidence.ADVANCED if 0 < total_ns < 2 * elapsed[1] else _SegmentEvidence.NONE), _NOTHING
 
 
 @dataclass(slots=True, frozen=True)

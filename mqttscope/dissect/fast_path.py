@@ -1,8 +1,8 @@
 """The fast path: from the buffer of a reader to the events of packets, without an object for each frame.
 
 Nearly all frames of a capture are TCP segments that continue a connection with known packets.  `FastPath` reads them in
-place, and passes their events to a callback.  It leaves all other frames to `dissect_segments`, to which the
-reader yields them; both work on one `Dissector`, so that a capture may switch between them with each frame.
+place, and passes their events to a callback.  The reader yields all other frames to `dissect_segments`;
+both work on one `Dissector`, so that a capture may switch between them with each frame.
 A test checks that every capture gives equal events with and without the fast path.
 """
 
@@ -90,7 +90,7 @@ class FastPath:
 
         ``order`` receives the times of segments; with ``counting``, frames are counted in ``counts``; with
         ``placing``, `place_of` locates the bytes of an event.  ``passing``: ``feed`` keeps no event, so that
-        one object serves for all packets.  ``reusing``: ``feed`` keeps no packet either, and compares none by identity.
+        one object serves for all packets.  ``reusing``: ``feed`` neither keeps packets nor compares them by identity.
         ``located`` takes each segment before its events.
         """
         self.base = 0

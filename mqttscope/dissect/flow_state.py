@@ -82,17 +82,17 @@ class FlowTrigger(StrEnum):
     """Evidence that changes the phase of a flow."""
 
     SPEAKS_MQTT = "speaks MQTT"
-    """By a CONNECT, packets in a row, or the port; or the connection continues after a reset that both sides ignore."""
+    """A CONNECT, packets in a row, or the port shows it, or the connection continues after a reset that both ignore."""
     SPEAKS_WEBSOCKET = "speaks WebSocket"
-    """By an HTTP upgrade, or the port."""
+    """An HTTP upgrade, or the port, shows it."""
     SPEAKS_TLS = "speaks TLS"
-    """By a hello, or the port; or some of it was decrypted."""
+    """A hello, the port, or decrypted bytes show it."""
     FRAMING_LOST = "framing lost"
     """The beginning of the next packet is unknown in one direction."""
     FRAMING_FOUND = "framing found"
     """The beginning of the next packet is known in all directions."""
     NO_MQTT = "no MQTT"
-    """There is no evidence for MQTT: not in the bytes, not in the names of an upgrade or hello, not by the port."""
+    """Evidence for MQTT is missing: in the bytes, in the names of an upgrade or hello, and in the port."""
 
 
 UNDECIDED: Final = FlowPhase.UNDECIDED
@@ -219,13 +219,13 @@ class EndedFlow:
 
 @dataclass(slots=True)
 class UnnamedWebSocket:
-    """A WebSocket whose request and port do not name MQTT: the first bytes of the client decide."""
+    """A WebSocket without MQTT in its request and port: the first bytes of the client decide."""
 
     upgrade: Upgrade
     problems: list[tuple[Problem, int]] = field(default_factory=list)
     """Problems before that, each with its frame."""
     head: bytes = b""
-    """Bytes of the client; at most those of the header and the protocol name of a CONNECT."""
+    """First bytes of the client, at most as long as the header and the protocol name of a CONNECT."""
 
 
 _NO_SIDE: Final = ConnectionSide()
@@ -251,7 +251,7 @@ class FlowState:
     server_stream: PacketStream = field(default_factory=PacketStream)
     web: WebSocket | None = None
     unnamed: UnnamedWebSocket | None = None
-    """The WebSocket as long as nothing says whether it carries MQTT."""
+    """The WebSocket, until evidence decides whether it carries MQTT."""
     tls: TlsObserver | None = None
     inner: FlowState | None = None
     """The content of TLS, once some of it was decrypted."""
@@ -495,14 +495,14 @@ class FlowState:
         """Decide by the first bytes of either direction, which also identify the client."""
         for head, from_initiator in ((first, True), (second, False)):
             if starts_with_connect(head):
-                self._client_is(from_initiator, "CONNECT")
+                self._set_client(from_initiator, "CONNECT")
                 self.move(FlowTrigger.SPEAKS_MQTT)
             elif looks_like_upgrade(head):
-                self._client_is(from_initiator, "HTTP upgrade")
+                self._set_client(from_initiator, "HTTP upgrade")
                 self.move(FlowTrigger.SPEAKS_WEBSOCKET)
                 self.web = WebSocket()
             elif looks_like_tls(head):
-                self._client_is(from_initiator is (head[5] == CLIENT_HELLO), "TLS hello")
+                self._set_client(from_initiator is (head[5] == CLIENT_HELLO), "TLS hello")
                 self.move(FlowTrigger.SPEAKS_TLS)
                 self.tls = TlsObserver()
             else:
@@ -511,7 +511,7 @@ class FlowState:
             return True
         return False
 
-    def _client_is(self, initiator: bool, evidence: str) -> None:
+    def _set_client(self, initiator: bool, evidence: str) -> None:
         """Set the client by the bytes; if they agree with the handshake, that stays the evidence."""
         if initiator is not self.client_is_initiator or not self.flow.initiator_known:
             self.client_is_initiator, self.roles_evidence = initiator, evidence

@@ -142,7 +142,7 @@ class KernelHost:
         """Take over the state of connections that have a time-out up to a time."""
 
     def end_all(self) -> Iterator[Event]:
-        """The ends of all connections in order; yields the events of the dissector's."""
+        """The ends of all connections in order; yields the events of the dissector's connections."""
         left = self.kernel.open()[::-1]
         try:
             for place, flow_events in self._dissector.flows.closing():

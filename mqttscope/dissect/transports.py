@@ -419,7 +419,7 @@ class Transports:
                     # The client sent too much to wait for the response, which the capture has later.
                     details = _web_details(dialogue.connection)
                     details.pop("status", None)
-                    details.update(_asked(piece))
+                    details.update(_upgrade_details(piece))
                     dialogue.connection.revision += 1
                     continue
                 refused = not piece.accepted and piece.status is not None
@@ -428,7 +428,7 @@ class Transports:
                         continue  # the client may ask again
                     self.ignore(dialogue)
                     return
-                if not self._wanted(dialogue, piece):
+                if not self._carries_mqtt(dialogue, piece):
                     dialogue.unnamed = UnnamedWebSocket(piece)
                     continue
                 yield from self._open_websocket(dialogue, piece)
@@ -473,12 +473,12 @@ class Transports:
                 yield from self._lost(dialogue, piece.from_client, "websocket", piece.length, at)
 
     def _open_websocket(self, dialogue: FlowState, upgrade: Upgrade) -> Iterator[Event]:
-        """Make the connection of a WebSocket and report it with what its exchange said."""
+        """Open the connection of a WebSocket, and report it with the details of its HTTP exchange."""
         for event in self.open(dialogue, "websocket"):
-            _web_details(event.connection).update(_asked(upgrade))
+            _web_details(event.connection).update(_upgrade_details(upgrade))
             yield event
         assert dialogue.connection is not None
-        _web_details(dialogue.connection).update(_asked(upgrade))
+        _web_details(dialogue.connection).update(_upgrade_details(upgrade))
 
     def _framed(self, dialogue: FlowState, connection: Connection, piece: MessageData, at: Place) -> Iterator[Event]:
         """Events of the payload of a frame; the alignment of packets and frames is noted for rules."""
@@ -501,7 +501,7 @@ class Transports:
         elif inner.speaks_mqtt:
             yield from self._lost(inner, from_client, TLS, event.length, event)
 
-    def _wanted(self, dialogue: FlowState, upgrade: Upgrade) -> bool:
+    def _carries_mqtt(self, dialogue: FlowState, upgrade: Upgrade) -> bool:
         """Whether a WebSocket carries MQTT: by its names, or by a port that the user named."""
         return _names_mqtt(upgrade) or WEBSOCKET in map(self._options.ports.get, ports(dialogue.flow.key))
 
@@ -588,7 +588,7 @@ def _note_control(history: History, control: ControlFrame, at: Place) -> None:
         history.party(S2C if control.from_client else C2S).web_pings = 0
 
 
-def _asked(upgrade: Upgrade) -> dict[str, object]:
+def _upgrade_details(upgrade: Upgrade) -> dict[str, object]:
     """Details of a connection from its upgrade; ``status`` if the server refused it, until another one is accepted."""
     details: dict[str, object] = {
         "path": upgrade.request_path,

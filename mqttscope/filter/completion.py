@@ -49,7 +49,7 @@ def _next(tokens: list[Token]) -> list[str]:
     if last is None or keyword in (*JOINING, "not", "!", "(", "&&", "||", "exists"):
         return [*BEGINNING, *names()] if keyword != "exists" else names()
     if keyword in (*SYMBOLS, *WORD_OPERATORS, "{", ",", ".."):
-        return _values(_asked(tokens))
+        return _values(_compared_field(tokens))
     if last.kind == "word":
         before = tokens[-2].keyword if len(tokens) > 1 else ""
         field = lookup(last.text)
@@ -59,7 +59,7 @@ def _next(tokens: list[Token]) -> list[str]:
     return list(JOINING)
 
 
-def _asked(tokens: list[Token]) -> FilterField | None:
+def _compared_field(tokens: list[Token]) -> FilterField | None:
     """The field of the comparison at the end."""
     compared = False
     for token in reversed(tokens):

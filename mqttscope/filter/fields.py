@@ -356,7 +356,7 @@ def packet_fields() -> Iterator[FilterField]:
     """Fields of all packets, under all their names."""
     named: dict[str, list[FieldSource]] = {}
     for cls in PACKETS.values():
-        for place in _places(cls):
+        for place in _field_sources(cls):
             for name in _names(type_name(cls.packet_type), place.path):
                 named.setdefault(name, []).append(place)
     for name, places in named.items():
@@ -379,7 +379,7 @@ def _names(packet: str, path: tuple[str, ...]) -> list[str]:
     return [name for name in names if path[-2:-1] != ("user_property",) or "user_property" in name]
 
 
-def _places(cls: type[ControlPacket]) -> Iterator[FieldSource]:
+def _field_sources(cls: type[ControlPacket]) -> Iterator[FieldSource]:
     for name in ("header_flags", "missing"):
         yield FieldSource(cls, (name,), FieldKind.NUMBER, _reader(name), plain=True)
     for field_ in fields_of(cls.packet_type):
@@ -603,7 +603,7 @@ def lookup(name: str) -> FilterField | None:
         return known
     base_name, _, last = name.rpartition(".")
     base = registry().get(base_name)
-    if base is None or base.kind is FieldKind.SECRET:
+    if base is None:
         return None
     if last == "length" and base.kind in (FieldKind.TEXT, FieldKind.BYTES):
         return _length_of(base, name)

@@ -233,7 +233,7 @@ def _is_number(value: Any) -> bool:
 
 
 def decoded_equal(wanted: Any) -> ValueTest:
-    """True for this value in a payload: a number, text (also as bytes), a flag or null."""
+    """Test for this value in a payload: a number, text (also as bytes), a flag or null."""
     if wanted is None or isinstance(wanted, bool):
         return lambda value: value is wanted
     if isinstance(wanted, str):
@@ -257,7 +257,7 @@ def decoded_ordered(operator: str, wanted: Any) -> ValueTest:
 
 
 def decoded_member(ranges: Sequence[tuple[Any, Any]]) -> ValueTest:
-    """True for one of these values, and inside one of these ranges, in a payload."""
+    """Test for one of these values, or a value inside one of these ranges, in a payload."""
     hits = [decoded_equal(low) if high is None else _between(low, high) for low, high in ranges]
     return lambda value: any(hit(value) for hit in hits)
 

@@ -130,7 +130,7 @@ def tokenize(expression: str) -> list[Token]:
     while position < end:
         match = _TOKEN.match(expression, position)
         if match is None or (match.lastgroup == "member" and not (tokens and tokens[-1].ends_at(position, "]"))):
-            raise _strange(expression, position, tokens)
+            raise _syntax_error(expression, position, tokens)
         if match.lastgroup != "space":
             assert match.lastgroup is not None
             tokens.append(Token(match.lastgroup, match[0], position))
@@ -168,7 +168,7 @@ def _names_a_field(tokens: list[Token], position: int) -> bool:
     )
 
 
-def _strange(expression: str, position: int, tokens: list[Token]) -> FilterError:
+def _syntax_error(expression: str, position: int, tokens: list[Token]) -> FilterError:
     character = expression[position]
     if character == "." and _names_a_field(tokens, position):
         field = "payload" if tokens[-1].text == "]" else tokens[-1].text
@@ -320,9 +320,9 @@ class _Parser:
     def unquoted(self) -> FilterError | None:
         """The error for text without quotes, such as ``pump-0042``, that is several tokens."""
         first = last = self.at - 1
-        while first > 0 and self.joined(first - 1):
+        while first > 0 and self.are_joined(first - 1):
             first -= 1
-        while self.joined(last):
+        while self.are_joined(last):
             last += 1
         if last == self.at - 1 or self.tokens[first].kind not in ("word", "atom"):
             return None
@@ -333,7 +333,7 @@ class _Parser:
         message = f"{text!r} is neither a word nor a number"
         return FilterError(message, start, end - start, expression=self.expression, hint=f'text needs quotes: "{text}"')
 
-    def joined(self, at: int) -> bool:
+    def are_joined(self, at: int) -> bool:
         """Whether a token and the next one are written without a blank between them, and neither is punctuation."""
         token, following = self.tokens[at], self.tokens[at + 1]
         both = token.kind in ("word", "atom") and following.kind in ("word", "atom")

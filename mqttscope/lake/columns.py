@@ -88,7 +88,7 @@ def _marks(values: Sequence[Any]) -> bytes:
     return bytes(map(is_not, values, repeat(None)))
 
 
-def _valid(marks: bytes) -> pa.Buffer | None:
+def _validity_bitmap(marks: bytes) -> pa.Buffer | None:
     """The validity bitmap of an array; ``None`` if nothing is null."""
     if 0 not in marks:
         return None
@@ -100,7 +100,7 @@ def _places(marks: bytes) -> pa.Array:
     count = len(marks)
     flags = pa.Array.from_buffers(_BYTE, count, [None, pa.py_buffer(marks)])
     places = pc.subtract(pc.cumulative_sum(flags.cast(_NUMBER)), _ONE)
-    return pa.Array.from_buffers(_NUMBER, count, [_valid(marks), places.buffers()[1]])
+    return pa.Array.from_buffers(_NUMBER, count, [_validity_bitmap(marks), places.buffers()[1]])
 
 
 def _full(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
@@ -138,14 +138,14 @@ def _structs(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
             continue
         child = array_of([struct.get(field.name) for struct in present], field.type)
         children.append(child if places is None else child.take(places))
-    return pa.Array.from_buffers(kind, count, [_valid(marks)], children=children)
+    return pa.Array.from_buffers(kind, count, [_validity_bitmap(marks)], children=children)
 
 
 def _lists(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     marks = _marks(values)
     items = array_of(list(chain.from_iterable(compress(values, marks))), kind.value_type)
     lengths = [0 if content is None else len(content) for content in values]
-    return pa.Array.from_buffers(kind, len(values), [_valid(marks), _offsets(lengths)], children=[items])
+    return pa.Array.from_buffers(kind, len(values), [_validity_bitmap(marks), _offsets(lengths)], children=[items])
 
 
 def _offsets(lengths: Iterable[int]) -> pa.Buffer:

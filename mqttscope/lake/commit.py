@@ -67,10 +67,10 @@ def lake_lock(folder: Lake) -> Iterator[None]:
         return
     delta.require(root)
     with shared_like(root):
-        yield from _hold(root)
+        yield from _hold_lock(root)
 
 
-def _hold(root: Path) -> Iterator[None]:
+def _hold_lock(root: Path) -> Iterator[None]:
     with writing(root):
         make_folder(root)
         _refuse_others(root)
@@ -171,7 +171,7 @@ def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
         for table in EVENT_TABLES:
             names = after.files.get(table, [])
             known = set(before.files.get(table, ()))
-            chosen = _chosen((name for name in names if name in known), before)
+            chosen = _files_to_merge((name for name in names if name in known), before)
             if not chosen:
                 continue
             manifests.check_content(root, before, chosen)
@@ -182,7 +182,7 @@ def merge_small(root: Place, before: Manifest, after: Manifest) -> None:
             after.files[table] = [name for name in names if name not in chosen]
 
 
-def _chosen(names: Iterable[str], before: Manifest) -> list[str]:
+def _files_to_merge(names: Iterable[str], before: Manifest) -> list[str]:
     """The first `MERGED` files of the smallest row count with enough files; empty if there are too few."""
     alike: defaultdict[int, list[str]] = defaultdict(list)
     for name in names:

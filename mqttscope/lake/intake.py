@@ -154,7 +154,7 @@ class Intake:
             return segments(open_capture(captures, parts=parts, direct=self._path), self.skipped)
         self.taps = Taps()
         items = segments(open_taps(captures, self.taps, parts=parts), self.skipped)
-        return self.taps.deduplication.under_one_key(items)
+        return self.taps.deduplication.unify_keys(items)
 
     def read_beside(
         self, second_process: SecondProcess, captures: Sequence[str], parts: Mapping[str, CapturePortion], root: Place,
@@ -198,7 +198,7 @@ class Intake:
         counts, opened = sorted(self.skipped.items()), [part.was_opened for part in self._parts]
         return self.segments, self.now_ns, self.dissector.connections, *counts, *opened
 
-    def remembered(self) -> list[FlowMemory]:
+    def flow_memories(self) -> list[FlowMemory]:
         """Memories of the flows that continue, after all is read."""
         now_ns = self._steady_ns
         return self.late.remembered(remembered(self.dissector, self.collector, now_ns), now_ns)

@@ -147,7 +147,7 @@ class KeyParts:
             self._brought.add(flow)
         due = self.parts.filter(pc.fill_null(pc.less_equal(self.parts["due_ns"], watermark_ns or 0), True))
         for flow in sorted(set(due["flow"].drop_null().to_pylist())):
-            self._bring(flow)
+            self._load_flow(flow)
 
     def bring_memories(self, key: tuple[Hashable, ...], code: str) -> None:
         """See `lint.context.Elsewhere`."""
@@ -159,14 +159,14 @@ class KeyParts:
                 self._linter.memories.adopt(self._read(row, part, None).memories)
 
     def bring_connection(self, whom: ConnectionKey) -> None:
-        self._bring(_flow_of(whom))
+        self._load_flow(_flow_of(whom))
 
     def end(self) -> None:
         """Read the remaining connections if one is restless; the memories are stored next."""
         self.is_restless = self._has_restless()
         if self.is_restless:
             for flow in self.others["flow"].to_pylist():
-                self._bring(flow)
+                self._load_flow(flow)
 
     def changed(self, rows: Iterable[ScopeStateRow]) -> list[ScopeStateRow]:
         """The rows that have changed; the other rows stay in their files."""
@@ -193,7 +193,7 @@ class KeyParts:
         assert self._collector.linter is not None
         return self._collector.linter
 
-    def _bring(self, flow: bytes) -> None:
+    def _load_flow(self, flow: bytes) -> None:
         if flow in self._brought:
             return
         self._brought.add(flow)

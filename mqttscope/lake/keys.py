@@ -103,13 +103,13 @@ class SortPosition:
         ``last_frame``: number of the last frame of the flow.
         """
         # A capture may end at the largest time.
-        self.set(min(due_ns, AT_THE_END), self._capture_at(due_ns), last_frame - BEFORE_ALL)
+        self.set(min(due_ns, AT_THE_END), self._first_open_capture(due_ns), last_frame - BEFORE_ALL)
 
     def place(self) -> tuple[int, int, int]:
         """Place of events that come out now: time, capture, frame."""
         return self.now_ns, self.file, self.frame
 
-    def _capture_at(self, now_ns: int) -> int:
+    def _first_open_capture(self, now_ns: int) -> int:
         count = len(self.ends)
         return next((file for file in range(self.read, count) if self.ends[file] >= now_ns), count)
 

@@ -97,7 +97,7 @@ def remembered(dissector: Dissector, collector: Collector, watermark_ns: int | N
         if flow.closed and watermark_ns is not None and watermark_ns > forget_ns(flow):
             continue
         connection = connection_of(flow)
-        tracker = None if connection is None else collector.remember(connection)
+        tracker = None if connection is None else collector.take_tracker(connection)
         holes = collector.holes.pop(flow_key(flow.key), []) if flow.closed else []
         beginnings = collector.beginnings.pop((flow.key, flow.opened_ns), {})
         memories.append(FlowMemory(flow, tracker, holes=holes, beginnings=beginnings))

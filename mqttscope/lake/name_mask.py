@@ -63,13 +63,13 @@ class NameMask:
         self._forms = forms
         self._longer = _either(longer)
         self._named = _either(forms)
-        self._apart = self._compiled(*_EDGES)
-        self._anywhere = self._compiled("", "")
+        self._apart = self._compile(*_EDGES)
+        self._anywhere = self._compile("", "")
         self._apart_bytes, self._anywhere_bytes = (
             re.compile(pattern.pattern.encode()) for pattern in (self._apart, self._anywhere)
         )
 
-    def _compiled(self, before: str, behind: str) -> re.Pattern[str]:
+    def _compile(self, before: str, behind: str) -> re.Pattern[str]:
         longer = f"{self._longer}|" if self._longer else ""
         return re.compile(f"{longer}{before}({self._named or '(?!)'}){behind}")
 

@@ -381,7 +381,7 @@ class Collector:
         tracker.wide_findings[scope] = number + 1
         return scope, number
 
-    def remember(self, connection: Connection) -> Tracker | None:
+    def take_tracker(self, connection: Connection) -> Tracker | None:
         """Remove and return the tracker of a connection."""
         tracker = self.trackers.pop(connection.number, None)
         if tracker is not None:

@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
 _READ = ("messages", "connections", "ingest_errors")
 SETTLED_NS = 10_000_000_000
-"""Age at which an object of a store counts as settled: stores give write times in seconds, and an older
-object surely has another time when it is written again."""
+"""Minimum age of a settled object of a store: stores give write times in seconds, and an older object
+surely has another time when it is written again."""
 _SAME_NAME = "names several captures: the part of a URI after a question mark is not part of a name"
 
 
@@ -125,7 +125,7 @@ def write_lake(
 
     ``captures``: files, or locations that `locations.find` returned, perhaps in stores with these ``settings``.
     ``faults``: reasons why other captures cannot be opened, by name.  ``progress`` is called now and then with the
-    number of segments so far.  ``second_process`` does a part of the work; the tables do not depend on it.
+    number of processed segments.  ``second_process`` does a part of the work; the tables do not depend on it.
     ``rebuild``: the rows of these captures replace all rows; ``without_missing``: even if the lake has other captures.
     """
     root = place(folder)
@@ -375,7 +375,7 @@ def read_table(
 
 def _dataset(root: Place, manifest: Manifest, name: str) -> Dataset:
     if name not in TABLES:
-        raise LakeError(f"there is no table {name!r}; there are {', '.join(TABLES)}")
+        raise LakeError(f"table {name!r} does not exist; tables: {', '.join(TABLES)}")
     names = (*manifest.files.get(name, ()), *manifest.open_files.get(name, ()))
     schema = TABLES[name].arrow()
     for today, then in RENAMED.get(name, {}).items() if manifest.schema == 1 else ():
@@ -601,7 +601,7 @@ def _read(
             intake.read(names, fresh.parts)
         else:
             intake.read_beside(second_process, names, fresh.parts, root, after.generation, files)
-        memories = intake.remembered()
+        memories = intake.flow_memories()
         intake.flush(everything=True)
         for start in range(0, len(memories), STATE_ROWS):
             states = list(map(state_row, memories[start : start + STATE_ROWS]))

@@ -130,7 +130,7 @@ class BrokerWatch(Model):
         """Whether a connection that is still open proves that the server has not restarted since."""
         return bool(self.witnesses) and next(iter(self.witnesses.values())) <= since_ns
 
-    def minds(self, will: Will) -> bool:
+    def follows_will(self, will: Will) -> bool:
         """Whether the will may change what is remembered about its topic."""
         return will.will_retain
 
@@ -141,7 +141,7 @@ class BrokerWatch(Model):
             self.torn_ns = at.timestamp_ns
         if isinstance(packet, Connect):
             will = packet.will
-            if at.history.connect is None and will is not None and self.minds(will):
+            if at.history.connect is None and will is not None and self.follows_will(will):
                 self.arm(will.will_topic)
         elif isinstance(packet, Connack):
             if not packet.reason_code:
@@ -189,7 +189,7 @@ class BrokerWatch(Model):
         if connect is None:
             if not orderly and (connection.gaps or not connection.handshake_seen):
                 self.forget()  # its will is unknown
-        elif connect.will is not None and self.minds(connect.will):
+        elif connect.will is not None and self.follows_will(connect.will):
             block = connect.will.properties
             if orderly or block is None or not block.will_delay_interval:
                 self.disarm(connect.will.will_topic)

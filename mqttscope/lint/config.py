@@ -183,7 +183,7 @@ def _settings(rules: Table) -> dict[str, Table]:
         table = _table(value, path)
         rule = all_rules().get(code.upper())
         if rule is None:
-            raise ConfigError(f"{path}: {_slip(code, tuple(all_rules()), 'no rule')}")
+            raise ConfigError(f"{path}: {_unknown_name(code, tuple(all_rules()), 'no rule')}")
         _known(table, tuple(rule.settings), f"{path}.")
         for key, setting in table.items():
             fault = fault_of_setting(rule, key, setting)
@@ -218,10 +218,10 @@ def short(value: Any) -> str:
 def _known(table: Table, keys: tuple[str, ...], prefix: str) -> None:
     for key in table:
         if key not in keys:
-            raise ConfigError(f"{prefix}{_slip(key, keys, 'an unknown key')}")
+            raise ConfigError(f"{prefix}{_unknown_name(key, keys, 'an unknown key')}")
 
 
-def _slip(name: str, known: tuple[str, ...], what: str) -> str:
+def _unknown_name(name: str, known: tuple[str, ...], what: str) -> str:
     near = difflib.get_close_matches(name, known, 1, 0.5)
     return f"{name} is {what}" + (f"; did you mean {near[0]}?" if near else "")
 

@@ -312,7 +312,7 @@ def _add_connect(
 
 
 def _add_positional(kind: str, values: dict[str, Any], plain: list[str]) -> None:
-    """Fields that have a place instead of a name."""
+    """Add the fields that have a place instead of a name to ``values``."""
     if kind == "publish":
         for name, read in (("topic_name", _text), ("payload", _bytes)):
             if plain:

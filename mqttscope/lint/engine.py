@@ -605,7 +605,7 @@ class Linter:
             # The capture has all clients, so no other client can be the explanation.
             proved = report.confidence is None and event.capture not in self.dropping
             confidence = Confidence.CERTAIN if proved else confidence
-        if confidence is Confidence.CERTAIN and not self._sure(rule, at):
+        if confidence is Confidence.CERTAIN and not self._is_certain(rule, at):
             confidence = Confidence.LIKELY
         if confidence is Confidence.LIKELY and rule.scope in WIDE and event.capture in self.dropping:
             confidence = Confidence.HEURISTIC  # the dropped frames may be another client's
@@ -647,7 +647,7 @@ class Linter:
         finding.fingerprint = fingerprint(rule.code, finding.direction, _known_client(at), kind, report.field, topic)
         return finding
 
-    def _sure(self, rule: Rule, at: RuleContext) -> bool:
+    def _is_certain(self, rule: Rule, at: RuleContext) -> bool:
         """Whether the bytes can prove the sides, the version, and where packets begin."""
         connection = at.connection
         if not connection.roles_known or (rule.version_matters and not connection.version_known):

@@ -66,12 +66,12 @@ class Pattern:
         """Whether the entry applies to a finding."""
         if finding.rule not in self.codes:
             return False
-        if self.client is not None and not self._client.fullmatch(finding.client_identifier or ""):
+        if self.client is not None and not self._client_pattern.fullmatch(finding.client_identifier or ""):
             return False
         return self.topic is None or (finding.topic is not None and matches(self.topic, finding.topic))
 
     @cached_property
-    def _client(self) -> re.Pattern[str]:
+    def _client_pattern(self) -> re.Pattern[str]:
         return re.compile(translate(self.client or "*"))
 
     def is_expired(self, today: date) -> bool:
@@ -336,7 +336,7 @@ class Gate:
     def summed_up(self) -> list[tuple[Finding, GateVerdict]]:
         """The findings about the complete run, for the end of reports; each call returns new ones only."""
         held, self._held = self._held, {}
-        return [(self._sum(group), verdict) for group, verdict in held.values() if verdict.shown]
+        return [(self._summary_finding(group), verdict) for group, verdict in held.values() if verdict.shown]
 
     def _counted(self, finding: Finding, *, shown: bool) -> GateVerdict:
         counts = self.policy.breaks(finding)
@@ -356,7 +356,7 @@ class Gate:
         group.add(finding, self._name)
         return GateVerdict(None, verdict.counts, shown=False, repeated=repeated)
 
-    def _sum(self, group: Group) -> Finding:
+    def _summary_finding(self, group: Group) -> Finding:
         first, number = group.first, len(group.clients)
         if number == 1:
             return first
@@ -442,7 +442,7 @@ class FindingSelection(Generic[FoundT]):
         absent = [number for number in self.connections if number >= connections]
         if absent:
             last = "the only one is number 0" if connections == 1 else f"numbers go from 0 to {connections - 1}"
-            return f"there is no connection {', '.join(map(str, absent))}: {last}"
+            return f"no connection {', '.join(map(str, absent))}: {last}"
         if self.clients and self.wanted is None:
             names = ", ".join(repr(utf8(pattern)) for pattern in self.clients)
             return f"no packet of {'a client' if len(self.clients) == 1 else 'clients'} {names}"

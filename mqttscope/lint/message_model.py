@@ -236,7 +236,7 @@ class Messages(BrokerWatch):
     at_hand: tuple[ConnectionKey, int, Pairing | None] | None = field(default=None, compare=False, repr=False)
     """The pairing of the current packet."""
 
-    def minds(self, will: Will) -> bool:
+    def follows_will(self, will: Will) -> bool:
         """Always: the message of a will has no PUBLISH of a client."""
         return True
 
@@ -263,12 +263,12 @@ class Messages(BrokerWatch):
         """Handle a connection from before the capture: it may have any subscriptions."""
         BrokerWatch.opened(self, connection, at)
         if not connection.handshake_seen and connection.transport != "tls":
-            self.table.strange(at.key)
+            self.table.mark_incomplete(at.key)
 
     def gap(self, event: GapEvent, at: RuleContext) -> None:
         """Handle lost bytes of a connection: they may have changed its subscriptions."""
         BrokerWatch.gap(self, event, at)
-        self.table.strange(at.key)
+        self.table.mark_incomplete(at.key)
 
     def unparsed(self, unparsed: Unparsed, at: RuleContext) -> None:
         BrokerWatch.unparsed(self, unparsed, at)

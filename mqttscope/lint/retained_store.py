@@ -189,7 +189,7 @@ class RetainedStore(BrokerWatch):
             if entry is not None:
                 entry.accepted = entry.accepted or message.granted
 
-    def minds(self, will: Will) -> bool:
+    def follows_will(self, will: Will) -> bool:
         """Whether the will clears its topic: any other will leaves a retained message."""
         return will.will_retain and not will.will_payload
 

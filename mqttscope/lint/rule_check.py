@@ -165,7 +165,7 @@ def faults_of_form(rule: type[Rule]) -> list[str]:
             faults.append(f"it has no {kind} examples: a list of {content}")
     for version, identifiers in rule.statements.items():
         faults += (
-            f"there is no statement {version.text} {name}" for name in identifiers if statement(version, name) is None
+            f"unknown statement {version.text} {name}" for name in identifiers if statement(version, name) is None
         )
     return faults
 

@@ -225,11 +225,11 @@ def _of_any(packet: ControlPacket, at: RuleContext) -> int:
     else:
         bits |= FROM_SERVER
     if not at.history.settled:
-        bits |= _of_unsettled(packet, at)
+        bits |= _unsettled_bits(packet, at)
     return bits
 
 
-def _of_unsettled(packet: ControlPacket, at: RuleContext) -> int:
+def _unsettled_bits(packet: ControlPacket, at: RuleContext) -> int:
     """Bits of packets before CONNECT and CONNACK, or after a DISCONNECT."""
     bits, history = 0, at.history
     if at.party.disconnect is not None:

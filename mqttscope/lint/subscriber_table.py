@@ -117,7 +117,7 @@ class SubscriberTable:
             session = None
         if session is None:
             if resumes:
-                self.strange(key)
+                self.mark_incomplete(key)
             if len(self.sessions) >= MAX_SESSIONS:
                 self._forget_oldest()
             session = KnownSession(owner, key, timestamp_ns)
@@ -152,7 +152,7 @@ class SubscriberTable:
             for name in [name for name, held in session.held.items() if held.timestamp_ns >= session.since_ns]:
                 self.unsubscribe(session, name)
 
-    def strange(self, key: ConnectionKey) -> None:
+    def mark_incomplete(self, key: ConnectionKey) -> None:
         """Mark a connection that may have uncaptured subscriptions."""
         if len(self.strangers) < MAX_SESSIONS:
             self.strangers[key] = True
@@ -182,7 +182,7 @@ class SubscriberTable:
         session = next(iter(self.sessions.values()))
         self.end(session.owner)
         if session.key is not None:
-            self.strange(session.key)
+            self.mark_incomplete(session.key)
 
     def _clear(self, session: KnownSession) -> None:
         for held in session.held.values():

@@ -106,7 +106,7 @@ class Wills(BrokerWatch):
     crowded: bool = False
     """Whether there were more wills than can be remembered."""
 
-    def minds(self, will: Will) -> bool:
+    def follows_will(self, will: Will) -> bool:
         """Never: this model judges the topics of wills instead of leaving them alone."""
         return False
 

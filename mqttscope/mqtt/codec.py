@@ -381,7 +381,7 @@ def _plain(reason: MalformedReason, offset: int, field: str, detail: str, raw: b
 
 
 def examine(raw: bytes, version: ProtocolVersion) -> ControlPacket | Malformed:
-    """Decode one framed packet slowly, with all faults and spans.  Returns a packet if there are no faults."""
+    """Decode one framed packet slowly, with all faults and spans; returns a packet if it has no faults."""
     kind = raw[0] >> 4
     if reserved(kind, version):
         return _reserved(raw, version)

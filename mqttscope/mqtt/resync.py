@@ -80,7 +80,7 @@ def _judge(data: bytes, at: int, end: int, version: ProtocolVersion, *, final: b
         if stop > end:
             return _REFUSED if final else stop
         packet = well_formed(data[at:stop], body - at, version)
-        if packet is None or not _sensible(packet):
+        if packet is None or not _is_plausible(packet):
             return _REFUSED
         at = stop
     return _TAKEN
@@ -111,7 +111,7 @@ def count_packets(data: bytes, versions: Sequence[ProtocolVersion]) -> int:
             if body <= 0 or stop > len(data):
                 break
             packet = well_formed(data[position:stop], body - position, version)
-            if packet is None or not _sensible(packet):
+            if packet is None or not _is_plausible(packet):
                 good = 0
                 break
             good += 1
@@ -120,7 +120,7 @@ def count_packets(data: bytes, versions: Sequence[ProtocolVersion]) -> int:
     return best
 
 
-def _sensible(packet: ControlPacket) -> bool:
+def _is_plausible(packet: ControlPacket) -> bool:
     """Whether the content of a decoded packet is plausible: chance matches are mostly empty or odd."""
     if isinstance(packet, Publish):
         topic = packet.topic_name

@@ -172,7 +172,7 @@ class PacketStream:
             return [packet]
         out: list[StreamItem] = []
         if self.foreign:
-            data = self._take() + data if self.held else data
+            data = self._take_held() + data if self.held else data
             return [Unparsed("not_mqtt", len(data), data[:MAX_SEARCH_BYTES])]
         if not (self.held or self.searching or self.skip):
             self._frame(data, out)
@@ -186,7 +186,7 @@ class PacketStream:
         if not self.searching:
             if self.held < self.wanted:
                 return self._keep_room(out)
-            self._frame(self._take(), out)
+            self._frame(self._take_held(), out)
         return self._settle(out)
 
     def gap(self, length: int) -> list[StreamItem]:
@@ -232,7 +232,7 @@ class PacketStream:
             elif self.searching:
                 self._end_search(out)
             elif self.held:
-                rest, before = self._take(), self.before
+                rest, before = self._take_held(), self.before
                 if before:
                     self._keep_before(b"")
                 inner = self._inner(rest)
@@ -413,7 +413,7 @@ class PacketStream:
         position, needed = find_packets(raw[:MAX_SEARCH_BYTES], 1, self.versions(), final=True, alone=suspect == 2)
         return 0 if needed else position
 
-    def _take(self) -> bytes:
+    def _take_held(self) -> bytes:
         whole = b"".join(self.chunks)
         self._hold(-self.held)
         self.chunks, self.wanted = [], 0
@@ -440,7 +440,7 @@ class PacketStream:
         Once bytes are lost, the rest of the packet cannot be interpreted, but framing is kept.
         """
         wanted, rest = self.wanted, self.wanted - self.held - lost
-        head = self._take()
+        head = self._take_held()
         packet = self._cut_packet(head)
         self.skip = rest
         if packet is not None:
@@ -453,7 +453,7 @@ class PacketStream:
     def _end_cut(self, out: list[StreamItem]) -> int:
         """A gap crosses the end of the packet at the front; returns how many lost bytes belong to the packet."""
         missing = self.wanted - self.held if self.wanted else 0
-        head = self._take()
+        head = self._take_held()
         packet = self._cut_packet(head) if missing else None
         if packet is not None:
             packet.missing = missing
@@ -481,7 +481,7 @@ class PacketStream:
     def _settle(self, out: list[StreamItem], *, final: bool = False) -> list[StreamItem]:
         """Search and continue framing as far as the bytes held allow."""
         while self.searching and self.held and (final or self.held >= self.wanted):
-            whole = self._take()
+            whole = self._take_held()
             start, needed = find_packets(whole, 0, self.versions(), final=final)
             self._pass_by(whole[:start])
             rest = whole[start:]

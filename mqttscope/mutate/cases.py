@@ -1,7 +1,7 @@
 """Cases: one mutation applied to one flow, reproducible byte for byte.
 
-The hash of the capture, the connection, the seed and the case number identify a case.  Numbers do not depend on which
-mutations are selected: a case keeps its number under every pattern.
+The hash of the capture, the connection, the seed and the case number identify a case.  Numbers do not depend on the
+selected mutations: a case keeps its number under every pattern.
 
 `exceeded_limit` names the announced limit that a packet exceeds: such a mutation is not legal (5.0
 3.1.2.11, 3.2.2.3).
@@ -163,10 +163,10 @@ def _apply_to_packet(mutation: Mutation, flow: RecordedFlow, chance: Chance, sid
         return MutatedFlow(mutation.name, side, flow.version, steps, changes)
     if flow.places(side, mutation.packet_type) or side != CLIENT or mutation.packet_type not in _PUT_IN:
         raise reason
-    return _put_in(mutation, flow, chance, side)
+    return _insert_packet(mutation, flow, chance, side)
 
 
-def _put_in(mutation: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
+def _insert_packet(mutation: Mutation, flow: RecordedFlow, chance: Chance, side: str) -> MutatedFlow:
     """Insert a packet that the flow lacks on the open connection, and mutate it."""
     assert mutation.packet_type is not None
     steps = recorded_steps(flow, side)

@@ -100,8 +100,8 @@ def select(
 def cited_instead(mutation: Mutation, version: ProtocolVersion, sender: str = CLIENT) -> tuple[str, ...]:
     """Statements that a linter may cite instead of `Mutation.broken`; empty if the packets give the version.
 
-    A linter that reads a capture cannot know the version before a CONNECT names it, so it assumes one and cites the
-    statements of that version.  A broker is judged by the version of the flow, which is known.
+    Before a CONNECT names the version, a linter that reads a capture assumes one and cites its
+    statements.  A broker is judged by the version of the flow, which is known.
     """
     if version == ASSUMED or not matches(mutation.name, BEFORE_THE_LEVEL) or not mutation.broken(version, sender):
         return ()

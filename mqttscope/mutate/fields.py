@@ -2,7 +2,7 @@
 
 A field inside a list is named without its index, as in filters: ``subscribe.subscriptions.topic_filter``.
 
-Statements have the identifiers of the OASIS Standards, or identifiers of this project if the standard has none.  Each
+Statements have the identifiers of the OASIS Standards, or identifiers of this project for sentences without one.  Each
 identifier includes the version, because versions use one number for different sentences.
 """
 

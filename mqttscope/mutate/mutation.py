@@ -65,7 +65,7 @@ class Chance:
     def below(self, end: int) -> int:
         """A number from 0 to ``end - 1``, all equally likely."""
         if end < 1:
-            raise ValueError(f"there is no number from 0 to {end - 1}")
+            raise ValueError(f"no number from 0 to {end - 1} exists")
         size = max(1, ((end - 1).bit_length() + 7) // 8)
         # Numbers from the last full multiple of ``end`` on would make small results more likely.
         limit = (1 << 8 * size) // end * end

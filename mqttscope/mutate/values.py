@@ -1,6 +1,6 @@
 """Mutations of values by data type: strings, numbers, Binary Data (5.0 1.5, 3.1.1 1.5).
 
-Some are legal: lengths at which the encoding of a Variable Byte Integer grows by a byte (5.0 1.5.5, 3.1.1 2.2.3).
+Some are legal: lengths that need one more byte in the encoding of a Variable Byte Integer (5.0 1.5.5, 3.1.1 2.2.3).
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ only if it is an exception in its direction and the receiver behaves accordingly
 in `Flow.damaged`, and does not begin, continue, end or reset anything:
 
 - A valid copy of its bytes arrives: the segment was damaged.
-- The other side acknowledges it, and no valid copy was captured: it is used, and so are all further segments of its
-  direction if none of them had a right checksum.
+- The other side acknowledges it, and no valid copy was captured: it is used.  If no segment of its direction had a
+  right checksum, all further segments of the direction are used too.
 - `UNPROVEN` different segments arrive, and neither direction has shown a right checksum: a tool made the capture.
 """
 
@@ -33,7 +33,7 @@ UNPROVEN: Final = 3
 
 
 def due_ns(flow: Flow) -> int:
-    """Capture time at which the waiting segments are decided."""
+    """Capture time of the decision about the waiting segments."""
     return flow.damaged[0].timestamp_ns + DAMAGED_WAIT_NS if flow.damaged else NEVER
 
 
@@ -123,7 +123,7 @@ def final_segments_to_use(flow: Flow) -> list[Segment]:
     for segment in flow.damaged:
         half = halves(flow, segment)[0]
         if segment.payload and half.checksums == RIGHT and half.overlaps and not half.damaged_segments:
-            last.append(segment)  # others were accepted, none was damaged: a tool changed them
+            last.append(segment)  # others were accepted, and nothing was damaged: a tool changed them
     return segments_to_use(flow, last + unanswered_segments(flow))
 
 

@@ -150,9 +150,9 @@ class Deduplication:
 
     def __init__(self) -> None:
         self.frames = 0
-        """Frames with TCP so far."""
+        """Number of frames with TCP."""
         self.copies = 0
-        """Dropped frames."""
+        """Number of dropped frames."""
         self.forgotten = 0
         """Segments and directions dropped early, at a limit."""
         self._recent: dict[Identity, _RecentSegment] = {}
@@ -169,7 +169,7 @@ class Deduplication:
             if type(frame) is not Frame or self.take(frame):
                 yield frame
 
-    def under_one_key(self, items: Iterable[T]) -> Iterator[T]:
+    def unify_keys(self, items: Iterable[T]) -> Iterator[T]:
         """Pass items on; segments that several taps show with different tags get the tags and key of one tap."""
         same = self._same
         for item in items:

@@ -16,7 +16,7 @@ from mqttscope.net.reassembly import NEVER, HalfStream
 from mqttscope.net.segment import Segment
 
 NOT_BEGUN: Final = -1
-"""First frame of a flow with nothing but segments with a wrong checksum so far."""
+"""First frame of a flow until it has a segment with a right or accepted checksum."""
 
 
 class FlowMatch(Enum):
@@ -68,7 +68,7 @@ class Flow:
     disowned: bool = False
     """A side that had forgotten the connection reset it."""
     check_ns: int = 0
-    """Capture time from which on the next segment must check for idleness and for holes that are due."""
+    """Capture time of the next check for idleness and for holes that are due; the next segment after it triggers it."""
     clear: bool = False
     """Both directions are in order, so that the next segment may take the fast path."""
     context: object | None = None
@@ -78,9 +78,9 @@ class Flow:
     doubt: FlowMatch = FlowMatch.SAME
     """Why there are undecided segments."""
     undecided_until_ns: int = NEVER
-    """Capture time at which they are decided without more evidence."""
+    """Capture time when they are decided without more evidence."""
     alarm_ns: int = NEVER
-    """Capture time at which the layer above is woken (`FlowAlarm`)."""
+    """Capture time of the next `FlowAlarm`, which the layer above requested."""
     views: list[bytes] = field(default_factory=list)
     """Other direction keys of the flow: its segments were captured again with other tags or tunnels."""
     handshake_again: int = 0
@@ -126,10 +126,10 @@ class StreamData:
     timestamp_ns: int
     capture: str
     acknowledged: int = -1
-    """Stream offset of the other direction up to which the sender had received it when it sent these bytes; -1 if the
-    segment's own acknowledgment does not prove it (for data that came again, or waited after a hole)."""
+    """Number of bytes of the other direction that the sender had received when it sent these bytes; -1 if the segment's
+    own acknowledgment does not prove it (for data that came again, or waited after a hole)."""
     shown: int = -1
-    """Stream offset of the other direction up to which the capture had shown it by then; -1 if unknown."""
+    """Number of bytes of the other direction that the capture had shown by then; -1 if unknown."""
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ assume that the bytes will not come:
 
 - The peer acknowledged them, and either much data waits after the hole or ``PROVEN_WAIT_NS`` passed: far longer than
   any reordering between the queues of a capturing host, and short enough for a live view.
-- The peer was never captured, so that there can be no such proof.
+- The peer was never captured, so that such a proof is impossible.
 
 The first segment after time-outs, of any flow, reports all of them at their own times, in order.  So the events of a
 flow and their times do not depend on other traffic.
@@ -35,7 +35,7 @@ MAX_BUFFERED_SEGMENTS: Final = 32_768
 IDLE_TIMEOUT_NS: Final = 3 * 3600 * _SECOND
 """Linux probes a silent connection after 2 h, and gives up 11 min later."""
 LINGER_NS: Final = 125 * _SECOND
-"""Time for which a closed flow is remembered after its last segment; Linux waits at most 120 s to retransmit."""
+"""Time between the last segment of a closed flow and its removal; Linux waits at most 120 s to retransmit."""
 REMEMBERED_BYTES: Final = 1_024
 """Bytes at the end of each direction of a closed flow that are remembered, to compare late segments."""
 PROVEN_WAIT_NS: Final = _SECOND // 4
@@ -56,7 +56,7 @@ class FlowRegister:
     """The remembered flows, bounded in number, time and memory; ``FlowTable`` passes segments to them.
 
     Each change of an open flow ends with ``_settle`` for both directions, ``_account`` and ``_conclude``, or with
-    ``_end``.  These keep the sums, and the capture times at which a flow or the whole register is due.
+    ``_end``.  These keep the sums, and the capture times when a flow or the whole register is due.
     """
 
     max_flows: int = field(default_factory=lambda: MAX_FLOWS)
@@ -90,9 +90,9 @@ class FlowRegister:
         """Earliest time-out of each open flow."""
         self._longest_idle: list[tuple[int, bytes]] = []
         self._endings: list[tuple[int, bytes]] = []
-        """Times at which closed flows are forgotten, as a heap; entries of flows that are gone are skipped."""
+        """Removal times of closed flows, as a heap; entries of flows that are gone are skipped."""
         self.next_sweep_ns = NEVER
-        """Capture time from which on a segment of any flow must wait for `_sweep`."""
+        """Capture time of the next `_sweep`; it runs before a later segment of any flow."""
 
     @property
     def next_due_ns(self) -> int | None:
@@ -154,9 +154,9 @@ class FlowRegister:
                 del self._plain[plain]
         self._closed.pop(flow.key, None)
         self._queued.pop(flow.key, None)
-        self._buffer(-flow.initiator.buffer.size - flow.responder.buffer.size)
+        self._count_buffered(-flow.initiator.buffer.size - flow.responder.buffer.size)
 
-    def _buffer(self, size: int) -> None:
+    def _count_buffered(self, size: int) -> None:
         """Add to the count of buffered bytes; negative to subtract."""
         self.buffered_bytes += size
         self.budget.take(size)
@@ -186,10 +186,10 @@ class FlowRegister:
         initiator, responder = flow.initiator, flow.responder
         size = initiator.buffer.size + responder.buffer.size
         if size != before:
-            self._buffer(size - before)
+            self._count_buffered(size - before)
         if size and self.budget.is_exceeded:
             self.total_limit_hits += 1
-            self._buffer(-size)
+            self._count_buffered(-size)
             for half, from_initiator in ((initiator, True), (responder, False)):
                 half.empty(FlowReport(flow, from_initiator, last_place(flow), events))
                 half.clear = half.state in (ASSUMED, OPEN)
@@ -234,7 +234,7 @@ class FlowRegister:
         before = flow.initiator.buffer.size + flow.responder.buffer.size
         flow.initiator.flush(FlowReport(flow, True, place, events))
         flow.responder.flush(FlowReport(flow, False, place, events))
-        self._buffer(-before)
+        self._count_buffered(-before)
         both_ended = flow.initiator.ended and flow.responder.ended
         self._mark_closed(flow, "fin" if both_ended else how, place, events)
 
@@ -302,7 +302,7 @@ class FlowRegister:
         """Run all time-outs up to a capture time, and forget flows that closed long enough ago."""
         while (due_ns := self.next_due_ns) is not None and due_ns <= now:
             self._time_out(due_ns, events)
-        # Not in the order in which they closed: capture times may go back.
+        # The heap orders them by time: capture times may go back.
         while self._endings and self._endings[0][0] <= now:
             _, key = heappop(self._endings)
             flow = self.flows.get(key)

@@ -1,4 +1,4 @@
-"""Decides which connection a segment belongs to: the known one, the next one between its endpoints, or none.
+"""Decides whether a segment belongs to the known connection, to the next one between its endpoints, or to neither.
 
 Small devices choose the same port and initial sequence number after each reboot, so numbers alone do not
 decide.  Four hypotheses are possible for a segment between known endpoints:
@@ -42,7 +42,7 @@ from mqttscope.net.tap_views import (
 from mqttscope.net.tcp_clock import NO_STAMP, SLACK_NS, ClockReading, read_clock, time_stamp
 
 LATE_NS: Final = 3_000_000_000
-"""Time after the end of a flow from which on segments without new bytes are reported as late copies."""
+"""Minimum time after the end of a flow for segments without new bytes to be reported as late copies."""
 BEGIN_WINDOW: Final = 1 << 16
 """Maximum distance of the numbers of a beginning from the numbers of the connection before."""
 _FAST_OPEN_BYTES: Final = 1_460
@@ -67,6 +67,7 @@ def judge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> F
 
 
 def _judge_syn(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment) -> FlowMatch:
+    """`judge` for a SYN or SYN-ACK."""
     answer = bool(segment.flags & ACK)
     known = half.initial_sequence >= 0
     same = half.initial_sequence == segment.sequence
@@ -118,7 +119,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
     if clock is ClockReading.OTHER and (half.offset or peer.offset):
         return FlowMatch.NEW
     if (beginning and (half.offset or peer.offset)) or flow.closed:
-        if any(_strange(half, peer, segment, BEGIN_WINDOW if beginning else START_WINDOW)):
+        if any(_far_numbers(half, peer, segment, BEGIN_WINDOW if beginning else START_WINDOW)):
             return FlowMatch.NEW
         if beginning:
             return _judge_beginning(flow, half, peer, segment, clock)
@@ -133,7 +134,7 @@ def _judge_data(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment
 def _judge_beginning(
     flow: Flow, half: HalfStream, peer: HalfStream, segment: Segment, clock: ClockReading
 ) -> FlowMatch:
-    """`judge` for the beginning of a stream whose numbers are near the flow's numbers."""
+    """`judge` for the beginning of a stream, with numbers near the flow's numbers."""
     start = half.locate(segment.sequence)
     if start >= half.offset:
         # In order, it is a fault of its sender; after a hole, the answer decides.
@@ -177,7 +178,7 @@ def _weigh_again(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
         same = half.initial_sequence == segment.sequence if known else -START_WINDOW <= start <= 0
         repeated = is_syn(segment) and is_syn(first) and first.sequence == segment.sequence
         return FlowMatch.AGAIN if same or repeated else FlowMatch.SAME
-    strange = _strange(half, peer, segment)
+    strange = _far_numbers(half, peer, segment)
     if all(strange):
         return FlowMatch.SAME
     clock = read_clock(half, segment)
@@ -316,7 +317,7 @@ def _continues_undecided(flow: Flow, half: HalfStream, segment: Segment) -> bool
     return start <= end and differs(half, start, segment.payload)
 
 
-def _strange(half: HalfStream, peer: HalfStream, segment: Segment, window: int = START_WINDOW) -> tuple[bool, bool]:
+def _far_numbers(half: HalfStream, peer: HalfStream, segment: Segment, window: int = START_WINDOW) -> tuple[bool, bool]:
     """Whether the sequence and acknowledgment numbers of data are far from all numbers of the flow."""
     acknowledges = bool(segment.flags & ACK) and peer.state is not UNSEEN
     return (
@@ -331,7 +332,7 @@ def is_stray(half: HalfStream, peer: HalfStream, segment: Segment) -> bool:
         # A segment that acknowledges other numbers than the SYN's is a late one of the connection before.
         acknowledges = segment.flags & ACK and peer.initial_sequence >= 0
         return bool(acknowledges) and not 0 <= peer.locate(segment.acknowledgment) <= LOST_WINDOW
-    if not all(_strange(half, peer, segment)):
+    if not all(_far_numbers(half, peer, segment)):
         return False
     ahead = half.locate(segment.sequence) - half.offset, peer.locate(segment.acknowledgment) - peer.offset
     return not all(0 < distance <= LOST_WINDOW for distance in ahead)
@@ -380,7 +381,7 @@ def is_challenge(flow: Flow, half: HalfStream, peer: HalfStream, segment: Segmen
 
 
 def disowns(half: HalfStream, segment: Segment) -> bool:
-    """Whether a reset by the side of ``half`` comes from a stack that does not know the connection.
+    """Whether a reset by the side of ``half`` comes from a stack without any memory of the connection.
 
     A stack that ends a known connection sets ACK in its reset.  A reset without ACK answers a segment of
     the other side, and has the number that this segment acknowledged (RFC 9293 section 3.5.2).

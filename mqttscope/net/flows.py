@@ -54,7 +54,7 @@ MAX_UNDECIDED_SEGMENTS: Final = 64
 """Maximum number of undecided segments of a flow."""
 MAX_UNDECIDED_BYTES: Final = 256 * 1024
 YOUNG_NS: Final = 1_000_000_000
-"""Time after the first segment for which a flow that was joined in the middle may have bytes under way."""
+"""Maximum age of bytes under way in a flow that the capture joined in the middle, since its first segment."""
 
 _VIEW_BEGINNING: Final = 2
 """Minimum number of repeated segments with data or SYN that prove a second view, if a SYN is among them."""
@@ -70,7 +70,7 @@ class FlowTable(FlowRegister):
     """All connections of a capture, within the limits of ``FlowRegister``."""
 
     def feed(self, segment: Segment) -> Sequence[FlowEvent]:
-        """Take the next segment of the capture; returns its events, in order, often none."""
+        """Take the next segment of the capture; returns its events, in order, often without any."""
         entry = self.take_in_order(segment)
         if entry is None:
             return self._feed_slowly(segment)
@@ -191,7 +191,7 @@ class FlowTable(FlowRegister):
         if known is not None:
             self._forget(known[0])
         self._register(flow)
-        self._buffer(flow.initiator.buffer.size + flow.responder.buffer.size)
+        self._count_buffered(flow.initiator.buffer.size + flow.responder.buffer.size)
         if flow.closed:
             self._forget_later(flow)
         else:
@@ -205,11 +205,11 @@ class FlowTable(FlowRegister):
             self._sweep(segment.timestamp_ns, events)
         if segment.checksum == WRONG and self.verify_checksums and self._set_aside(segment, events):
             return events
-        entry = self._index.get(segment.key) or self._known(segment)
+        entry = self._index.get(segment.key) or self._flow_between(segment)
         if entry is not None and entry[0].damaged:
             self._use_damaged(entry[0], damage.accepted_segments(entry[0], segment), events)
         self._route(segment, events)
-        entry = self._index.get(segment.key) or self._known(segment)
+        entry = self._index.get(segment.key) or self._flow_between(segment)
         if entry is not None:
             flow, half, _, _ = entry
             if segment.checksum == RIGHT:
@@ -220,13 +220,13 @@ class FlowTable(FlowRegister):
                     self._refresh(flow)
         return events
 
-    def _known(self, segment: Segment) -> Entry | None:
+    def _flow_between(self, segment: Segment) -> Entry | None:
         """The flow between the endpoints of a segment, whatever its tags."""
         return self._index.get(segment.key) or self._index.get(self._plain.get(plain_key(segment.key), b""))
 
     def _set_aside(self, segment: Segment, events: list[FlowEvent]) -> bool:
         """Let a segment with a wrong checksum wait; ``False`` if it is used as captured."""
-        entry = self._known(segment)
+        entry = self._flow_between(segment)
         if entry is None:
             if segment.flags & RST:
                 return True
@@ -261,7 +261,7 @@ class FlowTable(FlowRegister):
             entry = self._index.get(segment.key)
         before: list[Flow] = []
         if entry is None:
-            if self._repeats_past(self._known(segment), segment, events):
+            if self._repeats_past(self._flow_between(segment), segment, events):
                 return
         else:
             flow, half, peer, _ = entry
@@ -281,7 +281,7 @@ class FlowTable(FlowRegister):
                 before = self._replace(flow, segment, events)
                 entry = None
             elif verdict not in (FlowMatch.SAME, FlowMatch.BESIDE):
-                self._keep(flow, verdict, segment, events)
+                self._keep_undecided(flow, verdict, segment, events)
                 return
         if entry is None and segment.flags & RST:
             return  # of a connection that is not known
@@ -301,12 +301,14 @@ class FlowTable(FlowRegister):
         if segment.flags & RST and ended.closed != "reset":
             half.empty_segments += 1  # not a repetition: it answers late segments of the other side
         else:
-            self._repeat(ended, flow, half, segment, events)
+            self._count_repeated(ended, flow, half, segment, events)
         flow.last_frame, flow.last_timestamp_ns, flow.last_capture = place_of(segment)
         return True
 
-    def _repeat(self, ended: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]) -> None:
-        """Count a segment of a connection before ``flow``, or report the bytes that fill a gap that was given up."""
+    def _count_repeated(
+        self, ended: Flow, flow: Flow, half: HalfStream, segment: Segment, events: list[FlowEvent]
+    ) -> None:
+        """Count a segment that repeats ``ended``, a connection before ``flow``; report bytes that fill an old gap."""
         own = halves(ended, segment)[0]
         report = FlowReport(ended, own is ended.initiator, place_of(segment), events)
         if not own.take_late(own.locate(segment.sequence), segment.payload, report):
@@ -407,7 +409,7 @@ class FlowTable(FlowRegister):
         new = min(length, max(0, start + length - half.offset)) or length
         report.discarded(new, "after_reset" if flow.closed == "reset" else "after_close")
 
-    def _keep(self, flow: Flow, doubt: FlowMatch, segment: Segment, events: list[FlowEvent]) -> None:
+    def _keep_undecided(self, flow: Flow, doubt: FlowMatch, segment: Segment, events: list[FlowEvent]) -> None:
         """Keep a segment until later ones decide where it belongs."""
         size = sum(len(undecided.payload) for undecided in flow.undecided) + len(segment.payload)
         if flow.undecided and (len(flow.undecided) >= MAX_UNDECIDED_SEGMENTS or size > MAX_UNDECIDED_BYTES):
@@ -448,7 +450,7 @@ class FlowTable(FlowRegister):
             entry = self._index[segment.key]
             ended = repeated_flow(flow, segment) if again and not repeats(flow, segment) else None
             if ended is not None:
-                self._repeat(ended, flow, entry[1], segment, events)
+                self._count_repeated(ended, flow, entry[1], segment, events)
             elif flow.doubt is not FlowMatch.APART:
                 self._apply(segment, entry, events)
             elif segment.payload or segment.missing:

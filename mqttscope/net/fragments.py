@@ -33,7 +33,7 @@ TOO_MANY_NESTED: Final = NotSegment("malformed", f"more than {MAX_NESTED} nested
 
 @dataclass(slots=True)
 class Datagram:
-    """The fragments of one datagram so far."""
+    """The captured fragments of one datagram."""
 
     started_ns: int
     """Time of the fragment that arrived first."""

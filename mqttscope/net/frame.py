@@ -71,7 +71,7 @@ class CaptureError:
     message: str
     """The error, in one sentence without the capture's name."""
     offset: int | None = None
-    """Offset in the (decompressed) file at which reading stopped, in bytes; ``None`` when it could not be opened."""
+    """Offset of the first unread byte in the (decompressed) file; ``None`` if the file could not be opened."""
     frames: int = 0
     """Number of frames read before the error."""
 

@@ -5,7 +5,7 @@
 buffer of a reader, and `walk` all others; a test compares both.
 
 Lengths come from the IP header, or from the frame's length on the wire if that is shorter, or if segmentation offload
-left an IP length of 0: bytes that were never on the wire are not missing from the capture.  The addresses are those of
+left an IP length of 0: bytes that were never on the wire are not missing from the capture.  The addresses come from
 the innermost IP header, regardless of a routing header or a home address option.  With such headers, and with missing
 bytes, a checksum that is not right proves nothing.
 """
@@ -196,7 +196,7 @@ def walk(frame: Frame) -> Segment | Fragment | NotSegment:
 def _datagram(frame: Frame, located: links.IpHeader, stop: int, depth: int) -> Segment | Fragment | NotSegment:
     """Read an IP header (RFC 791 section 3.1, RFC 8200 section 3) inside of ``depth`` tunnels, and its content.
 
-    A length of 0 is a jumbogram or offload: the enclosing layer tells the end.
+    A length of 0 is a jumbogram or offload: the enclosing layer determines the end.
     """
     if depth > MAX_TUNNELS:
         return TOO_MANY_TUNNELS
@@ -262,7 +262,7 @@ def transport(
     if protocol in _EXTENSIONS and (protocol == _AUTHENTICATION or len(addresses) == 32):
         # IPv6 extension headers (RFC 8200 section 4), and the Authentication Header, which IPv4 has too (RFC 4302).
         for _ in range(MAX_EXTENSION_HEADERS):
-            if offset + 8 > stop:  # none is shorter than 8 bytes
+            if offset + 8 > stop:  # all have at least 8 bytes
                 return _short(offset + 8, end)
             following = data[offset]
             if protocol == _FRAGMENT:
@@ -374,6 +374,8 @@ def _erspan_3(data: bytes, offset: int, stop: int, end: int, encapsulation: byte
         return unread("erspan")
     if kind == 0:
         return links.ethertype(data, links.ETHERNET, offset, stop, end, encapsulation)
+    if offset + 6 > stop:  # the length of an IPv6 header ends there
+        return _short(offset + 6, end)
     version, _ = _ip_at(data, offset, stop, end)
     return (version, offset, end, encapsulation) if version else unread("erspan")
 
@@ -393,7 +395,7 @@ def _pptp(data: bytes, flags: int, offset: int, stop: int, end: int, encapsulati
 
 
 def _ip_at(data: bytes, offset: int, stop: int, end: int) -> tuple[int, int]:
-    """Version of the IP header that may begin here, 0 for none, and where its datagram ends by its own length."""
+    """Version of the IP header at an offset, or 0, and the end of its datagram by its own length."""
     version, inner_end = data[offset] >> 4 if offset < stop else 0, 0
     if version == 4 and offset + 4 <= stop:
         total = data[offset + 2] << 8 | data[offset + 3]
@@ -606,7 +608,7 @@ def _is_mqtt_sn(begin: bytes, length: int) -> bool:
 
 
 def _is_mqtt_sn_connect(message: bytes, length: int) -> bool:
-    """A CONNECT of MQTT-SN 1.2, section 5.4.4, checked strictly, since the port may be any."""
+    """Whether a message is a CONNECT (MQTT-SN 1.2, section 5.4.4), checked strictly, since the port may be any."""
     return (
         7 <= length <= 29
         and len(message) == length == message[0]

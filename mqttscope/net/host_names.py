@@ -1,6 +1,6 @@
 """Host names from DNS answers (RFC 1035, RFC 3596) over UDP: the name that a client resolved to an address.
 
-An address counts if its record belongs to the name in the question, directly or through CNAME records of the same
+An address counts if its record belongs to the name in the question, directly or through CNAME records of one
 answer.  Ignored are answers to several questions, names that are not clean host names, and cut records.
 A hostile message costs time linear in its length: names have at most 255 bytes, pointers only lead back, and the
 numbers of pointers and records are limited.

@@ -176,7 +176,7 @@ def quoted(value: str | None, known: re.Pattern[str] | None = None) -> str:
 
 
 def list_quoted(values: list[str], known: re.Pattern[str] = SUBPROTOCOL_NAME) -> str:
-    """Values of a list for a remark; those of an unknown form, which may be tokens, are counted."""
+    """Values of a list for a remark; values of an unknown form, which may be tokens, are only counted."""
     shown = [name for name in values if known.fullmatch(name)]
     others = len(values) - len(shown)
     return ", ".join([*shown, *([f"{others} other{'s' if others > 1 else ''}"] if others else [])]) or "none"
@@ -272,7 +272,7 @@ class HandshakeSide:
     body: int = 0  # bytes of a body that are still to come
     closed: bool = False
 
-    def use(self, length: int) -> bytes:
+    def consume(self, length: int) -> bytes:
         """Remove ``length`` bytes from the front of the buffer."""
         used = bytes(self.buffer[:length])
         del self.buffer[:length]
@@ -363,7 +363,7 @@ class Handshake:
     def _head(self, side: HandshakeSide, note: Note) -> bytes:
         """Remove a complete head from the buffer; empty while it is incomplete."""
         if side.body:
-            side.body -= len(side.use(min(side.body, len(side.buffer))))
+            side.body -= len(side.consume(min(side.body, len(side.buffer))))
         if side.phase is not HTTP or not side.buffer:
             return b""
         start = bytes(side.buffer[:7])
@@ -375,7 +375,7 @@ class Handshake:
         if (match.end() if match else side.searched) > MAX_HEADER_BYTES:
             self._give_up(side, "header_too_long", f"an HTTP head is longer than {MAX_HEADER_BYTES} bytes", note)
             return b""
-        return side.use(match.end()) if match else b""
+        return side.consume(match.end()) if match else b""
 
     def _report(self, response: Response | None, note: Note, offset: int = 0) -> None:
         upgrade, remarks = judge(self.request, response)

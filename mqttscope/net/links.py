@@ -199,7 +199,7 @@ def _pppd(data: bytes, offset: int, stop: int, end: int) -> Located:
     return ethertype(data, PPP, offset, stop, end)
 
 
-def _behind(length: int, link: Link) -> Link:
+def _after_header(length: int, link: Link) -> Link:
     """A link layer after a header of ``length`` bytes that is ignored, such as the direction."""
     return lambda data, offset, stop, end: link(data, offset + length, stop, end)
 
@@ -364,9 +364,9 @@ LINKS: Final[dict[int, Link]] = {
     163: _sized("big"),
     166: _pppd,
     192: _ppi,
-    204: _behind(1, _point_to_point),
-    205: _behind(1, _cisco_hdlc),
-    226: _behind(24, _raw),
+    204: _after_header(1, _point_to_point),
+    205: _after_header(1, _cisco_hdlc),
+    226: _after_header(24, _raw),
     228: lambda data, offset, stop, end: (4, offset, end, b""),
     229: lambda data, offset, stop, end: (6, offset, end, b""),
     239: _nflog,

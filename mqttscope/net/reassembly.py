@@ -19,7 +19,7 @@ from mqttscope.net.segment import MASK, advance, distance
 
 
 def difference(first: bytes, second: bytes) -> tuple[int, int]:
-    """Offset of the first different byte and the number of differences in the common length; ``(-1, 0)`` for none."""
+    """Offset of the first different byte and number of differences in the common length; ``(-1, 0)`` if equal."""
     if first == second:
         return -1, 0
     length = min(len(first), len(second))
@@ -220,7 +220,7 @@ LOST_WINDOW: Final = 1 << 26
 RESET_WINDOW: Final = 65_535
 """Maximum distance of a reset ahead of the expected sequence number."""
 START_WINDOW: Final = 1 << 20
-"""Maximum distance by which an assumed start of a stream moves back."""
+"""Maximum number of bytes that an assumed start of a stream moves back."""
 MAX_GIVEN_UP: Final = 64
 """Maximum number of gaps remembered per stream, the latest ones: later bytes for them are not copies."""
 STRAY_RUN: Final = 3
@@ -250,7 +250,7 @@ class HalfStream:
     offset: int = 0
     """Stream offset of the next byte to deliver; all bytes before it were delivered or reported as gaps."""
     acknowledged: int = 0
-    """Stream offset up to which the peer has acknowledged, the FIN included; beyond ``offset`` it has more bytes."""
+    """Number of bytes that the peer has acknowledged, the FIN included; if more than ``offset``, it has more bytes."""
     options: bytes = b""
     """TCP options of the last segment with new data, and its capture time (0 without one)."""
     options_ns: int = 0
@@ -258,7 +258,7 @@ class HalfStream:
     """First time stamp (`tcp_clock.time_stamp`), if possible of the SYN, and its capture time."""
     first_stamp_ns: int = 0
     sent: int = 0
-    """Stream offset up to which this side has evidently sent; only relevant beyond ``offset``."""
+    """Number of bytes that this side has evidently sent; only relevant if more than ``offset``."""
     initial_sequence: int = -1
     """Sequence number of the SYN."""
     fin_offset: int = -1
@@ -280,7 +280,7 @@ class HalfStream:
     given_up: list[tuple[int, int]] = field(default_factory=list)
     """The latest gaps, as stream offsets of start and end, without the bytes that arrived later."""
     checksums: int = UNJUDGED
-    """Checksums so far: ``RIGHT``, or ``WRONG`` if the receiver accepted wrong ones and none was right."""
+    """``RIGHT`` after a right checksum; ``WRONG`` if all were wrong and the receiver accepted some."""
     stray_sequence: int = -1
     stray_count: int = 0
 
@@ -521,7 +521,7 @@ class HalfStream:
             self.give_up(report)
 
     def flush(self, report: _StreamReport) -> None:
-        """Deliver or give up all bytes, even those that only the peer's acknowledgments show: the stream is over."""
+        """Deliver or give up all bytes, even bytes that only the peer's acknowledgments show: the stream is over."""
         self.empty(report)
         beyond = self.acknowledged - self.offset
         if beyond > 1 and not self.ended:

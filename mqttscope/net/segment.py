@@ -184,7 +184,7 @@ class UnreadReason:
     note: str = ""
     """An additional remark."""
     group: str = "not_tcp"
-    """The coarser reason to which this one belongs."""
+    """The coarser reason that includes this one."""
 
 
 UNREAD: Final[dict[str, UnreadReason]] = {

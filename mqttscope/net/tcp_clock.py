@@ -2,13 +2,13 @@
 
 A stack writes the value of a clock (TSval) into each segment, even a repeated one.  The clock counts
 ticks of 1 µs (Linux, on request) to 1 s, modulo 2**32, and starts anywhere: at boot with 0 (lwIP), or at a random
-number for each pair of hosts (Linux, FreeBSD).  So a rebooted stack has another clock, even if it chooses the same
+number for each pair of hosts (Linux, FreeBSD).  So a rebooted stack has another clock, even if it chooses its
 port and initial sequence number again.
 
 `read_clock` compares a segment with the earlier segments of its side.  A value too far ahead comes from another
 clock, or the capture's clock was set back: `flow_identity.weigh` decides by the other side of the flow, which shows a
 step of the capture's clock, but not a reboot.  So each flow is judged by its own segments.
-If the option was stripped, there is no reading, and numbers and bytes alone decide.
+Without the option, numbers and bytes alone decide.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SLACK_NS: Final = _SECOND
 
 
 class ClockReading(Enum):
-    """The time stamp of a segment, compared with those of its sender."""
+    """The time stamp of a segment, compared with earlier ones of its sender."""
 
     NONE = "none"
     """The segment, or the flow, has no time stamps."""

@@ -35,7 +35,7 @@ MAX_ALERTS: Final = 16
 MAX_LISTED: Final = 256
 """Maximum number of entries kept of each list in a hello; ``problems`` reports the excess."""
 MAX_EXPANSION: Final = 2048
-"""Maximum number of bytes by which encryption makes a record longer (RFC 5246 section 6.2.3)."""
+"""Maximum number of bytes that encryption adds to a record (RFC 5246 section 6.2.3)."""
 MAX_RECORD_BYTES: Final = 16384 + MAX_EXPANSION
 """Longest record payload (RFC 5246 section 6.2.3)."""
 
@@ -62,7 +62,7 @@ class TlsSide:
     content_type: int = 0
     remaining: int = 0  # payload bytes of the record in progress that are still to come
     alert: bool = False  # an alert of two bytes is in progress: encrypted ones are longer in every cipher suite
-    short: bytes = b""  # its bytes so far
+    short: bytes = b""  # received bytes of that alert
     offset: int = 0
     framed: bool = True
     collecting: bool = True
@@ -114,7 +114,7 @@ class TlsObserver:
     fragment_offered: int = 0
     """The code of the client for it."""
     overlong_record: tuple[bool, int] | None = None
-    """The first record that no cipher suite makes so long: from the client, length."""
+    """The first record longer than any cipher suite makes it: whether the client sent it, and its length."""
     problems: list[str] = field(default_factory=list)
 
     def feed(self, from_client: bool, data: bytes) -> None:
@@ -215,7 +215,7 @@ class TlsObserver:
         }
 
     def _fragments(self) -> dict[str, Any]:
-        """What the sides agree on about the length of records, and the first record that is longer; empty without."""
+        """The agreed maximum length of records, and the first record that is longer; empty without an agreement."""
         if not self.fragment_bytes:
             return {}
         overlong = self.overlong_record
@@ -364,7 +364,7 @@ class _Reader:
                 yield kind, data
 
     def extensions(self) -> Iterator[tuple[int, bytes]]:
-        """Read the extensions after a hello; a hello may have none."""
+        """Read the extensions after a hello; they are optional."""
         if self.good and self.left():
             block = _Reader(self.vector(2))
             yield from block.entries(2, 2)

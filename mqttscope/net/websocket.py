@@ -125,9 +125,9 @@ class Inflater:
     window: bytearray = field(default_factory=bytearray)  # output before the current message; the last 32 KiB matter
     tail: bytearray = field(default_factory=bytearray)  # output of the current message, likewise
     pending: bytearray = field(default_factory=bytearray)  # its compressed bytes, empty if there are too many
-    fed: int = 0  # number of its compressed bytes so far
-    inflated: int = 0  # number of its inflated bytes so far
-    finals: int = 0  # number of its final blocks so far
+    fed: int = 0  # number of its compressed bytes
+    inflated: int = 0  # number of its inflated bytes
+    finals: int = 0  # number of its final blocks
     restart: bool = False  # the last byte ended a final block
     zlib_object: Any = field(default=None, repr=False, compare=False)
 
@@ -341,7 +341,7 @@ def read(side: WebSocketSide, data: bytes, out: list[WebSocketEvent]) -> None:
             side.offset = start + at
             if side.searches:
                 side.held, data = bytearray(data[at:]), b""
-            lose(side, data[at:], out)
+            give_up_framing(side, data[at:], out)
             return
         at = body
     side.offset = start + at
@@ -475,7 +475,7 @@ def _end_frame(side: WebSocketSide, out: list[WebSocketEvent]) -> None:
         out.append(Problem(side.from_client, "close_payload_invalid", wrong, side.frame_offset, False))
 
 
-def lose(side: WebSocketSide, data: bytes, out: list[WebSocketEvent]) -> None:
+def give_up_framing(side: WebSocketSide, data: bytes, out: list[WebSocketEvent]) -> None:
     """Give up framing; ``data`` cannot be unwrapped."""
     side.phase = LOST
     side.header = b""
@@ -538,9 +538,9 @@ class WebSocket:
             hopeless = side.inflater is not None and side.inflater.context_takeover
             why = f"{not_captured(length)}{_HOPELESS if hopeless else ''}"
             out.append(Problem(from_client, "gap_in_framing", why, side.offset, True))
-            lose(side, side.header, out)
+            give_up_framing(side, side.header, out)
             if not hopeless:
-                _restart(side)
+                _restart_framing(side)
         if length:
             side.offset += length
             out.append(LostBytes(from_client, length))
@@ -576,7 +576,7 @@ class WebSocket:
                     side.deflate, side.trusted = "unknown", False
                 rest = bytes(opening.buffer)
                 opening.buffer.clear()
-                proceed = read if side.phase is FRAMES else lose
+                proceed = read if side.phase is FRAMES else give_up_framing
                 proceed(side, rest, out)
         if self.client.phase is not HTTP and self.server.phase is not HTTP:
             self.handshake = None
@@ -610,12 +610,12 @@ def advance(side: WebSocketSide, data: bytes, out: list[WebSocketEvent], *, fina
         if side.phase is FRAMES:
             return
         # The frame that the search found, or a later one, is not a frame; the bytes are in ``held``.
-        _restart(side)
+        _restart_framing(side)
         data = b""
-    lose(side, data, out)
+    give_up_framing(side, data, out)
 
 
-def _restart(side: WebSocketSide) -> None:
+def _restart_framing(side: WebSocketSide) -> None:
     side.phase, side.searches = SEARCHING, True
     side.message, side.compressed, side.message_lost, side.trusted = 0, False, False, False
     if side.inflater is not None:

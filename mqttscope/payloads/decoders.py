@@ -226,7 +226,7 @@ class Decoders:
         try:
             if table.decoder:
                 if self._functions is None:
-                    raise values.UndecodableError(f"there is no decoder {table.decoder}")
+                    raise values.UndecodableError(f"decoder {table.decoder} does not exist")
                 function = self._functions(table.decoder)
                 return lambda topic, data: (function(topic or "", data), "")
             if table.message:

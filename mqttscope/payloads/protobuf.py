@@ -64,7 +64,7 @@ class MessageType:
         except KeyError:
             near = get_close_matches(message, names, 1, 0.4) or [name for name in names if name.endswith(f".{message}")]
             hint = f"; did you mean {near[0]}?" if near else ""
-            raise DescriptorError(f"there is no message {message} in it{hint}") from None
+            raise DescriptorError(f"it has no message {message}{hint}") from None
 
     def decode(self, data: bytes) -> tuple[Any, str]:
         """The value of a message, and a remark on it; `UndecodableError` if the bytes are invalid."""

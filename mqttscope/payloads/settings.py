@@ -58,7 +58,9 @@ def payload_tables(document: Mapping[str, Any], read: Callable[[str], bytes]) ->
 def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> PayloadTable:
     for key in row:
         if key not in KEYS:
-            raise PayloadConfigError(f"{path}: {_slip(key, KEYS, 'an unknown key')} The keys are {', '.join(KEYS)}.")
+            raise PayloadConfigError(
+                f"{path}: {_unknown_name(key, KEYS, 'an unknown key')} The keys are {', '.join(KEYS)}."
+            )
     words = {key: _word(row[key], f"{path}: {key}") for key in KEYS if key in row and key != "compression"}
     topic = words.get("topic")
     if topic is None:
@@ -80,7 +82,7 @@ def _table(row: Mapping[str, Any], path: str, read: Callable[[str], bytes]) -> P
             " (a decoder is an entry point of an installed package)"
         )
     if name and name not in FORMATS:
-        raise PayloadConfigError(f"{path}: format: {_slip(name, FORMATS, 'not one of ' + ', '.join(FORMATS))}")
+        raise PayloadConfigError(f"{path}: format: {_unknown_name(name, FORMATS, 'not one of ' + ', '.join(FORMATS))}")
     compression = _compression(row.get("compression", []), path)
     descriptor, message = words.get("descriptor", ""), words.get("message", "")
     if name != "protobuf":
@@ -117,7 +119,7 @@ def _compression(value: Any, path: str) -> tuple[str, ...]:
         raise PayloadConfigError(f"{path}: compression is neither a string nor a list of strings")
     for name in names:
         if name not in COMPRESSIONS:
-            fault = _slip(name, COMPRESSIONS, "not one of " + ", ".join(COMPRESSIONS))
+            fault = _unknown_name(name, COMPRESSIONS, "not one of " + ", ".join(COMPRESSIONS))
             raise PayloadConfigError(f"{path}: compression: {fault}")
     if len(names) > MAX_COMPRESSIONS:
         raise PayloadConfigError(f"{path}: more than {MAX_COMPRESSIONS} compressions")
@@ -130,6 +132,6 @@ def _word(value: Any, path: str) -> str:
     return value
 
 
-def _slip(name: str, known: tuple[str, ...], what: str) -> str:
+def _unknown_name(name: str, known: tuple[str, ...], what: str) -> str:
     near = difflib.get_close_matches(name, known, 1, 0.5)
     return f"{name[:60]} is {what}" + (f"; did you mean {near[0]}?" if near else ".")

@@ -404,7 +404,7 @@ class Proxy:
 
     def _on_event(self, event: Event) -> None:
         if isinstance(event, PacketEvent | MalformedEvent):
-            self._keep(event)
+            self._keep_packet(event)
         elif isinstance(event, UnparsedEvent):
             self._too_large += event.unparsed.reason == "too_large"
         findings = self._linter.feed(event)
@@ -417,7 +417,7 @@ class Proxy:
         self._findings += findings[:room]
         self.forgotten_findings += len(findings[room:])
 
-    def _keep(self, event: PacketEvent | MalformedEvent) -> None:
+    def _keep_packet(self, event: PacketEvent | MalformedEvent) -> None:
         malformed = event.malformed if isinstance(event, MalformedEvent) else None
         packet = event.packet if isinstance(event, PacketEvent) else event.malformed.packet
         connection = event.connection

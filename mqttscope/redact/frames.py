@@ -306,7 +306,7 @@ class FrameRedactor:
         source, destination = self._address(key[:size]), self._address(key[size : 2 * size])
         ports = key[2 * size : 2 * size + 4]
         options = bytearray(segment.options[: len(segment.options) // 4 * 4])
-        _without_cookies(options)
+        _remove_cookies(options)
         data = bytearray(
             self._build(
                 source,
@@ -387,7 +387,7 @@ class FrameRedactor:
         start, end = where.tcp + 20, min(where.payload, where.stop)
         options = data[start:end]
         before = word_sum(options)
-        _without_cookies(options)
+        _remove_cookies(options)
         data[start:end] = options
         return before + 0xFFFF - word_sum(options)
 
@@ -402,7 +402,7 @@ def _link_places(data: bytes | bytearray, kind: int) -> list[tuple[int, int]]:
     return [(begin, min(_COOKED_ROOM, int.from_bytes(data[at : at + width], "big")))]
 
 
-def _without_cookies(options: bytearray) -> None:
+def _remove_cookies(options: bytearray) -> None:
     """Overwrite all TCP options with no-operations except the ones known to be harmless."""
     at = 0
     while at < len(options):

@@ -261,7 +261,7 @@ class TlsStream:
             self.header += data[at : at + used]
             at += used
             if len(self.header) == 5:
-                self._begin(place)
+                self._begin_record(place)
         if at < end:
             self._opaque(offset + at, data[at:])
 
@@ -277,7 +277,7 @@ class TlsStream:
     def close(self) -> None:
         self._give_up()
 
-    def _begin(self, place: int) -> None:
+    def _begin_record(self, place: int) -> None:
         header, self.header = self.header, b""
         kind, length = header[0], int.from_bytes(header[3:], "big")
         if (
@@ -302,11 +302,11 @@ class TlsStream:
         self.handshake += piece
         self.places.append((place, len(piece)))
         if self.kind == tls_hello.HANDSHAKE and self.clear:
-            self._messages()
+            self._read_messages()
         elif not self.remaining:
             self._seal()
 
-    def _messages(self) -> None:
+    def _read_messages(self) -> None:
         while len(self.handshake) >= 4 and self.clear:
             size = 4 + int.from_bytes(self.handshake[1:4], "big")
             if size > MAX_MESSAGE:

@@ -232,7 +232,7 @@ class WebStream:
         content = bytes(message.replaced)
         fitting = fit(content, length, self.window)
         if fitting is None:
-            content, fitting = self._shorter(message.plain, content, length)
+            content, fitting = self._shorten(message.plain, content, length)
         if fitting is None:
             self.unfit += 1
             return
@@ -246,7 +246,7 @@ class WebStream:
             if raw:
                 self.learn(place, raw, websocket.unmask(new, key) if key else new)
 
-    def _shorter(self, plain: bytes, content: bytes, length: int) -> tuple[bytes, bytes | None]:
+    def _shorten(self, plain: bytes, content: bytes, length: int) -> tuple[bytes, bytes | None]:
         """Change content from the end on until it compresses to a length: as in the previous message, else to filler.
 
         It starts at the end because payloads are less important than names.

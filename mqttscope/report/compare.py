@@ -50,7 +50,7 @@ _MARKS = {"a": "-", "b": "+", "": "~"}
 
 
 @dataclass(slots=True)
-class _Group:
+class _DifferenceLine:
     """Differences shown as one line.  Its connections are not kept, since they are large."""
 
     kind: CaptureDifferenceKind
@@ -72,7 +72,7 @@ class CompareText:
         self.beyond = 0
         """Number of differences beyond `MAX_GROUPS`."""
         self._page = Page(view)
-        self._clients: dict[str, dict[tuple[Any, ...], _Group]] = {}
+        self._clients: dict[str, dict[tuple[Any, ...], _DifferenceLine]] = {}
         self._groups = 0
 
     def feed(self, difference: CaptureDifference) -> None:
@@ -137,7 +137,7 @@ class CompareText:
         lost = [f"{SIDES[side]} lacks {plural(counts.lost[side], 'byte')}" for side in (A, B) if counts.lost[side]]
         return f"{name} ({', '.join([connections, *lost])})"
 
-    def _group(self, first: CaptureDifference) -> _Group:
+    def _group(self, first: CaptureDifference) -> _DifferenceLine:
         """Group for a difference and for others like it."""
         page, kind = self._page, first.kind
         entry = first.entry
@@ -161,9 +161,11 @@ class CompareText:
             detail = f"{page.safe(first.field.replace('properties.', ''))} {values}"
         else:
             detail = f"only in {first.only.upper()}"
-        return _Group(kind, first.only, (kind is not CaptureDifferenceKind.CONNECTION, frame, place), subject, detail)
+        return _DifferenceLine(
+            kind, first.only, (kind is not CaptureDifferenceKind.CONNECTION, frame, place), subject, detail
+        )
 
-    def _line(self, group: _Group) -> str:
+    def _line(self, group: _DifferenceLine) -> str:
         count, mark = group.count, _MARKS[group.only]
         named = [frame for frame in group.frames if frame]
         more = ", ..." if count > len(group.frames) else ""

@@ -114,7 +114,7 @@ def version_assumed(line: Wrapped, connection: Connection, painter: Painter, *, 
 def closed(
     line: Wrapped, event: events.ConnectionEnding | events.ConnectionClosed, painter: Painter, unanswered: str = ""
 ) -> None:
-    """Describe the end of a connection: how, by which side, and the amounts of data before it."""
+    """Describe the end of a connection: its kind, the side that ended it, and the amounts of data before it."""
     connection = event.connection
     line.add(f"{painter.rule} #{connection.number} ", "rule")
     name = connection.client_identifier
@@ -264,7 +264,7 @@ def sender(direction: Direction) -> str:
 
 
 @dataclass(slots=True)
-class _ConnectionCounts:
+class _EndCounts:
     """Counts of a connection when its end was reported."""
 
     packets: tuple[int, int]
@@ -278,13 +278,13 @@ class ReportedEnds:
 
     def __init__(self, painter: Painter) -> None:
         self.painter = painter
-        self._reported: dict[int, _ConnectionCounts] = {}
+        self._reported: dict[int, _EndCounts] = {}
         """Counts of connections that are not over yet, at most `MAX_ENDINGS`."""
 
     def report(self, connection: Connection) -> None:
         """Remember that a line reports the end of this connection, with its counts at that time."""
         if len(self._reported) < MAX_ENDINGS:
-            self._reported[connection.number] = _state(connection)
+            self._reported[connection.number] = _end_counts(connection)
 
     def is_reported(self, connection: Connection) -> bool:
         """Whether a line has reported the end of this connection."""
@@ -297,7 +297,7 @@ class ReportedEnds:
         """
         connection, painter = event.connection, self.painter
         before = self._reported.pop(connection.number, None)
-        now = _state(connection)
+        now = _end_counts(connection)
         remarks: StyledTexts = []
         other = connection.also_closed
         if other is not None:
@@ -334,7 +334,7 @@ class ReportedEnds:
             first = False
 
 
-def _state(connection: Connection) -> _ConnectionCounts:
+def _end_counts(connection: Connection) -> _EndCounts:
     up, down = connection.client_side, connection.server_side
     packets, octets = (up.packets, down.packets), (up.bytes, down.bytes)
-    return _ConnectionCounts(packets, octets, connection.gaps, connection.disconnect_by)
+    return _EndCounts(packets, octets, connection.gaps, connection.disconnect_by)

@@ -93,7 +93,7 @@ class FilterIndex:
             for child in (children.get(level), children.get("+") if level != "+" and (at or not hidden) else None):
                 if child is None:
                     continue
-                after = _behind(child.label, topic, at, size)
+                after = _next_level(child.label, topic, at, size)
                 if after < 0:
                     continue
                 if child.below:
@@ -242,7 +242,7 @@ def _along(label: str, wanted: list[str], at: int) -> int:
     return at
 
 
-def _behind(label: str, topic: str, at: int, size: int) -> int:
+def _next_level(label: str, topic: str, at: int, size: int) -> int:
     """Index of the topic's next level after a label, beyond the end without one; -1: no match."""
     if "+" not in label:
         end = at + len(label)

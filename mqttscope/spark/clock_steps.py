@@ -92,7 +92,9 @@ def _locations(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Locatio
 
 def _look(batches: Iterable[pa.RecordBatch], settings: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     for place, capture in _locations(batches):
-        yield pa.RecordBatch.from_pylist([{"place": place, "is_even": _is_even([capture], settings)}], schema=_FOUND)
+        yield pa.RecordBatch.from_pylist(
+            [{"place": place, "is_even": _is_monotone([capture], settings)}], schema=_FOUND
+        )
 
 
 def _read(
@@ -102,8 +104,8 @@ def _read(
     yield pa.RecordBatch.from_pydict({"clock": [dump(_stepped(captures, settings, *before))]})
 
 
-def _is_even(captures: Sequence[Location], settings: Mapping[str, str]) -> bool:
-    """Whether no time is far from the previous one."""
+def _is_monotone(captures: Sequence[Location], settings: Mapping[str, str]) -> bool:
+    """Whether the captures need no change of their times: all frames are near the previous one."""
     times = _FrameTimes()
     return not any(type(item) is Frame for capture in captures for item in _frames(capture, settings, times))
 
@@ -111,7 +113,7 @@ def _is_even(captures: Sequence[Location], settings: Mapping[str, str]) -> bool:
 def _clock(
     captures: Sequence[Location], settings: Mapping[str, str], shift_ns: int, last_ns: int | None
 ) -> CaptureClock:
-    if not shift_ns and _is_even(captures, settings):
+    if not shift_ns and _is_monotone(captures, settings):
         return CaptureClock()
     return _stepped(captures, settings, shift_ns, last_ns)
 

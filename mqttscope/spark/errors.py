@@ -41,7 +41,7 @@ def sentence(message: str) -> str:
     return (first or "Spark failed without a message") + where
 
 
-def is_of_query(error: BaseException) -> bool:
+def is_query_error(error: BaseException) -> bool:
     """Whether the query is wrong, not the files or machines."""
     if not isinstance(error, PySparkException) or not error.getSqlState():
         return False

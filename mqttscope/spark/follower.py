@@ -340,7 +340,7 @@ class CaptureFollower:
         fresh = [file for name, file in there.items() if name not in end.captures]
         self._admit(fresh, end, now)
         self._read(end, there, limit)
-        self._complete(end, there, now)
+        self._find_complete(end, there, now)
         # The reason why a file cannot be read, once per file.
         for name, why in sorted(self._faults.items()):
             if name not in start.unread:
@@ -572,7 +572,7 @@ class CaptureFollower:
             elif advance_in(capture.copy(), file.size, 1):
                 capture.waiting = file.size - capture.memory.position
 
-    def _complete(self, end: Offset, there: dict[str, _PresentFile], now: float) -> None:
+    def _find_complete(self, end: Offset, there: dict[str, _PresentFile], now: float) -> None:
         """Find captures that are no longer written."""
         latest: dict[str, float] = {}
         for capture in end.captures.values():

@@ -134,7 +134,7 @@ def run_stages(
         if done.fragmented:
             return done
         after.open_files, after.state_files, after.scope_state_files = {}, [], []
-        # Without rows there are no tasks.
+        # Without rows, no task has run.
         same = reports[0] if reports else ingest_tasks.TaskReport()
         wrong = capture_errors([note for report in reports for note in report.notes], same.rows_of_kind(DROPS))
         done.errors = [(file, error) for file, error in wrong if isinstance(error, CaptureError)]

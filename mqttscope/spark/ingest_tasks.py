@@ -249,7 +249,7 @@ def ends_by_capture(summaries: Sequence[dict[str, Any]]) -> dict[str, int]:
     return ends
 
 
-def smaller(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def split_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows in batches of at most `ROWS_AT_A_TIME`."""
     for record_batch in batches:
         for start in range(0, record_batch.num_rows, ROWS_AT_A_TIME):
@@ -274,7 +274,7 @@ class _SegmentObserver:
 
     def observed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pass everything on in smaller batches."""
-        for piece in smaller(batches):
+        for piece in split_batches(batches):
             self._note(piece)
             yield piece
 
@@ -332,7 +332,7 @@ def ingest_keys(
     failures = RuleFailures()
     with collecting_seldom(), files_of(work) as files:
         table_rows = cross_kernel(
-            clocked(smaller(batches), asides.summaries), work.options, more=work.more,
+            clocked(split_batches(batches), asides.summaries), work.options, more=work.more,
             watermark_ns=asides.watermark_ns, dropping=work.dropping, drops=asides.drops,
             ends=() if work.by_time else asides.ends, clock=work.clock, elsewhere=elsewhere, failures=failures,
         )  # fmt: skip

@@ -302,7 +302,7 @@ def lint_flows(batches: Iterable[pa.RecordBatch], work: SparkLintSettings) -> It
     notices = ingest_tasks.SharedNotices.of(aside)
     with ingest_tasks.collecting_seldom():
         for _, rows in groupby(
-            read_rows(ingest_tasks.clocked(ingest_tasks.smaller(rest), summaries)), key=attrgetter("flow")
+            read_rows(ingest_tasks.clocked(ingest_tasks.split_batches(rest), summaries)), key=attrgetter("flow")
         ):
             run = run_flows(
                 rows, work.options, judge, [], watermark_ns=notices.watermark_ns, parts=False, clock=work.clock
@@ -345,7 +345,7 @@ def lint_keys(
     narrow = {rule.code for rule in work.options.narrow_rules()}
     with ingest_tasks.collecting_seldom():
         for key, rows in groupby(
-            read_rows(ingest_tasks.clocked(ingest_tasks.smaller(batches), asides.summaries)),
+            read_rows(ingest_tasks.clocked(ingest_tasks.split_batches(batches), asides.summaries)),
             key=attrgetter("flow"),
         ):
             judge = FindingCollector(work.options, work.clock.ends or asides.ends, key=key.decode())

@@ -124,7 +124,9 @@ def plan(locations: Sequence[Location], settings: Mapping[str, str], split_bytes
                 bounds = ranges.boundaries(ranges.read_head(file))
                 if bounds is not None and why_replaced(file, location) is None:
                     planned.head = bounds.head
-                    planned.settled = ranges.index(file, bounds, ranges.split(bounds, location.size, split_bytes))
+                    planned.settled = ranges.index_ranges(
+                        file, bounds, ranges.split(bounds, location.size, split_bytes)
+                    )
         plans.append(planned)
     return plans
 

@@ -41,7 +41,7 @@ class RowFilter:
     """Segments and fragments before this time."""
 
     def limits(self) -> tuple[int, int] | None:
-        """Both times, or ``None`` if there is no limit."""
+        """Both times, or ``None`` without a limit."""
         if self.start_ns is None and self.end_ns is None:
             return None
         return (-1 << 64 if self.start_ns is None else self.start_ns, 1 << 64 if self.end_ns is None else self.end_ns)

@@ -259,7 +259,7 @@ def _start(
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
     java = find_java()
-    wanted, here = _wanted(asked, warehouse, fitting)
+    wanted, here = _session_settings(asked, warehouse, fitting)
     _await_master(wanted["spark.master"])
     path = log or _temporary()
     conf = SparkConf(loadDefaults=False).setAll(list(wanted.items()))
@@ -279,7 +279,7 @@ def _start(
     raise SparkUnavailableError(f"Spark does not start: {_plain(cause)}; {path} has the complete output")
 
 
-def _wanted(
+def _session_settings(
     asked: Mapping[str, str], warehouse: str | None = None, fitting: Mapping[str, str] | None = None
 ) -> tuple[dict[str, str], bool]:
     """The settings of a new session, and whether its executors run on this machine."""

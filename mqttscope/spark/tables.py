@@ -36,7 +36,7 @@ def schema(name: str) -> StructType:
     from mqttscope.lake import schemas
 
     if name not in schemas.TABLES:
-        raise LakeError(f"there is no table {name!r}; there are {', '.join(schemas.TABLES)}")
+        raise LakeError(f"table {name!r} does not exist; tables: {', '.join(schemas.TABLES)}")
     columns = from_arrow_schema(schemas.TABLES[name].arrow().remove_metadata())
     for field, column in zip(columns, schemas.TABLES[name].columns, strict=True):
         # Shown by `describe`.

@@ -315,7 +315,7 @@ class Watcher:
             self._is_fragmented = bool(folded.fragmented)
         if self._is_fragmented:
             # Two passes for the first fragments, one pass from then on.
-            whole, waiting = self._whole(batch, waiting, after.generation)
+            whole, waiting = self._defragmented(batch, waiting, after.generation)
             folded = self._fold(spark, union_all(rows, whole), resumed, after)
         assert folded is not None
         erase_again(root, before, after, self._options.key_file)
@@ -391,7 +391,7 @@ class Watcher:
         self._sums_due = ended + SUMS_SHARE * (ended - begun)
         return True
 
-    def _whole(self, batch: DataFrame, waiting: str | None, generation: int) -> tuple[DataFrame, str | None]:
+    def _defragmented(self, batch: DataFrame, waiting: str | None, generation: int) -> tuple[DataFrame, str | None]:
         """Segments from IP fragments, pending ones of earlier batches included, and the file of the still pending ones.
 
         On the driver: fragments are rare, and a batch has a limit.

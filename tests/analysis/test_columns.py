@@ -42,5 +42,5 @@ def test_the_columns_are_those_of_the_schemas() -> None:
         assert [(column.name, column.meaning) for column in columns_of(name)] == [
             (column.name, column.meaning) for column in table.columns
         ]
-    with pytest.raises(LakeError, match="there is no table 'nix'; there are packets, "):
+    with pytest.raises(LakeError, match="table 'nix' does not exist; tables: packets, "):
         columns_of("nix")

@@ -10,7 +10,7 @@ import pytest
 
 from mqttscope.analysis.answer import UnknownQueryError
 from mqttscope.analysis.local import LocalEngine
-from mqttscope.analysis.query import ask, is_of_query, sentence
+from mqttscope.analysis.query import ask, is_query_error, sentence
 from mqttscope.analysis.views import VIEWS
 from mqttscope.lake.schemas import TABLES
 from mqttscope.lake.writer import read_table
@@ -122,7 +122,7 @@ def test_what_is_no_table_of_the_lake_is_not_read(engine: LocalEngine, sql: str,
 
     with pytest.raises(duckdb.Error) as error:
         list(ask(engine, sql.format(file=file, folder=tmp_path)).rows)
-    assert is_of_query(error.value)
+    assert is_query_error(error.value)
     assert sentence(error.value).startswith("a query can read only the tables of the lake")
 
 
@@ -150,6 +150,6 @@ def test_it_cannot_be_let_out(engine: LocalEngine) -> None:
 def test_errors_are_sentences(engine: LocalEngine, sql: str, expected: str) -> None:
     with pytest.raises(duckdb.Error) as error:
         list(ask(engine, sql).rows)
-    assert is_of_query(error.value)
+    assert is_query_error(error.value)
     assert sentence(error.value).startswith(expected)
     assert "\n" not in sentence(error.value)

@@ -45,7 +45,7 @@ FILTER = (
 @pytest.mark.parametrize(
     ("expected", "names", "texts"),
     [
-        (ABSENT, ("lo", "nosuch0"), ("there is no interface nosuch0", "--list-interfaces")),
+        (ABSENT, ("lo", "nosuch0"), ("interface nosuch0 does not exist", "--list-interfaces")),
         (DOWN, ("tap9",), ("interface tap9 is down", "ip link set tap9 up")),
         (GONE, ("tap9",), ("went down or was removed", "ip link set tap9 up")),
         ("dumpcap: something new\nfor you\n", ("lo",), ("dumpcap reports: something new for you",)),
@@ -296,7 +296,7 @@ def test_no_dumpcap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("script", "expected"),
     [
         ("echo 'dumpcap: You do not have permission to capture' >&2; exit 1", "no permission to capture from eth9"),
-        ("echo 'dumpcap: There is no device named \"eth9\".' >&2; exit 1", "there is no interface eth9"),
+        ("echo 'dumpcap: There is no device named \"eth9\".' >&2; exit 1", "interface eth9 does not exist"),
         ("echo 'dumpcap: Device \"eth9\" is not up.' >&2; exit 1", "interface eth9 is down"),
         ("echo garbage that is no capture", "is not a capture file"),
         ("exit 3", "exit code 3"),
@@ -494,7 +494,7 @@ def test_a_frame_of_loopback_comes_once_into_the_ring(address: str, monkeypatch:
 def test_an_interface_that_is_not_there() -> None:
     need_capture()
 
-    with pytest.raises(CannotCaptureError, match=r"there is no interface nosuch9; .*--list-interfaces"):
+    with pytest.raises(CannotCaptureError, match=r"interface nosuch9 does not exist; .*--list-interfaces"):
         gather(LiveCapture(["nosuch9"]))
 
 

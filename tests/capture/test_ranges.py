@@ -30,7 +30,7 @@ from mqttscope.capture.ranges import (
     Split,
     WalkEnd,
     boundaries,
-    index,
+    index_ranges,
     measure,
     read_head,
     read_range,
@@ -206,7 +206,7 @@ def cut(content: bytes, split_bytes: int, *, apart: bool) -> tuple[RangeList, by
         assert splits == [Split(0, len(content))]
         return RangeList((WHOLE,)), b""
     if not apart:
-        return index(file, actual_boundaries, splits), actual_boundaries.head
+        return index_ranges(file, actual_boundaries, splits), actual_boundaries.head
     # In any order, each with a file of its own.
     extents = {
         split: measure(io.BytesIO(content), actual_boundaries, split, len(content)) for split in reversed(splits)

@@ -830,7 +830,7 @@ def test_a_client_that_is_named_by_the_server_is_known_from_its_first_packet_on(
     ("selected", "why"),
     [
         (("--client", "pump-9"), "nothing to judge: no packet of a client 'pump-9'"),
-        (("--connection", "5"), "nothing to judge: there is no connection 5: numbers go from 0 to 4"),
+        (("--connection", "5"), "nothing to judge: no connection 5: numbers go from 0 to 4"),
         (("--filter", 'topic == "x"'), "nothing to judge: no packet matches what was selected"),
     ],
     ids=str,

@@ -20,7 +20,7 @@ def test_debian() -> None:
         == """\
 no permission to capture from eth0. There are three solutions:
 
-  1. The group wireshark, whose members may capture:
+  1. Membership in the group wireshark, which may capture:
        sudo dpkg-reconfigure wireshark-common    # answer yes
        sudo usermod -aG wireshark ann
        newgrp wireshark    # or log in again

@@ -106,7 +106,7 @@ def test_what_is_looked_for_is_found_and_then_nothing_is_written(tmp_path: Path)
 
     done = redact(QOS, "-o", target, "--check-file", listed)
     assert done.code == 0
-    assert done.err.endswith(f"mqttscope: searched for 2 texts: none occurs in {target}\n")
+    assert done.err.endswith(f"mqttscope: searched for 2 texts: they do not occur in {target}\n")
     target.unlink()
     done = redact(QOS, "-o", target, "--check-file", listed, "--keep", "topics")
     assert done.code == 1

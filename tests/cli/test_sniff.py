@@ -119,7 +119,7 @@ def test_what_does_not_go_together(arguments: tuple[str, ...], expected: str, sn
     ("script", "code", "expected"),
     [
         ("echo 'dumpcap: You do not have permission' >&2; exit 1", 3, "setcap"),
-        ("echo 'dumpcap: There is no device named \"eth9\".' >&2; exit 1", 3, "no interface eth9"),
+        ("echo 'dumpcap: There is no device named \"eth9\".' >&2; exit 1", 3, "interface eth9 does not exist"),
         ("echo garbage; exit 0", 3, "not a capture"),
         (r"""printf 'dumpcap: Invalid capture filter "x" for interface eth9.\n\nWhy.\n' >&2; exit 1""", 2, "--bpf"),
     ],
@@ -345,7 +345,7 @@ def test_ctrl_c_ends_it_with_a_summary_and_a_whole_file(tmp_path: Path) -> None:
     assert done.code == 0
     assert done.err.startswith("mqttscope: lo: ")
     assert "6 packets of 1 connection" in done.err
-    assert "; none dropped" in done.err
+    assert "; 0 frames dropped" in done.err
     assert [row["topic"] for row in first if row.get("type") == "publish"] == ["a/1", "a/2", "a/3"]
     assert unnamed(first) == unnamed(inspected(target).lines)
 

@@ -396,7 +396,16 @@ def test_the_clock_of_captures_that_are_read_apart() -> None:
     assert [(change.file, change.frame) for change in clock.changes] == [(0, before + 1), (0, before + 3)]
     assert [clock.changes_before(0, frame) for frame in (1, before, before + 1, before + 3)] == [0, 0, 1, 2]
     assert [clock.is_set_back(count, 0) for count in (0, 1, 2)] == [False, False, True]
+    assert not clock.is_set_back(2, 1)
     assert clock_of(Conversation().quiet(3).tape.segments, ["a.pcap"]) == CaptureClock()
+
+
+@pytest.mark.parametrize("seconds", [HOUR, 0.5])
+def test_a_side_that_has_sent_its_fin_answers_too(seconds: float) -> None:
+    """The acknowledgment of a half-closed side has the number behind its FIN."""
+    tape = tape_of(f"new clocks=none; quiet; fin client; ack server; < publish a/1 1; +{seconds}; ack client")
+
+    assert len(steps_of(tape.segments)) == (seconds == HOUR)
 
 
 def test_a_segment_that_no_one_sent_before_has_no_influence() -> None:

@@ -99,11 +99,14 @@ def test_what_holds_no_tcp_is_counted_by_reason() -> None:
         Frame(92, 0, 1, b"\0" * 12 + b"\x08\x06" + b"\0" * 28, 42, "a.pcap"),
     ]
     skipped: Counter[str] = Counter()
+    noted: list[tuple[str, str, int]] = []
 
     events = list(dissect(new_frames, skipped=skipped))
+    list(segments(new_frames, note_skipped=lambda *arguments: noted.append(arguments)))
 
     assert names(events) == ["ConnectionOpened", "PacketEvent", "PacketEvent", "ConnectionEnding", "ConnectionClosed"]
     assert skipped == {"not_tcp": 1, "truncated": 1, "not_ip": 1}
+    assert noted == [("a.pcap", reason, 1) for reason in ("not_tcp", "truncated", "not_ip")]
 
 
 def test_fragments_that_stay_alone_are_counted() -> None:

@@ -1,4 +1,4 @@
-"""The kernel alone on very many damaged captures, with a host that knows nothing: for a build with sanitizers.
+"""The kernel alone on very many damaged captures, with a host without any information: for a build with sanitizers.
 
 ``python -m tests.kernel.alone --count 1000000``.  The compiler's ``-fsanitize=address,undefined`` stops at the first
 wrong access.
@@ -116,14 +116,14 @@ def main() -> None:
     random = Random(options.seed)
     originals = list(mutation.mutated(400, options.seed))
     originals += [payloads.capture(payloads.drawn(random, 20)) for _ in range(100)]
-    taken = 0
+    read_count = 0
     for _ in range(options.count):
         data = bytearray(random.choice(originals))
         for _ in range(random.choice((1, 1, 2, 4, 8))):
             data[random.randrange(len(data))] = random.choice((0, 1, 127, 128, 255, random.randrange(256)))
         content = bytes(data[: random.choice((len(data), len(data), random.randrange(len(data) + 1)))])
-        taken += read(content, counting=random.random() < 0.5)
-    sys.stdout.write(f"{options.count} captures, {taken} taken\n")
+        read_count += read(content, counting=random.random() < 0.5)
+    sys.stdout.write(f"{options.count} captures, {read_count} read\n")
 
 
 if __name__ == "__main__":

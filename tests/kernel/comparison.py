@@ -123,9 +123,9 @@ def _judge(data: bytes, *, native: bool) -> Reading:
         feed(event)
     reporter.close()
     counts = _counts(dissector)
-    taken = path.counts.get(NAME)
-    counts["frames"] = others[0] + (0 if taken is None else taken.frames)
-    counts["frame_bytes"] = others[1] + (0 if taken is None else taken.frame_bytes)
+    frame_counts = path.counts.get(NAME)
+    counts["frames"] = others[0] + (0 if frame_counts is None else frame_counts.frames)
+    counts["frame_bytes"] = others[1] + (0 if frame_counts is None else frame_counts.frame_bytes)
     return Reading(lines.getvalue() + "\n".join(findings).encode("utf-8", "replace"), skipped, counts)
 
 

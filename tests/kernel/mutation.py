@@ -36,7 +36,7 @@ class Record:
 @cache
 def originals() -> list[tuple[int, list[Record]]]:
     """Link type and frames of the committed captures that the kernel can read, with short intervals."""
-    made = []
+    captures = []
     for path in sorted((ROOT / "captures").glob("*/capture.pcap*")):
         frames = [item for item in open_capture([str(path)]) if isinstance(item, Frame)]
         links = {frame.link_type for frame in frames}
@@ -49,8 +49,8 @@ def originals() -> list[tuple[int, list[Record]]]:
             now += max(-10_000_000, min(frame.timestamp_ns - before, 400_000_000))
             before = frame.timestamp_ns
             records.append(Record(now, frame.data, frame.original_length))
-        made.append((links.pop(), records))
-    return made
+        captures.append((links.pop(), records))
+    return captures
 
 
 def written(link_type: int, records: list[Record], *, next_generation: bool = False) -> bytes:
@@ -245,7 +245,7 @@ def with_texts(texts: Sequence[bytes] = TEXTS) -> Iterator[bytes]:
 
 
 def mutated(count: int, seed: int = 1) -> Iterator[bytes]:
-    """Captures with faults, the same for each seed."""
+    """Captures with faults, reproducible by their seed."""
     for number in range(count):
         random = Random(f"{seed}/{number}")
         link_type, records = random.choice(originals())

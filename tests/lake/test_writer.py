@@ -299,6 +299,21 @@ def test_rules_of_wide_scope_make_rows_and_state_where_there_are_any(tmp_path: P
     assert not read_manifest(tmp_path / "narrow").scope_state_files
 
 
+def test_memories_of_another_version_are_not_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open connections end, and no new rule waits for memories that cannot be read."""
+    parts, wide = cut(SEVERAL[0], tmp_path, 2), rules_of(True)
+    with monkeypatch.context() as earlier:
+        earlier.setattr(writing, "_version", lambda: "0")
+        for name in ("lake", "same"):
+            write_lake(parts[:1], tmp_path / name, options(rules=rules_of(False)))
+        assert write_lake(parts[1:], tmp_path / "same", options(rules=wide)).ended == 0
+    done = write_lake(parts[1:], tmp_path / "lake", options(rules=wide))
+
+    assert done.ended
+    assert done.waiting_rules == []
+    assert read_manifest(tmp_path / "lake").scope_state_files
+
+
 @pytest.mark.parametrize("path", some(SEVERAL, 5), ids=lambda path: path.parent.name)
 def test_an_ingest_with_other_rules_continues(path: Path, tmp_path: Path) -> None:
     """New rules judge the connections that begin with them; each finding has the generation of its rules."""

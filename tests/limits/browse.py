@@ -11,10 +11,10 @@ from mqttscope.browse import panes
 from mqttscope.browse.building import CaptureFiles
 from mqttscope.browse.decoding import births_before
 from mqttscope.browse.details import ladder_lines, payload_lines
-from mqttscope.browse.dialogs import named
+from mqttscope.browse.dialogs import completion_text
 from mqttscope.browse.following import MessageSearch, partner
 from mqttscope.browse.index import FoundRows, Index
-from mqttscope.browse.lakes import _Exchanges
+from mqttscope.browse.lakes import _ExchangeRoots
 from mqttscope.browse.lines import RowLines, progress
 from mqttscope.browse.rows import BLOCK_ROWS, MAX_COUNT, ROW_BYTES, RowStore
 from mqttscope.browse.selection import Search, ShownRows
@@ -27,7 +27,7 @@ from tests.browse.test_rows import Memory, row
 from tests.payloads.samples import BIRTH, DATA, NBIRTH_TOPIC, NDATA_TOPIC
 from tests.report.make import MS, Talk, publish
 
-__all__ = ["MAX_COUNT", "named", "progress"]
+__all__ = ["MAX_COUNT", "completion_text", "progress"]
 VIEW = View(width=100, payload="text")
 FINDING = Finding(
     "PUB103", "", Severity.ERROR, Confidence.CERTAIN, "", (), "5.0", "a.pcap", 1, 0, 0, "", "", None, None, 0, None, "",
@@ -146,7 +146,7 @@ def row_before_end(count: int) -> int:
 
 def exchange_after(count: int) -> int:
     """The packet that began the exchange of a PUBACK, the oldest of as many exchanges."""
-    exchanges = _Exchanges()
+    exchanges = _ExchangeRoots()
     for number in range(count):
         exchanges.root(0, False, PacketType.PUBLISH, number + 1, number, again=False)
     return exchanges.root(0, True, PacketType.PUBACK, 1, count, again=False)

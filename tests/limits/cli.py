@@ -26,12 +26,12 @@ from mqttscope.cli.output import Output
 from mqttscope.cli.pasted import lines_of, sequences
 from mqttscope.cli.pipeline import ingesting
 from mqttscope.cli.pipeline.asking import SMALL as SMALL
-from mqttscope.cli.pipeline.asking import fitting as fitting
+from mqttscope.cli.pipeline.asking import spark_settings as spark_settings
 from mqttscope.cli.pipeline.ingesting import IngestRun
 from mqttscope.cli.pipeline.watch import line
 from mqttscope.cli.replaying import ReplayCommand
 from mqttscope.cli.serving import ServeRun
-from mqttscope.cli.sniffing import advanced
+from mqttscope.cli.sniffing import advance
 from mqttscope.cli.spark_session import QUICK as QUICK
 from mqttscope.cli.spark_session import WITHOUT_CODE as WITHOUT_CODE
 from mqttscope.cli.spark_session import for_captures as for_captures
@@ -108,7 +108,7 @@ def compared(packets: int) -> bool:
     """Whether so many packets are compared after a signal."""
     run = cast(Any, SimpleNamespace(interrupted=True, uncompared=False, _left_s=lambda limit_s: 60.0))
     with redirect_stderr(io.StringIO()):
-        return ServeRun._verified(run, ServedOutcome("asap", received=packets)) is not None
+        return ServeRun._verification(run, ServedOutcome("asap", received=packets)) is not None
 
 
 def not_compared(packets: int) -> str | None:
@@ -274,4 +274,4 @@ def ended(later_ns: int) -> int:
     for segment in talk.tape.segments:
         list(dissector.feed(segment))
     now_ns = talk.tape.now_ns + IDLE_TIMEOUT_NS + later_ns
-    return sum(isinstance(event, ConnectionClosed) for event in advanced(dissector, now_ns))
+    return sum(isinstance(event, ConnectionClosed) for event in advance(dissector, now_ns))

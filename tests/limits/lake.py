@@ -11,7 +11,7 @@ from unittest.mock import patch
 from mqttscope.capture.locations import Location
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.lake import declared, writer
-from mqttscope.lake.commit import MERGED, _chosen, commit
+from mqttscope.lake.commit import MERGED, _files_to_merge, commit
 from mqttscope.lake.declared import PayloadPart, properties_row
 from mqttscope.lake.files import LakeFiles
 from mqttscope.lake.finding_collector import FindingCollector
@@ -44,7 +44,7 @@ def talk(*lines: str, handshake: bool = True) -> list[Segment]:
 def merged_files(size: int) -> int:
     """How many files of this size become one."""
     names = [str(number) for number in range(MERGED)]
-    return len(_chosen(names, Manifest(rows=dict.fromkeys(names, 1), sizes=dict.fromkeys(names, size))))
+    return len(_files_to_merge(names, Manifest(rows=dict.fromkeys(names, 1), sizes=dict.fromkeys(names, size))))
 
 
 def kept_blocks(*sizes: int) -> int:

@@ -340,7 +340,7 @@ def test_room_for_what_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_filter_and_connections_and_other_clients() -> None:
     assert taken(FindingSelection(wanted=filters.compile("publish"))) == [[], [], ["3"], []]
     assert not any(taken(FindingSelection(connections=(1,))))
-    assert FindingSelection[str](connections=(3,)).missing(1) == "there is no connection 3: the only one is number 0"
+    assert FindingSelection[str](connections=(3,)).missing(1) == "no connection 3: the only one is number 0"
     others = FindingSelection[str](clients=("valve",))
     assert not any(taken(others))
     assert others.missing(1) == "no packet of a client 'valve'"

@@ -46,7 +46,7 @@ def like(**changes: Any) -> type[Rule]:
     ("changes", "expected"),
     [
         ({"confidence": "certain"}, "its confidence is not a member"),
-        ({"statements": {V5: {"MQTT-0.0.0-0": ""}}}, "there is no statement 5.0 MQTT-0.0.0-0"),
+        ({"statements": {V5: {"MQTT-0.0.0-0": ""}}}, "unknown statement 5.0 MQTT-0.0.0-0"),
         ({"good": []}, "it has no good examples"),
         ({"bad": ["x"]}, "it has no bad examples"),
         ({"__doc__": None}, "its docstring is not"),

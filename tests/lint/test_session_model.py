@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import struct
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
@@ -28,7 +30,16 @@ from mqttscope.lint.engine import Linter
 from mqttscope.lint.examples import make_connect
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.rule import Findings, Rule
-from mqttscope.lint.session_model import ENDLESS, SessionModel
+from mqttscope.lint.session_model import (
+    ENDLESS,
+    SessionModel,
+    UnansweredMessage,
+    is_refusable,
+    may_be_dropped,
+    may_move,
+    missing,
+    session_match,
+)
 from mqttscope.lint.signs import SIGNS, signs_of
 from mqttscope.mqtt import encode
 from mqttscope.mqtt.constants import Direction, ProtocolVersion
@@ -49,6 +60,7 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.mqtt.properties import Properties
 from mqttscope.mqtt.stream import PacketStream
+from mqttscope.session.inflight import RELEASED, SENT
 from tests.each import some
 from tests.live import capturing
 from tests.proxy.rig import mosquitto
@@ -144,6 +156,29 @@ def test_a_session_continues_where_connack_says_so(again: str, expected: int, di
     assert (len(session_model.client_sent), len(session_model.discarded_client_sent)) == (expected, discarded)
 
 
+def test_discarded_messages_are_forgotten_with_the_next_connection() -> None:
+    connections = models(BEGINS, SENDS, BREAKS, f"@1 opened {KEEPS}; {PING_1}; @1 > reset", f"@2 {RESUMES}; {PING_2}")
+
+    assert [list(each.discarded_client_sent) for each in connections] == [[1], []]
+
+
+def test_a_publish_is_the_message_or_another_one_only_if_all_is_known() -> None:
+    packet = Publish(qos=1, topic_name="a", packet_identifier=1, payload=b"x")
+    unanswered = UnansweredMessage(1, 1, "a", zlib.crc32(b"x"), SENT, 0, 1, 0)
+    for known, topic, published, is_message, differs in (
+        (unanswered, "a", packet, True, False),
+        (unanswered, "b", packet, False, True),
+        (unanswered, None, packet, False, False),
+        (unanswered, "a", replace(packet, payload=b"y"), False, True),
+        (unanswered, "a", replace(packet, qos=2), False, False),
+        (unanswered, "a", replace(packet, missing=1), False, False),
+        (unanswered, "b", replace(packet, missing=1), False, False),
+        (replace(unanswered, topic=None), "a", packet, False, False),
+        (replace(unanswered, checksum=None), "b", packet, False, False),
+    ):
+        assert (known.is_message(published, topic), known.differs(published, topic)) == (is_message, differs)
+
+
 def test_in_3_1_nobody_knows_whether_a_session_continues() -> None:
     session_model = model("opened 3.1 resume", SENDS, BREAKS, f"@1 opened 3.1 resume; {PING_1}")
 
@@ -211,6 +246,181 @@ def test_subscriptions_are_carried_until_they_are_ended() -> None:
     granted = [{name: subscription.granted for name, subscription in each.filters.items()} for each in session_models]
     assert granted == [{"a": 1, "d": 0}, {"d": 0}]
     assert [list(each.ended_filters) for each in session_models] == [["b"], ["b", "a"]]
+
+
+class MatchesOfSession(Rule):
+    """Keeps the subscriptions that match a topic at each PINGREQ."""
+
+    code = "TST372"
+    severity = Severity.INFO
+    looks_at: ClassVar[Any] = Pingreq
+    models = (SessionModel,)
+    topic = "a"
+    seen: ClassVar[list[tuple[bool, list[str]]]] = []
+
+    def check(self, packet: Any, at: RuleContext) -> Findings:
+        match = session_match(self.topic, at)
+        self.seen.append((match.known, [subscription.topic_filter for subscription in match.subscriptions]))
+        return None
+
+
+@each(
+    "topic, again, expected",
+    [
+        ("a", "> nothing", (True, ["a"])),
+        ("b/x", "> nothing", (True, ["+/x"])),
+        ("$q/x", "> nothing", (True, ["$q/x"])),
+        ("a", "> subscribe 2 a:1; @1 < suback 2 1", (True, ["a"])),
+        # A message may have been queued for the former subscription.
+        ("a", "> subscribe 2 a:0; @1 < suback 2 0", (False, ["a"])),
+        ("a", "> subscribe 2 a:1,no_local; @1 < suback 2 1", (False, ["a"])),
+    ],
+)
+def test_a_topic_matches_what_the_session_brought(topic: str, again: str, expected: tuple[bool, list[str]]) -> None:
+    MatchesOfSession.seen.clear()
+    MatchesOfSession.topic = topic
+    first = "> subscribe 1 a:1 +/x:1 $q/x:1; < suback 1 1 1 1"
+    lint([MatchesOfSession()], talked(*steps_of(BEGINS, first, BREAKS, f"@1 {RESUMES}; @1 {again}; {PING_1}")))
+
+    assert MatchesOfSession.seen == [expected]
+
+
+def test_the_state_of_a_session_is_for_its_owner_alone() -> None:
+    rows = {1: UnansweredMessage(1, 1, "a", zlib.crc32(b""), SENT, 0, 1, 0)}
+    owner, other = (SimpleNamespace(key=number, direction=C2S, topic="a") for number in (1, 2))
+    session: Any = SessionModel()
+    session.owner = 1
+    session.client_sent = session.refused_to_client = session.completed_by_client = session.discarded_client_sent = rows
+
+    def known(at: Any, **state: Any) -> list[bool]:
+        for name, value in (
+            {"waits_for": None, "resumed": True, "apart": False, "filters_known": True} | state
+        ).items():
+            setattr(session, name, value)
+        return [
+            bool(session.carried(C2S, at)), bool(session.refused(C2S, at)), bool(session.completed(C2S, at)),
+            session.is_discarded(message(1), at), session.has_all_filters(at),
+        ]  # fmt: skip
+
+    assert known(owner) == [True] * 5
+    assert known(other) == [False] * 5
+    assert known(owner, waits_for=2) == [False, False, True, True, False]
+    assert known(owner, resumed=False) == [True, False, False, True, False]
+    assert known(owner, apart=True) == [True, True, True, True, False]
+    assert not session.is_discarded(Publish(topic_name="a"), owner)
+
+
+@each("again, phase", [("< pubrec 1", "received"), ("> publish a dup qos=2 id=1; @1 < pubrec 1", "sent")])
+def test_a_pubrec_answers_an_earlier_message_unless_its_identifier_was_used_again(again: str, phase: str) -> None:
+    session_model = model(BEGINS, "> publish a qos=2 id=1", BREAKS, f"@1 {RESUMES}; @1 {again}; {PING_1}")
+
+    assert str(session_model.client_sent[1].phase) == phase
+
+
+@each("state", [{"live": True}, {"owner": None}, {"kept_seconds": None}, {}])
+def test_the_end_of_a_session_is_known_after_its_owner_ended(state: dict[str, Any]) -> None:
+    session: Any = SessionModel()
+    for name, value in ({"live": False, "owner": 1, "kept_seconds": 60} | state).items():
+        setattr(session, name, value)
+
+    assert (session.kept_until() is None) is bool(state)
+
+
+@each("before", [None, SimpleNamespace(history=None)])
+def test_a_session_without_the_history_of_its_owner_is_in_doubt(before: Any) -> None:
+    session: Any = SessionModel()
+    session.owner = 1
+    session.born = session.filters_known = True
+    session._take_over(SimpleNamespace(connection_of=lambda key: before, timestamp_ns=0))
+
+    assert (session.born, session.filters_known, session.waits_for) == (False, False, None)
+
+
+def test_topic_aliases_of_both_sides_are_kept_until_others_are_set() -> None:
+    first = f"opened resume {KEEPS} topic_alias_maximum=5 < topic_alias_maximum=5"
+    sends = "> publish a topic_alias=1; < publish b topic_alias=2"
+    connections = models(
+        first, sends, BREAKS, f"@1 {RESUMES}; {PING_1}; @1 > reset", f"@2 {RESUMES}; {PING_2}; @2 > reset"
+    )
+
+    assert [(each.client_aliases, each.server_aliases) for each in connections] == [({1: "a"}, {2: "b"})] * 2
+
+
+def unanswered_message(**state: Any) -> UnansweredMessage:
+    return replace(UnansweredMessage(1, 1, "a", zlib.crc32(b""), SENT, 0, 1, 0, sure=True), **state)
+
+
+def resumed_context(limit: int | None = None, maximum_qos: int = 2, has_sent: bool = False) -> Any:
+    """The receiver's limits on the connection that resumed a session, and whether its sender used an identifier."""
+    connection = SimpleNamespace(
+        receiver=lambda direction: SimpleNamespace(maximum_packet_size=limit), maximum_qos=maximum_qos
+    )
+    history = SimpleNamespace(party=lambda direction: SimpleNamespace(has_sent=lambda identifier: has_sent))
+    return SimpleNamespace(key=1, connection=connection, history=history, timestamp_ns=100, version=V5)
+
+
+@each(
+    "limit, before, maximum_qos, expected",
+    [
+        (None, None, 2, (False, False)),
+        (None, 20, 2, (False, False)),
+        (20, None, 2, (True, True)),
+        (19, 20, 2, (True, True)),
+        (20, 20, 2, (False, False)),
+        (None, None, 0, (True, False)),  # the limit of the server, for the client alone
+    ],
+)
+def test_a_receiver_with_lower_limits_may_refuse_what_it_took_before(
+    limit: int | None, before: int | None, maximum_qos: int, expected: tuple[bool, bool]
+) -> None:
+    session, at = SessionModel(), resumed_context(limit, maximum_qos)
+    session.server_takes = session.client_takes = before
+
+    assert tuple(is_refusable(unanswered_message(), direction, session, at) for direction in (C2S, S2C)) == expected
+
+
+def test_a_message_may_move_to_another_member_of_a_share() -> None:
+    session: Any = SessionModel()
+    for known, name, expected in ((False, "a", True), (True, "a", False), (True, "$share/g/a", True)):
+        session.filters_known, session.filters = known, {name: None}
+        assert may_move(unanswered_message(), S2C, session) is expected
+        assert not may_move(unanswered_message(), C2S, session)
+        assert not may_move(unanswered_message(qos=2), S2C, session)
+
+
+def test_a_sender_may_drop_what_expired_or_may_be_refused() -> None:
+    session: Any = SessionModel()
+    session.filters_known = True
+    for state, limit, expected in (
+        ({}, None, False),
+        ({"expires_ns": 100}, None, True),
+        ({"expires_ns": 101}, None, False),
+        ({}, 10, True),
+        ({"expires_ns": 100, "phase": RELEASED}, 10, False),
+    ):
+        assert may_be_dropped(unanswered_message(**state), S2C, session, resumed_context(limit)) is expected
+
+
+def test_a_message_is_missing_if_it_surely_needs_to_be_sent_again() -> None:
+    session: Any = SessionModel()
+    session.owner = 1
+    for state, has_sent, expected in (
+        ({}, False, True),
+        ({}, True, False),
+        ({"sure": False}, False, False),
+        ({"answered": True}, False, False),
+        ({"phase": RELEASED}, False, True),
+        ({"phase": RELEASED, "released": True}, False, False),
+    ):
+        session.client_sent = {1: unanswered_message(**state)}
+        assert bool([*missing(session, C2S, resumed_context(has_sent=has_sent))]) is expected, state
+
+
+@each("last, expected", [("> pingreq", ["ACK311"]), ("< publish b", [])])
+def test_a_silent_sender_is_not_accused(last: str, expected: list[str]) -> None:
+    steps = steps_of(BEGINS, SENDS, BREAKS, f"@1 {RESUMES}; +60 @1 {last}; +1 @1 {last}")
+
+    assert [finding.rule for finding in lint([all_rules()["ACK311"]()], talked(*steps))] == expected
 
 
 def test_a_session_older_than_the_capture_is_not_born_in_it() -> None:

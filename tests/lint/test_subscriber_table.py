@@ -81,7 +81,7 @@ def test_a_session_that_nobody_saw_begin_may_hold_more_than_was_asked_for(table:
     assert table.strangers == {key(1): True}
 
     subscribe(table, table.ask("c2", key(2), SECOND_NS), "new", SECOND_NS)
-    table.strange(key(2))  # bytes are lost
+    table.mark_incomplete(key(2))  # bytes are lost
     table.connect("c2", key(2), 2 * SECOND_NS, resumes=False)
     assert table.strangers[key(2)] is True
 

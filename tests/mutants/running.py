@@ -46,7 +46,7 @@ AREAS = {
     "mqtt": Area("mqtt", elsewhere=_PACKETS),
     "net": Area("net", elsewhere=_PACKETS),
     "session": Area("session", elsewhere=_PACKETS),
-    "dissect": Area("dissect", elsewhere=("tests/net", *_PACKETS)),
+    "dissect": Area("dissect", elsewhere=("tests/net", "tests/kernel", *_PACKETS)),
     "filter": Area("filter", elsewhere=("tests/cli/test_inspect.py",)),
     "lint": Area("lint", ("*.py",), ("tests/corpus", "tests/explain", "tests/report/findings")),
     "secrets": Area("secrets", elsewhere=("tests/report", "tests/redact", "tests/payloads", "tests/corpus")),

@@ -228,6 +228,7 @@ WHOLE: list[tuple[str, int, bytes, bytes]] = [
     ("ERSPAN type III", 228, ip4(erspan_3(ethernet(0x800, IP4)), 47), b"\xf0\x2f"),
     ("ERSPAN type III with the platform's header", 228,
      ip4(erspan_3(ethernet(0x86DD, IP6), platform=b"\x08" + bytes(7)), 47), b"\xf0\x2f"),
+    ("ERSPAN type III with an IP datagram", 228, ip4(erspan_3(IP4, kind=2), 47), b"\xf0\x2f"),
     ("TZSP", 228, ip4(tzsp(ethernet(0x800, IP4)), 17), b"\xf0\x82"),
     ("TZSP with a VLAN inside", 228,
      ip4(tzsp(ethernet(0x8100, vlan(3, 0x800, IP4)), tags=b"\x01"), 17), b"\xf0\x82\0\x03"),

@@ -234,7 +234,7 @@ def test_flows_have_one_key_whichever_tap_shows_their_segments() -> None:
         frame(MS, 1, identification=4, vlan=10, answers=True),
     ]
     segments = [segment(frame) for frame in deduplication.unique(frames) if isinstance(frame, Frame)]
-    *_, filling, strange, answer = deduplication.under_one_key(segments)
+    *_, filling, strange, answer = deduplication.unify_keys(segments)
 
     keys = [segment.key for segment in (segments[0], filling, strange, answer) if isinstance(segment, Segment)]
     assert keys[1] == keys[0]

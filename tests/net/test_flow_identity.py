@@ -63,6 +63,22 @@ reset outside the window is ignored
     handshake; > R 90000; > R 5; < R 490; > A 101:abc 501 | opened; > 0:abc; closed capture_end
 FIN answered by reset
     handshake; > FA 101 501; < R 501 | opened; > closed fin; < closed reset; closed reset
+data of one side after a reset does not open the flow again
+    handshake; > A 101:abc 501; < R 501; > A 104:def 501; < A 501 104 |
+    opened; > 0:abc; < closed reset; > closed reset; closed reset; > discarded 3 after_reset
+an acknowledgment of data after a reset opens the flow again
+    handshake; > A 101:abc 501; < R 501; > A 104:def 501; < A 501 107 |
+    opened; > 0:abc; < closed reset; > closed reset; closed reset; opened; > 0:def; closed capture_end
+only a segment with ACK acknowledges data after a reset
+    handshake; > A 101:abc 501; < R 501; > A 104:def 501; < - 501 107 |
+    opened; > 0:abc; < closed reset; > closed reset; closed reset; > discarded 3 after_reset
+the end of the window after a reset
+    handshake; > A 101:abc 501; < R 501; > A 104:def 501; < A 501 1048680 |
+    opened; > 0:abc; < closed reset; > closed reset; closed reset; opened; > 0:def;
+    > gap 3+1048573 not_captured; closed capture_end
+beyond the window after a reset
+    handshake; > A 101:abc 501; < R 501; > A 104:def 501; < A 501 1048681 |
+    opened; > 0:abc; < closed reset; > closed reset; closed reset; > discarded 3 after_reset
 connection refused
     > S 100; < RA 0 101 | opened; < closed reset; > closed reset; closed reset
 reset that does not acknowledge the SYN is ignored

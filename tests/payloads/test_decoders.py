@@ -57,8 +57,8 @@ def test_formats(table: tuple[Any, ...], payload: bytes, label: str, value: Any)
         (("#", "json", ("gzip",)), b"{}", "gzip: "),
         (("#", "cbor"), b"\xff", ""),
         (("#", "protobuf", (), "fleet.Reprot", samples.descriptors(), "fleet.binpb"), b"\x08\x01",
-         "fleet.binpb: there is no message fleet.Reprot in it"),
-        (("#", "", (), "", b"", "", "own"), b"x", "there is no decoder own"),
+         "fleet.binpb: it has no message fleet.Reprot"),
+        (("#", "", (), "", b"", "", "own"), b"x", "decoder own does not exist"),
         (("#", "sparkplug-b"), b"online", ""),
     ],
 )  # fmt: skip

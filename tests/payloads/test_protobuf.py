@@ -56,8 +56,8 @@ def cyclic() -> bytes:
     [
         (b"", "fleet.Report", "not a descriptor file"),
         (b"\xff\xff\xff", "fleet.Report", "not a descriptor file"),
-        (descriptors(), "fleet.Reprot", "there is no message fleet.Reprot in it; did you mean fleet.Report?"),
-        (descriptors(), "x", "there is no message x in it"),
+        (descriptors(), "fleet.Reprot", "it has no message fleet.Reprot; did you mean fleet.Report?"),
+        (descriptors(), "x", "it has no message x"),
         (cyclic(), "fleet.Report", "imports itself"),
         (descriptors(fleet_file(dependency=["lost.proto"])), "fleet.Report", "it lacks lost.proto, which it imports"),
         (descriptors(fleet_file(dependency=["google/protobuf/../x.proto"])), "fleet.Report", "it lacks google"),

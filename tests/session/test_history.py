@@ -32,6 +32,14 @@ def told(text: str) -> History:
     return history
 
 
+def test_packets_of_a_websocket_frame_are_counted_from_the_frame_before() -> None:
+    side = History().client
+    for count in (1, 2, 4):
+        side.frame(count, within=False)
+
+    assert (side.frames, side.odd_frame) == (2, "held 2 packets")
+
+
 FACTS = """
 CONNECT and CONNACK are kept with their place
     nothing; | connect_sent.packet=0 connack_sent.packet=1 connack_sent.position=5 connect.protocol_level=5

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 
-from mqttscope.spark.errors import SPARK_ERRORS, cause, is_of_query, sentence
+from mqttscope.spark.errors import SPARK_ERRORS, cause, is_query_error, sentence
 
 _PYTHON = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -75,8 +75,8 @@ def test_one_sentence(text: str, expected: str) -> None:
 
 
 def test_whether_the_query_is_wrong() -> None:
-    assert not is_of_query(ValueError())
-    assert not is_of_query(AnalysisException("x"))  # Spark gives those of queries a state
+    assert not is_query_error(ValueError())
+    assert not is_query_error(AnalysisException("x"))  # Spark gives those of queries a state
 
 
 def test_a_setting_that_would_help_is_named_as_the_command_line_takes_it() -> None:

@@ -31,8 +31,8 @@ from mqttscope.spark.ingest_tasks import (
     first_drops,
     fold_flows,
     ingest_keys,
-    smaller,
     split_aside,
+    split_batches,
     watermark,
 )
 from mqttscope.spark.rows import DROPS, ERROR, READ, SUMMARY
@@ -226,11 +226,11 @@ def test_the_ends_of_captures_stand_by_their_place() -> None:
 
 def test_small_batches_hold_the_same_rows_in_the_same_order() -> None:
     count = 2 * ROWS_AT_A_TIME + 1
-    result = list(smaller([pa.RecordBatch.from_pydict({"a": list(range(count))})]))
+    result = list(split_batches([pa.RecordBatch.from_pydict({"a": list(range(count))})]))
 
     assert [each.num_rows for each in result] == [ROWS_AT_A_TIME, ROWS_AT_A_TIME, 1]
     assert [value for each in result for value in each.column("a").to_pylist()] == list(range(count))
-    assert list(smaller([])) == []
+    assert list(split_batches([])) == []
 
 
 def test_time_goes_on_from_one_range_of_a_capture_to_the_next() -> None:

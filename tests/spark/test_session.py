@@ -66,36 +66,36 @@ def test_masters(
     (tmp_path / "spark-defaults.conf").write_text(defaults)
     asked = {} if environment else {"spark.master": master}
 
-    wanted, is_here = module._wanted(asked)
+    wanted, is_here = module._session_settings(asked)
 
     assert wanted["spark.master"] == master
     assert is_here is here
     assert ("spark.driver.host" in wanted) is here
-    assert module._wanted({"spark.master": "local[1]"})[0]["spark.master"] == "local[1]"
+    assert module._session_settings({"spark.master": "local[1]"})[0]["spark.master"] == "local[1]"
 
 
 def test_the_file_of_defaults_goes_before_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     (tmp_path / "spark-defaults.conf").write_text("spark.driver.memory 9g\n  spark.driver.host = 10.0.0.1  \n")
 
-    wanted, _ = module._wanted({"spark.app.name": "asked"})
+    wanted, _ = module._session_settings({"spark.app.name": "asked"})
 
     assert "spark.driver.memory" not in wanted
     assert "spark.driver.host" not in wanted
     assert wanted["spark.driver.bindAddress"] == "127.0.0.1"
     assert wanted["spark.app.name"] == "asked"
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "none"))
-    assert module._wanted({})[0]["spark.driver.memory"] == "2g"
+    assert module._session_settings({})[0]["spark.driver.memory"] == "2g"
 
 
 def test_the_folder_for_tables_of_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "spark.sql.warehouse.dir"
-    assert name not in module._wanted({})[0]
-    assert module._wanted({}, "/some/where")[0][name] == "/some/where"
-    assert module._wanted({name: "/asked"}, "/some/where")[0][name] == "/asked"
+    assert name not in module._session_settings({})[0]
+    assert module._session_settings({}, "/some/where")[0][name] == "/some/where"
+    assert module._session_settings({name: "/asked"}, "/some/where")[0][name] == "/asked"
     (tmp_path / "spark-defaults.conf").write_text(f"{name} /known\n")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    assert name not in module._wanted({}, "/some/where")[0]
+    assert name not in module._session_settings({}, "/some/where")[0]
 
 
 def test_settings_for_the_work_at_hand_are_the_last_that_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def test_settings_for_the_work_at_hand_are_the_last_that_count(tmp_path: Path, m
     fitting = {java: "-Xquick", memory: "1g", code: "false"}
 
     def wanted(asked: dict[str, str]) -> dict[str, str]:
-        return module._wanted(asked, fitting=fitting)[0]
+        return module._session_settings(asked, fitting=fitting)[0]
 
     assert wanted({}).items() >= fitting.items()
     assert wanted({java: "-Dasked"})[java] == "-Dasked"
@@ -117,10 +117,10 @@ def test_settings_for_the_work_at_hand_are_the_last_that_count(tmp_path: Path, m
 def test_executors_know_the_names_of_secrets_that_the_driver_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     key = f"spark.executorEnv.{names.VARIABLE}"
     monkeypatch.delenv(names.VARIABLE, raising=False)
-    assert key not in module._wanted({})[0]
+    assert key not in module._session_settings({})[0]
 
     monkeypatch.setenv(names.VARIABLE, "imei,iccid")
-    assert module._wanted({})[0][key] == "imei,iccid"
+    assert module._session_settings({})[0][key] == "imei,iccid"
 
 
 def test_what_java_is_started_with_is_for_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:

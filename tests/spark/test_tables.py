@@ -42,7 +42,7 @@ def test_what_is_no_lake(spark: SparkSession, tmp_path: Path) -> None:
         tables.table(spark, tmp_path, "packets")
     with pytest.raises(LakeError, match="none does not exist"):
         tables.table(spark, tmp_path / "none", "packets")
-    with pytest.raises(LakeError, match="there is no table 'nothing'; there are packets, "):
+    with pytest.raises(LakeError, match="table 'nothing' does not exist; tables: packets, "):
         tables.schema("nothing")
 
 

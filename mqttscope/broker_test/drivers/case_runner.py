@@ -438,7 +438,7 @@ class BrokerAnswers:
 
     def __init__(self, received: Sequence[ControlPacket | Malformed]) -> None:
         self._received = received
-        self._taken: set[int] = set()
+        self._consumed: set[int] = set()
         self._first = 0
         """Index of the first packet that may be unconsumed; keeps searches linear for thousands of packets."""
 
@@ -463,12 +463,12 @@ class BrokerAnswers:
         return packet if isinstance(packet, Publish) else None
 
     def _find(self, kind: PacketType, identifier: int | None = None, payload: bytes | None = None) -> int | None:
-        while self._first in self._taken:
-            self._taken.discard(self._first)
+        while self._first in self._consumed:
+            self._consumed.discard(self._first)
             self._first += 1
         for place in range(self._first, len(self._received)):
             packet = self._received[place]
-            if place in self._taken or isinstance(packet, Malformed) or packet.packet_type != kind:
+            if place in self._consumed or isinstance(packet, Malformed) or packet.packet_type != kind:
                 continue
             if identifier not in (None, getattr(packet, "packet_identifier", None)):
                 continue
@@ -479,7 +479,7 @@ class BrokerAnswers:
     def _consume(self, place: int | None) -> ControlPacket | None:
         if place is None:
             return None
-        self._taken.add(place)
+        self._consumed.add(place)
         packet = self._received[place]
         assert not isinstance(packet, Malformed)
         return packet

@@ -98,12 +98,12 @@ class Crowd:
         self._places: dict[tuple[int, int], IsolatedConnection | None] = {}
         """Isolated copies by connection and worker; ``None`` if other names are impossible or change the reaction."""
         self._proven: set[tuple[int, int]] = set()
-        self._said: set[int] = set()
+        self._notified: set[int] = set()
         """Connections with a notice to the user that their cases run one by one."""
         self._window: list[_QueuedCase] = []
         self._alarm: Ruling | None = None
         self._watch = asyncio.Lock()
-        self._heard = _SharedCheck(self._hear)
+        self._heard = _SharedCheck(self._measure_round_trip)
         self._health = _SharedCheck(self._ill)
         test.cleaners += (Cleaner(test.access) for _ in range(len(test.cleaners), jobs))
 
@@ -260,15 +260,15 @@ class Crowd:
             connection = isolate(script, worker, *names) if worker else IsolatedConnection.as_recorded(script)
             self._places[key] = connection
             if connection is None:
-                self._say(script, "has no free names of equal length")
+                self._notify_user(script, "has no free names of equal length")
             elif connection.footprint.everything and connection.footprint.sends:
-                self._say(script, "subscribes to all topics")
+                self._notify_user(script, "subscribes to all topics")
         return self._places[key]
 
-    def _say(self, script: Script, why: str) -> None:
+    def _notify_user(self, script: Script, why: str) -> None:
         """Tell the user once why the cases of a connection run one by one."""
-        if script.connection.number not in self._said:
-            self._said.add(script.connection.number)
+        if script.connection.number not in self._notified:
+            self._notified.add(script.connection.number)
             self.test.notices.append(f"{script.name} {why}: its cases are played one by one")
 
     async def _prove(self, item: _QueuedCase, form: _WorkerCase, worker: int, play: _Play, rest: _Queue) -> None:
@@ -277,7 +277,7 @@ class Crowd:
         if form.place.exchanged and key not in self._proven:
             if not await self._fares_alike(form.place, item.script, worker):
                 self._places[key] = None
-                self._say(item.script, "gets another reaction under other names")
+                self._notify_user(item.script, "gets another reaction under other names")
                 for other in (*rest, item):
                     other.forms.pop(worker, None)
                 rest.append(item)
@@ -324,7 +324,7 @@ class Crowd:
         if not ruling.deviates:
             item.conclude(replace(result, case=item.numbered.case, script=item.script, ruling=ruling))
 
-    async def _hear(self) -> float | None:
+    async def _measure_round_trip(self) -> float | None:
         """Round-trip time of the witness, in seconds; ``None`` without an answer."""
         async with self._watch:
             witness = self.test.monitor.witness

@@ -1,6 +1,6 @@
 """A client that obeys the protocol: it checks whether a broker still serves others, and cleans up after cases.
 
-`ProbeClient` is one connection, used by `witness`, `broker_health`, `speaks` and the ``forget`` functions.
+`ProbeClient` is one connection, used by `witness`, `broker_health`, `supports_version` and the ``forget`` functions.
 `BrokerAccess` opens every connection of a run with the same settings, and `PacketCollector` collects the packets that
 arrive on a link, in bounded memory.
 """
@@ -367,7 +367,7 @@ async def broker_health(access: BrokerAccess, version: ProtocolVersion, seconds:
     return BrokerHealth.SILENT
 
 
-async def speaks(access: BrokerAccess, version: ProtocolVersion, seconds: float) -> bool:
+async def supports_version(access: BrokerAccess, version: ProtocolVersion, seconds: float) -> bool:
     """Whether the broker supports a version: it accepts a plain CONNECT, or refuses it for another reason."""
     async with ProbeClient(access, version) as probe:
         try:
@@ -395,7 +395,7 @@ async def forget_session(
 async def forget_retained(
     access: BrokerAccess, version: ProtocolVersion, topics: Iterable[str], seconds: float
 ) -> list[str]:
-    """Delete the retained messages of topics (5.0 3.3.1.3); returns the topics for which this failed."""
+    """Delete the retained messages of topics (5.0 3.3.1.3); returns the topics that still have one."""
     left = []
     for topic in topics:
         done = False

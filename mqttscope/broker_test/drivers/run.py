@@ -127,9 +127,9 @@ class BrokerTest:
             result.ruling = verdict.excuse(result.ruling, "the broker may have its own rules of access")
         return result
 
-    async def speaks(self, version: ProtocolVersion) -> bool:
+    async def supports_version(self, version: ProtocolVersion) -> bool:
         """Whether the broker supports a version; raises `LinkError` if it cannot be reached."""
-        return await probe_client.speaks(self.access, version, self.patience_s * AGAIN)
+        return await probe_client.supports_version(self.access, version, self.patience_s * AGAIN)
 
     async def connack(self, script: Script) -> Connack | None:
         """The CONNACK that accepts the CONNECT of a connection; ``None`` if the broker does not accept it."""
@@ -242,7 +242,7 @@ class BrokerTest:
         if not await self.monitor.alive():
             raise NoBrokerError(f"{self.access.target} serves no more")
         runner = CaseRunner(
-            case, script, self.access, patience_s, self.supply, self._meanwhile(patience_s), raw, thorough, resting
+            case, script, self.access, patience_s, self.supply, self._witness_check(patience_s), raw, thorough, resting
         )
         result = await self.play(runner, worker)
         ill = await self.monitor.diagnose(patience_s)
@@ -286,7 +286,7 @@ class BrokerTest:
         """Clean up before a case; leftovers are reported for the run, not for the case."""
         self.notices += (f"could not be removed from the broker: {name}" for name in await self.settle(worker))
 
-    def _meanwhile(self, patience_s: float) -> Callable[[], Awaitable[float | None]]:
+    def _witness_check(self, patience_s: float) -> Callable[[], Awaitable[float | None]]:
         async def look() -> float | None:
             return None if self.monitor.witness is None else await self.monitor.witness.round_trip(patience_s)
 

@@ -14,7 +14,7 @@ from mqttscope.cli.command import LAKE, SPARK, group, option, options
 from mqttscope.cli.errors import ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_USAGE, handling, interruption, leaving, limit_ending, printable
 from mqttscope.cli.output import Progress, warn
-from mqttscope.cli.pipeline.common import SparkOptions, lakes_option, pairs, size
+from mqttscope.cli.pipeline.common import SparkOptions, byte_count, lakes_option, pairs
 from mqttscope.cli.spark_session import QUICK, WITHOUT_CODE, PipelineFailedError, packages_needed, session
 from mqttscope.errors import MqttscopeError
 
@@ -66,7 +66,7 @@ class AskOptions:
         help="Query engine; local is DuckDB in this process, without Java. [default: auto, local up to 4 GiB]",
     )  # fmt: skip
     memory: int | None = option(
-        SPARK, "--memory", callback=size, metavar="BYTES",
+        SPARK, "--memory", callback=byte_count, metavar="BYTES",
         help="Maximum memory of --engine local for rows; the rest goes to temporary files. [default: 1g]",
     )  # fmt: skip
     spark: SparkOptions = group(SparkOptions)
@@ -119,7 +119,7 @@ def manifests_of(args: AskOptions) -> list[Manifest]:
 
 
 @contextmanager
-def asked(
+def open_engine(
     args: AskOptions, manifests: Sequence[Manifest], steps: Steps, *, question: bool = False
 ) -> Iterator[AskedEngine]:
     """Open the engine that fits the options and the size of the lakes; errors become one sentence.
@@ -180,14 +180,14 @@ def _local(args: AskOptions, manifests: Sequence[Manifest]) -> Iterator[AskedEng
 
 @contextmanager
 def _spark(args: AskOptions, manifests: Sequence[Manifest], bytes_of_tables: int) -> Iterator[AskedEngine]:
-    with session(args.spark.master, args.spark.configuration, fitting(bytes_of_tables)) as spark:
+    with session(args.spark.master, args.spark.configuration, spark_settings(bytes_of_tables)) as spark:
         from mqttscope.spark.engine import SparkEngine
 
         (first, manifest), *others = zip(args.lakes, manifests, strict=True)
         yield SparkEngine(spark, first, manifest, others)
 
 
-def fitting(size: int) -> dict[str, str]:
+def spark_settings(size: int) -> dict[str, str]:
     """Spark settings for a lake of this size in bytes."""
     return SMALL if size <= SMALL_BYTES else {}
 
@@ -212,7 +212,7 @@ def _questions(asked: bool, *, of_spark: bool) -> Iterator[None]:
     except UnknownQueryError as error:
         raise BadQuestionError(printable(engine.sentence(str(error)) if of_spark else str(error))) from None
     except errors as error:
-        if not asked or not engine.is_of_query(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
+        if not asked or not engine.is_query_error(error) or os.environ.get("MQTTSCOPE_TRACEBACK"):
             raise
         raise BadQuestionError(printable(engine.sentence(str(error) if of_spark else error))) from None
 

@@ -51,7 +51,7 @@ def spark_pairs(context: click.Context, parameter: click.Parameter, value: tuple
     return settings
 
 
-def size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+def byte_count(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     """Parse a number of bytes: ``67108864`` or ``64m``."""
     if value is None:
         return None
@@ -104,7 +104,7 @@ def _folder(context: click.Context, value: str) -> str:
     return value
 
 
-class _Place(click.types.StringParamType):
+class _PathParameter(click.types.StringParamType):
     """A path with any characters; blanks do not separate paths in an environment variable."""
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
@@ -120,7 +120,7 @@ def lakes_option() -> Any:
         return tuple(place for value in values if (place := lake_place(context, parameter, value)) is not None)
 
     return option(
-        LAKE, "--lake", required=True, multiple=True, type=_Place(), metavar="DIR", envvar="MQTTSCOPE_LAKE",
+        LAKE, "--lake", required=True, multiple=True, type=_PathParameter(), metavar="DIR", envvar="MQTTSCOPE_LAKE",
         callback=places,
         help="Folder of the tables, or their URL in an object store, such as s3://bucket/lake; may be repeated.",
     )  # fmt: skip

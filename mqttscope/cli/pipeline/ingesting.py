@@ -75,7 +75,7 @@ class IngestOptions:
     spark: SparkOptions = group(SparkOptions)
     jobs: int | None = option(
         OTHER, "--jobs", type=click.IntRange(1), metavar="N",
-        help="Maximum number of processes; no more than two are used. The tables are the same. "
+        help="Maximum number of processes; no more than two are used. The tables do not depend on it. "
         f"[default: one per processor, for captures of more than {LARGE_BYTES >> 20} MB without Spark, else 1]",
     )  # fmt: skip
     form: str = option(
@@ -263,7 +263,7 @@ class IngestRun:
         _warn_each(
             summary.done.overlapping,
             "overlap{s} in time with an earlier capture and {are} read after it; mergecap joins them, "
-            "--deduplicate those of several taps",
+            "or --deduplicate for captures of several taps",
         )
 
     def _show(self, summary: IngestSummary, faults: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ import click
 from mqttscope.cli.command import OUTPUT, SELECTION, group, make_command, option, options
 from mqttscope.cli.errors import ErrorTranslation
 from mqttscope.cli.options import colour_option
-from mqttscope.cli.pipeline.asking import AskOptions, Steps, asked, manifests_of
+from mqttscope.cli.pipeline.asking import AskOptions, Steps, manifests_of, open_engine
 from mqttscope.cli.pipeline.common import read_time
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def command(args: ReportOptions) -> int:
     question = _asked(max((each.last_ns for each in manifests if each.last_ns is not None), default=None), args)
     steps = Steps()
     try:
-        with asked(args.asking, manifests, steps) as engine:
+        with open_engine(args.asking, manifests, steps) as engine:
             from mqttscope.analysis.fleet import fleet_report
 
             report = fleet_report(engine, question, progress=steps)

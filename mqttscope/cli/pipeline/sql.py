@@ -10,7 +10,7 @@ import click
 
 from mqttscope.cli.command import OUTPUT, argument, group, make_command, option, options
 from mqttscope.cli.errors import ErrorTranslation
-from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, asked, manifests_of
+from mqttscope.cli.pipeline.asking import AskOptions, BadQuestionError, Steps, manifests_of, open_engine
 
 if TYPE_CHECKING:
     from mqttscope.analysis.answer import QueryAnswer
@@ -68,7 +68,7 @@ def command(args: SqlOptions) -> int:
     manifests = manifests_of(args.asking)
     steps = Steps()
     try:
-        with asked(args.asking, manifests, steps, question=True) as engine:
+        with open_engine(args.asking, manifests, steps, question=True) as engine:
             # An extra row shows whether there are more.
             most = limit if args.form != "text" else (limit or TEXT_ROWS) + 1
             answer = engine.ask(args.query, most)
@@ -101,7 +101,7 @@ def _show(answer: QueryAnswer, first: list[Any] | None, format_: str, most: int)
     from mqttscope.cli.output import Output, make_view, warn
     from mqttscope.report.fleet.answer import as_csv, as_json, as_text
 
-    rows = () if first is None else _chained(first, answer)
+    rows = () if first is None else _all_rows(first, answer)
     sink = Output()
     if format_ == "text":
         view = make_view(colour=False, payload="none", payload_limit=0)
@@ -116,6 +116,6 @@ def _show(answer: QueryAnswer, first: list[Any] | None, format_: str, most: int)
     sink.flush()
 
 
-def _chained(first: list[Any], answer: QueryAnswer) -> Any:
+def _all_rows(first: list[Any], answer: QueryAnswer) -> Any:
     yield first
     yield from answer.rows

@@ -19,7 +19,7 @@ from mqttscope.cli.errors import ErrorTranslation, printable_reason
 from mqttscope.cli.main import EXIT_CLEAN, EXIT_UNREADABLE, handling, leaving, limit_ending, printable
 from mqttscope.cli.output import describe, warn, warn_all
 from mqttscope.cli.own_rules import refuse_on_spark
-from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, lake_option, size, warn_errors
+from mqttscope.cli.pipeline.common import RowOptions, SparkOptions, byte_count, lake_option, warn_errors
 from mqttscope.cli.spark_session import PipelineFailedError, packages_needed, session
 from mqttscope.mqtt.view import utf8
 from mqttscope.mqtt.wire import counted
@@ -43,7 +43,7 @@ class WatchOptions:
     )  # fmt: skip
     once: bool = option(READING, "--once", is_flag=True, help="Ingest the current contents of the captures, then exit.")
     max_bytes: int = option(
-        READING, "--max-bytes", default="64m", value=64 << 20, callback=size, metavar="BYTES",
+        READING, "--max-bytes", default="64m", value=64 << 20, callback=byte_count, metavar="BYTES",
         help="Maximum bytes of captures per batch. [default: 64m]",
     )  # fmt: skip
     quiet_time: float = option(

@@ -30,7 +30,7 @@ _MARKS = re.compile(r"[\\`*_\[\]<>#!|~&@$]|^[-+]|:(?=//|[\w+-]+:)|(?<=www)\.")
 
 
 @dataclass(slots=True)
-class _Rule(RuleCount):
+class _RuleRow(RuleCount):
     shown: list[str] = field(default_factory=list)
 
 
@@ -40,13 +40,13 @@ class FindingMarkdown(FileFormat):
     def __init__(self, sink: Sink, view: View, *, verbose: bool = False) -> None:
         super().__init__(sink, view)
         self.verbose = verbose
-        self.rules: dict[str, _Rule] = {}
+        self.rules: dict[str, _RuleRow] = {}
 
     def feed(self, shown: ShownFinding, suppressed: Suppression | None = None) -> None:
         """Keep a finding."""
         row = self.rules.get(shown.rule)
         if row is None:
-            row = self.rules[shown.rule] = _Rule(shown.rule, shown.slug, shown.severity)
+            row = self.rules[shown.rule] = _RuleRow(shown.rule, shown.slug, shown.severity)
         if suppressed is not None:
             row.suppressed += shown.occurrences
             return
@@ -99,12 +99,12 @@ class FindingMarkdown(FileFormat):
             out.append(f"Details of {plural(left, 'rule')} {'is' if left == 1 else 'are'} left out.\n")
         self.sink.write("".join(out).rstrip("\n").encode() + b"\n")
 
-    def _note(self, code: str, row: _Rule) -> str:
+    def _note(self, code: str, row: _RuleRow) -> str:
         first = row.shown[0].rstrip("\n").removeprefix("* ").replace("<br>", ", ")
         more = f" (and {row.findings - 1:,} more)" if row.findings > 1 else ""
         return f"* **{code}** {row.slug}: {first}{more}\n"
 
-    def _details(self, code: str, row: _Rule) -> str:
+    def _details(self, code: str, row: _RuleRow) -> str:
         rule = all_rules().get(code)
         what = markdown(rule.paragraphs(marked=True)[0]) if rule is not None else row.slug
         parts = [f"<details><summary><b>{code}</b> {row.slug} ({row.findings:,})</summary>\n\n{what}\n\n", *row.shown]

@@ -189,7 +189,7 @@ class Sarif(FileFormat):
         return shown
 
 
-def line_of(text: str) -> bytes:
+def quoted(text: str) -> bytes:
     return b'"' + text.encode() + b'"'
 
 
@@ -217,7 +217,7 @@ def head() -> bytes:
     """Beginning of the log, up to the results; equal in all logs, and long."""
     driver = {**TOOL, "rules": [descriptor(rule) for rule in all_rules().values()]}
     return (
-        b'{"$schema":' + line_of(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"
+        b'{"$schema":' + quoted(SCHEMA) + b',"version":"2.1.0","runs":[{"tool":{"driver":' + line(driver) + b"},\n"
         b'"results":[\n'
     )
 

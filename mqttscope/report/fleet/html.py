@@ -7,7 +7,7 @@ from functools import partial
 
 from mqttscope.report.fleet import model, text
 from mqttscope.report.fleet.news import meaning, sentences
-from mqttscope.report.fleet.text import MISSING, SECTIONS, ending_text, named
+from mqttscope.report.fleet.text import MISSING, SECTIONS, ending_text, group_name
 from mqttscope.report.html.charts import (
     RANGE_NOTE,
     Bar,
@@ -97,7 +97,7 @@ class _Sheet(HtmlTables):
 
 def _grid(report: Document) -> str:
     cells = [
-        GridCell(named(row["client"], "client"), row["rule"], row["findings"], row["severity"])
+        GridCell(group_name(row["client"], "client"), row["rule"], row["findings"], row["severity"])
         for row in report["crossings"]
     ]
     plot = crossing_grid(cells)
@@ -131,7 +131,7 @@ def _ranges(path: str, report: Document) -> str:
         latency = row["latency"]
         if latency["count"]:
             percentiles = latency["p50_ns"], latency["p90_ns"], latency["p99_ns"]
-            rows.append(LatencyRange(named(row["name"], "subscriber"), latency["count"], *percentiles))
+            rows.append(LatencyRange(group_name(row["name"], "subscriber"), latency["count"], *percentiles))
     return ranges(rows, numbers=False) + paragraph(RANGE_NOTE) if rows else ""
 
 

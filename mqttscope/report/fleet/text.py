@@ -55,7 +55,7 @@ NAMELESS = {
 """Text in the place of null, by kind of group."""
 
 
-def named(group: str | None, kind: str) -> str:
+def group_name(group: str | None, kind: str) -> str:
     if group is None:
         return NAMELESS[kind]
     return group or "(empty)"
@@ -178,7 +178,7 @@ def _plain(value: Any, clock: Clock) -> Any:
 
 def _name(title: str, path: str, kind: str) -> Cell:
     """A column of names that may be absent."""
-    return Cell(title, lambda row: named(row[path], kind), "name", style="green")
+    return Cell(title, lambda row: group_name(row[path], kind), "name", style="green")
 
 
 def _people(title: str, path: str, rank: int) -> Cell:

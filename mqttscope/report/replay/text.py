@@ -262,7 +262,7 @@ class ReplayText:
             self.sink.write(page.encoded() + b"\n")
         for cause, differences in groups.items():
             if cause:
-                self._because(cause, differences)
+                self._write_cause(cause, differences)
             else:
                 for difference in differences:
                     self.feed(difference)
@@ -274,7 +274,7 @@ class ReplayText:
             self.sink.write(encoded([left_out(self._left, "difference"), ""]))
         self.sink.write(summary(verification, self.view, stopped=stopped).lstrip(b"\n"))
 
-    def _because(self, cause: str, differences: list[Difference]) -> None:
+    def _write_cause(self, cause: str, differences: list[Difference]) -> None:
         """Write the first difference of a cause in full, and name the connections of the others."""
         page = Page(self.view)
         page.paragraph(f"Because {page.safe(cause)}:", indent=2)
@@ -350,9 +350,9 @@ class ReplayText:
         begin = 0
         if before and now and before != now and max(len(before), len(now)) > MAX_VALUE:
             begin = max(0, _common(before, now) - _LEAD)
-        return self._part(before, begin), self._part(now, begin)
+        return self._excerpt(before, begin), self._excerpt(now, begin)
 
-    def _part(self, value: str | None, begin: int) -> str | None:
+    def _excerpt(self, value: str | None, begin: int) -> str | None:
         if value is None:
             return None
         end, ellipsis = begin + MAX_VALUE, self.painter.ellipsis

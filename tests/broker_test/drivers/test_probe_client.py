@@ -16,7 +16,7 @@ from mqttscope.broker_test.drivers.probe_client import (
     broker_health,
     forget_retained,
     forget_session,
-    speaks,
+    supports_version,
     witness,
 )
 from mqttscope.session.connection import CONNECTED
@@ -80,9 +80,9 @@ async def test_refusals_and_versions_are_told_apart() -> None:
         with pytest.raises(RefusedError, match="0x87"):
             await client.connect(LONG_S)
         await client.drop()
-        assert await speaks(access, V5, LONG_S)
+        assert await supports_version(access, V5, LONG_S)
     async with accessible(Fault.OLD) as (access, _):
-        assert [await speaks(access, version, LONG_S) for version in (V3_1_1, V5)] == [True, False]
+        assert [await supports_version(access, version, LONG_S) for version in (V3_1_1, V5)] == [True, False]
 
 
 async def test_the_health_of_a_broker() -> None:
@@ -106,7 +106,7 @@ async def test_retained_messages_that_could_not_be_deleted_are_named(fault: Faul
     [
         lambda access: witness(access, LONG_S),
         lambda access: broker_health(access, V5, LONG_S),
-        lambda access: speaks(access, V5, LONG_S),
+        lambda access: supports_version(access, V5, LONG_S),
         lambda access: forget_session(access, V5, "a", LONG_S),
         lambda access: forget_retained(access, V5, ["a"], LONG_S),
     ],

@@ -332,7 +332,7 @@ async def test_a_process_that_is_gone_is_accused_once() -> None:
 
 async def test_a_version_that_is_not_spoken_is_known() -> None:
     async with broken(Fault.OLD) as broker:
-        spoken = [await trial_of(broker.port).speaks(version) for version in (V3_1, V3_1_1, V5)]
+        spoken = [await trial_of(broker.port).supports_version(version) for version in (V3_1, V3_1_1, V5)]
 
     assert spoken == [True, True, False]
 
@@ -344,7 +344,7 @@ async def test_who_wants_a_login_is_told_of_it() -> None:
             NoBrokerError, match=r"0x05 \(.*not authorized\); set the login with --user and --password-file"
         ):
             await test.begin()
-        assert await test.speaks(V5)
+        assert await test.supports_version(V5)
         test.access.user_name = "tester"
         await test.begin()
         await test.end()

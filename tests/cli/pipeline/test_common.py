@@ -8,7 +8,7 @@ import click
 import pytest
 
 from mqttscope.cli.command import make_command
-from mqttscope.cli.pipeline.common import RowOptions, pairs, read_time, size
+from mqttscope.cli.pipeline.common import RowOptions, byte_count, pairs, read_time
 from mqttscope.lake.options import LakeOptions
 from tests import tools
 
@@ -19,13 +19,13 @@ CONTEXT, PARAMETER = click.Context(click.Command("ingest")), click.Option(["--co
     ("word", "number"), [("1", 1), ("64m", 64 << 20), ("8KB", 8192), ("2g", 2 << 30), (None, None)]
 )
 def test_sizes(word: str | None, number: int | None) -> None:
-    assert size(CONTEXT, PARAMETER, word) == number
+    assert byte_count(CONTEXT, PARAMETER, word) == number
 
 
 @pytest.mark.parametrize("word", ["", "0", "m", "1.5m", "-1", "64x", "\u0663"])
 def test_what_is_no_size(word: str) -> None:
     with pytest.raises(click.BadParameter, match="not a number of bytes"):
-        size(CONTEXT, PARAMETER, word)
+        byte_count(CONTEXT, PARAMETER, word)
 
 
 def test_pairs() -> None:

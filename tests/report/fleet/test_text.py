@@ -10,7 +10,7 @@ import pytest
 from mqttscope.report.base import View
 from mqttscope.report.escape import cells
 from mqttscope.report.fleet.model import ClientNames
-from mqttscope.report.fleet.text import conditions, document, doubts, named, people, render
+from mqttscope.report.fleet.text import conditions, document, doubts, group_name, people, render
 from mqttscope.report.jsonl import dumps
 from mqttscope.report.when import moment
 from tests.report.fleet.samples import HOSTILE, NOW, empty, full
@@ -46,7 +46,7 @@ def test_words() -> None:
     assert moment(None) == ""
     assert moment(0) == "1970-01-01 00:00:00"
     assert moment(1 << 80).endswith(" s")
-    assert (named(None, "client"), named("", "shape"), named("a", "property")) == (
+    assert (group_name(None, "client"), group_name("", "shape"), group_name("a", "property")) == (
         "(no Client Identifier)", "(empty)", "a",
     )  # fmt: skip
     assert people(ClientNames(7, ["a", "b", "c", "d"])) == "a, b, c +4"
