@@ -1,17 +1,11 @@
 """SPB275, SPB278, SPB279, SPB576: commands of hosts, and what edge nodes do with them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from mqttscope.lint.rules import C2S, Confidence, Connection, Findings, Needs, Report, RuleContext, Severity
-from mqttscope.lint.rules.sparkplug import is_bridge
-from mqttscope.lint.rules.sparkplug.payload_checks import (
-    NodeRule,
-    contradiction,
-    metric_name,
-    sparkplug_examples,
-    stated,
-)
+from mqttscope.lint.rules import C2S, Confidence, Connection, Findings, Needs, Related, Report, RuleContext, Severity
+from mqttscope.lint.rules.sparkplug import is_bridge, sparkplug_examples, stated
+from mqttscope.lint.rules.sparkplug.payload_checks import NodeRule, contradiction, metric_name
 from mqttscope.lint.sparkplug_model import (
     COMMANDS,
     DATA,
@@ -40,7 +34,7 @@ class DataAfterRebirthRequest(NodeRule):
     confidence = Confidence.LIKELY
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"grace": 1}
-    statements = stated("client publish", "operational-behavior-data-commands-rebirth-action-1")
+    statements = stated("operational-behavior-data-commands-rebirth-action-1", "client publish")
     kinds = DATA
     Memory = ReportedTexts
 
@@ -60,14 +54,10 @@ class DataAfterRebirthRequest(NodeRule):
             +5 > publish spBv1.0/g/NDATA/e spb(seq=1 T=21) !payload; +5 > publish spBv1.0/g/NDATA/e spb(seq=2 T=21)
     """)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Show the request as well."""
-        report = super().check(packet, at)
-        message = read_message(packet, at)
-        if isinstance(report, Report) and message is not None:
-            node = self.node(message, at)
-            report.related = () if node is None or node.rebirth is None else (node.rebirth.request,)
-        return report
+    def related(self, message: SparkplugMessage, at: RuleContext) -> tuple[Related, ...]:
+        """The request."""
+        node = self.node(message, at)
+        return () if node is None or node.rebirth is None else (node.rebirth.request,)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Report the first data after each request."""
@@ -101,7 +91,7 @@ class RebirthUnanswered(NodeRule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
-    statements = stated("client", "operational-behavior-data-commands-rebirth-action-2")
+    statements = stated("operational-behavior-data-commands-rebirth-action-2", "client")
     kinds = ("NCMD",)
     Memory = ReportedRequests
 
@@ -185,12 +175,9 @@ class CommandMetricUnknown(CommandRule):
     code = "SPB278"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         operational-behavior-data-commands-ncmd-metric-name operational-behavior-data-commands-dcmd-metric-name
-        """,
-    )
+    """)
 
     good = sparkplug_examples("""
         a metric of the birth
@@ -228,12 +215,10 @@ class CommandValueIncompatible(CommandRule):
 
     code = "SPB279"
     confidence = Confidence.LIKELY
-    statements = stated(
-        "client publish.payload",
-        """
-        operational-behavior-data-commands-ncmd-metric-value operational-behavior-data-commands-dcmd-metric-value
-        """,
-    )
+    statements = stated("""
+        operational-behavior-data-commands-ncmd-metric-value
+        operational-behavior-data-commands-dcmd-metric-value
+    """)
 
     good = sparkplug_examples("""
         a number for a number
@@ -246,11 +231,9 @@ class CommandValueIncompatible(CommandRule):
             > publish spBv1.0/g/NCMD/e spb(T=warm) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
+    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterable[str]:
         """Compare each value with the data type of the birth."""
         node = self.node(message, at)
         for metric in message.metrics if node is not None else ():
             _, datatype = (node and node.definition(metric, message.device)) or ("", 0)
-            problem = contradiction(metric, datatype)
-            if problem:
-                yield f"metric {metric_name(metric)}: {problem}"
+            yield contradiction(metric, datatype)

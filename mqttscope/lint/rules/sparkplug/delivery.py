@@ -1,7 +1,7 @@
 """SPB105 to SPB108: QoS and RETAIN of messages of Sparkplug."""
 
-from mqttscope.lint.rules import SPARKPLUG, Findings, RuleContext, examples
-from mqttscope.lint.rules.sparkplug import EDGE, HOST, SparkplugRule, if_connected, is_of_others, is_online
+from mqttscope.lint.rules import SPARKPLUG, Findings, RuleContext
+from mqttscope.lint.rules.sparkplug import SparkplugRule, if_connected, is_of_others, is_online, sparkplug_examples
 from mqttscope.mqtt import Publish
 from mqttscope.payloads.sparkplug_topics import host_of_state, read_topic
 
@@ -30,15 +30,15 @@ class SparkplugQos(SparkplugRule):
     when = "qos"
     statements = {SPARKPLUG: _statements("qos", "qos")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         births, data and commands
-            {EDGE}; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2); < publish spBv1.0/g/NCMD/n spb(T:Int32=3)
+            NODE; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2); < publish spBv1.0/g/NCMD/n spb(T:Int32=3)
         a command in MQTT 3.1.1
             opened 3.1.1; > publish spBv1.0/g/NCMD/n spb(T=1)
         the QoS of a published NDEATH is not specified
-            {EDGE}; > publish spBv1.0/g/NDEATH/n spb(bdSeq:Int64=0) qos=1 id=1; < puback 1
+            NODE; > publish spBv1.0/g/NDEATH/n spb(bdSeq:Int64=0) qos=1 id=1; < puback 1
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         a birth
             opened; > publish spBv1.0/g/NBIRTH/n x qos=1 id=1 !qos; < puback 1
         the data of a device, by alias
@@ -71,15 +71,15 @@ class SparkplugRetained(SparkplugRule):
     when = "retain"
     statements = {SPARKPLUG: _statements("retain", "retained")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         births and data
-            {EDGE}; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2)
+            NODE; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2)
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84; > publish spBv1.0/g/NDATA/n spb(seq=1 T=1) retain
         an empty payload that removes a retained birth
             opened; > publish spBv1.0/g/NBIRTH/n - retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         a birth
             opened; > publish spBv1.0/g/NBIRTH/n x retain !retain
         the data of a node, and a command, in MQTT 3.1.1
@@ -130,15 +130,15 @@ class StateQos(StateRule):
     death = ("tck-id-host-topic-phid-death-qos", f"{_HOST}-death-qos")
     statements = {SPARKPLUG: dict.fromkeys((*birth, *death), "client publish.qos")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         birth and death
-            {HOST}; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
+            APPLICATION; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
         an empty payload that removes the STATE
             opened; > publish spBv1.0/STATE/h - retain
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84; > publish spBv1.0/STATE/h state(online=true timestamp=1) retain
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         a birth with QoS 0
             opened; > publish spBv1.0/STATE/h state(online=true timestamp=1) retain !qos
         a death with QoS 2, in MQTT 3.1.1
@@ -167,16 +167,16 @@ class StateNotRetained(StateRule):
     death = ("tck-id-host-topic-phid-death-retain", f"{_HOST}-death-retained")
     statements = {SPARKPLUG: dict.fromkeys((*birth, *death), "client publish.retain")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         birth and death
-            {HOST}; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
+            APPLICATION; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
         an empty payload that removes the STATE
             opened; > publish spBv1.0/STATE/h - qos=1 id=1 retain; < puback 1
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84
             > publish spBv1.0/STATE/h state(online=true timestamp=1) qos=1 id=1; < puback 1
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         a birth
             opened; > publish spBv1.0/STATE/h state(online=true timestamp=1) qos=1 id=1 !retain; < puback 1
         a death, in MQTT 3.1.1

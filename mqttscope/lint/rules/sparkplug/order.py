@@ -15,15 +15,12 @@ from mqttscope.lint.rules import (
     Severity,
     shown,
 )
-from mqttscope.lint.rules.sparkplug import is_bridge
+from mqttscope.lint.rules.sparkplug import is_bridge, sparkplug_examples, stated
 from mqttscope.lint.rules.sparkplug.payload_checks import (
     BY_BIRTH,
     NodeRule,
     contradiction,
     metric_name,
-    report_owner,
-    sparkplug_examples,
-    stated,
     type_name,
 )
 from mqttscope.lint.sparkplug_model import (
@@ -34,11 +31,10 @@ from mqttscope.lint.sparkplug_model import (
     REBIRTH,
     SparkplugMessage,
     SparkplugModel,
-    read_message,
     will_message,
 )
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.mqtt import Connack, Disconnect, Publish
+from mqttscope.mqtt import Connack, Disconnect
 
 
 class SeqOutOfOrder(NodeRule):
@@ -51,14 +47,11 @@ class SeqOutOfOrder(NodeRule):
 
     code = "SPB265"
     needs = Needs.NOTHING
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-sequence-num-incrementing message-flow-device-birth-publish-dbirth-payload-seq
-        payloads-dbirth-seq-inc topics-dbirth-seq payloads-ndata-seq-inc topics-ndata-seq-num payloads-ddata-seq-inc
-        topics-ddata-seq-num payloads-ddeath-seq-inc topics-ddeath-seq-num
-        """,
-    )
+        payloads-dbirth-seq-inc topics-dbirth-seq payloads-ndata-seq-inc topics-ndata-seq-num
+        payloads-ddata-seq-inc topics-ddata-seq-num payloads-ddeath-seq-inc topics-ddeath-seq-num
+    """)
     kinds = tuple(kind for kind in NUMBERED if kind != "NBIRTH")
 
     good = sparkplug_examples("""
@@ -84,13 +77,10 @@ class SeqOutOfOrder(NodeRule):
             > publish spBv1.0/g/NDATA/e spb(seq=9 T=21) !payload
     """)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Show the message before it as well."""
-        report = super().check(packet, at)
-        if isinstance(report, Report):
-            last = at.model(SparkplugModel).published[report_owner(at)].last
-            report.related = () if last is None else (last,)
-        return report
+    def related(self, message: SparkplugMessage, at: RuleContext) -> tuple[Related, ...]:
+        """The message before it."""
+        node = self.node(message, at)
+        return () if node is None or node.last is None else (node.last,)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Compare with the number that is due; other rules report missing and invalid numbers."""
@@ -109,14 +99,11 @@ class BdseqDiffersFromWill(NodeRule):
     """
 
     code = "SPB266"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         topics-nbirth-bdseq-matching payloads-nbirth-bdseq-repeat
-        message-flow-edge-node-birth-publish-nbirth-payload-bdSeq operational-behavior-data-commands-rebirth-action-3
-        payloads-ndeath-bdseq
-        """,
-    )
+        message-flow-edge-node-birth-publish-nbirth-payload-bdSeq
+        operational-behavior-data-commands-rebirth-action-3 payloads-ndeath-bdseq
+    """)
     kinds = ("NBIRTH", "NDEATH")
 
     good = sparkplug_examples("""
@@ -132,16 +119,11 @@ class BdseqDiffersFromWill(NodeRule):
             BORN; > publish spBv1.0/g/NDEATH/e spb(bdSeq:Int64=1) !payload; > disconnect
     """)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """Name the statement about rebirths only for a second NBIRTH."""
-        report = super().check(packet, at)
-        message = read_message(packet, at)
-        if isinstance(report, Report) and message is not None:
-            node = self.node(message, at)
-            names = tuple(self.statements[SPARKPLUG])
-            is_rebirth = node is not None and node.birth is not None
-            report.statements = names[4:] if message.kind == "NDEATH" else names[: 4 if is_rebirth else 3]
-        return report
+        node, names = self.node(message, at), tuple(self.statements[SPARKPLUG])
+        is_rebirth = node is not None and node.birth is not None
+        return names[4:] if message.kind == "NDEATH" else names[: 4 if is_rebirth else 3]
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Compare with the bdSeq of the will."""
@@ -163,11 +145,11 @@ class BeforeNbirth(NodeRule):
     code = "SPB267"
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     statements = stated(
-        "client publish",
         """
         principles-birth-certificates-order message-flow-device-birth-publish-nbirth-wait
         message-flow-device-birth-publish-dbirth-match-edge-node-topic payloads-ndata-order payloads-ddata-order
         """,
+        "client publish",
     )
     kinds = tuple(kind for kind in NUMBERED if kind != "NBIRTH")
     Memory = ReportedTexts
@@ -207,7 +189,7 @@ class BeforeDbirth(NodeRule):
     """
 
     code = "SPB268"
-    statements = stated("client publish", "payloads-ddata-order")
+    statements = stated("payloads-ddata-order", "client publish")
     kinds = ("DDATA",)
     Memory = ReportedTexts
 
@@ -251,11 +233,11 @@ class MetricNotInBirth(NodeRule):
 
     code = "SPB269"
     statements = stated(
-        "client publish",
         """
         topics-nbirth-metric-reqs operational-behavior-data-publish-nbirth topics-dbirth-metric-reqs
         operational-behavior-data-publish-dbirth
         """,
+        "client publish",
     )
     kinds = DATA
     cited_as = BY_BIRTH
@@ -292,12 +274,7 @@ class DatatypeNotOfBirth(NodeRule):
     """
 
     code = "SPB270"
-    statements = stated(
-        "client publish.payload",
-        """
-        operational-behavior-data-publish-nbirth operational-behavior-data-publish-dbirth
-        """,
-    )
+    statements = stated("operational-behavior-data-publish-nbirth operational-behavior-data-publish-dbirth")
     kinds = DATA
     cited_as = BY_BIRTH
 
@@ -329,9 +306,7 @@ class DatatypeNotOfBirth(NodeRule):
                 name = metric_name(metric)
                 yield f"metric {name} has the data type {type_name(own)}, and {type_name(datatype)} in its birth"
             else:
-                problem = contradiction(metric, datatype)
-                if problem:
-                    yield f"metric {metric_name(metric)}: {problem}"
+                yield contradiction(metric, datatype)
 
 
 class AliasNotUnique(NodeRule):
@@ -343,7 +318,7 @@ class AliasNotUnique(NodeRule):
     """
 
     code = "SPB271"
-    statements = stated("client publish.payload", "payloads-alias-uniqueness")
+    statements = stated("payloads-alias-uniqueness")
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -393,7 +368,7 @@ class MetricNamedDespiteAlias(NodeRule):
     code = "SPB272"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated("client publish.payload", "payloads-alias-data-cmd-requirement")
+    statements = stated("payloads-alias-data-cmd-requirement")
     kinds = DATA
 
     good = sparkplug_examples("""
@@ -431,7 +406,7 @@ class DbirthAfterData(NodeRule):
     code = "SPB273"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    statements = stated("client publish", "payloads-dbirth-order payloads-ndata-order payloads-ddata-order")
+    statements = stated("payloads-dbirth-order payloads-ndata-order payloads-ddata-order", "client publish")
     kinds = ("DBIRTH",)
 
     good = sparkplug_examples("""
@@ -466,11 +441,11 @@ class DisconnectWithoutNdeath(NodeRule):
     code = "SPB274"
     confidence = Confidence.LIKELY
     statements = stated(
-        "client disconnect",
         """
         operational-behavior-edge-node-intentional-disconnect-ndeath payloads-ndeath-will-message-publisher
         payloads-ndeath-will-message-publisher-disconnect-mqtt311
         """,
+        "client disconnect",
     )
     looks_at = Disconnect
     signs = ()
@@ -537,7 +512,7 @@ class BdseqNotIncreased(NodeRule):
     code = "SPB377"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated("client connect", "topics-nbirth-bdseq-increment")
+    statements = stated("topics-nbirth-bdseq-increment", "client connect")
     looks_at = Connack
     signs = ()
     sender = None

@@ -15,13 +15,8 @@ from mqttscope.lint.rules import (
     Severity,
     shown,
 )
-from mqttscope.lint.rules.sparkplug import is_bridge
-from mqttscope.lint.rules.sparkplug.payload_checks import (
-    NodeRule,
-    WillPayloadRule,
-    sparkplug_examples,
-    stated,
-)
+from mqttscope.lint.rules.sparkplug import is_bridge, sparkplug_examples, stated
+from mqttscope.lint.rules.sparkplug.payload_checks import NodeRule, WillPayloadRule
 from mqttscope.lint.sparkplug_model import (
     BIRTHS,
     COMMANDS,
@@ -65,7 +60,7 @@ class StatePayloadRule(WillPayloadRule):
 
     kinds = ("STATE",)
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """The statements about births or about deaths."""
         is_death = message.field != "payload" or message.payload.get("online") is False
         return tuple(name for name in self.statements[SPARKPLUG] if (name in _DEATH_PAYLOADS) == is_death)
@@ -102,7 +97,7 @@ class StatePayloadInvalid(StatePayloadRule):
         message = read_message(packet, at)
         if message is None or message.kind not in self.kinds:
             return None
-        return self.joined(self.faults(message, at), message)
+        return self.joined(self.faults(message, at), message, at)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Check both keys."""
@@ -156,14 +151,11 @@ class StateTimestampDiffers(StatePayloadRule):
     """
 
     code = "SPB282"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         host-topic-phid-birth-payload-timestamp message-flow-phid-sparkplug-state-publish-payload-timestamp
-        message-flow-phid-sparkplug-state-publish-payload operational-behavior-host-application-connect-birth-payload
-        payloads-state-birth-payload
-        """,
-    )
+        message-flow-phid-sparkplug-state-publish-payload
+        operational-behavior-host-application-connect-birth-payload payloads-state-birth-payload
+    """)
 
     good = sparkplug_examples("""
         equal
@@ -198,11 +190,11 @@ class HostDisconnectWithoutDeath(NodeRule):
 
     code = "SPB284"
     statements = stated(
-        "client disconnect",
         """
-        host-topic-phid-death-payload-timestamp-disconnect-clean operational-behavior-host-application-termination
-        components-ph-state
+        host-topic-phid-death-payload-timestamp-disconnect-clean
+        operational-behavior-host-application-termination components-ph-state
         """,
+        "client disconnect",
     )
     looks_at = Disconnect
     signs = ()
@@ -250,11 +242,11 @@ class BirthNotFirst(NodeRule):
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     confidence = Confidence.LIKELY
     statements = stated(
-        "client publish",
         """
         principles-birth-certificates-order host-topic-phid-birth-message
         operational-behavior-primary-application-state-with-multiple-servers-state
         """,
+        "client publish",
     )
     kinds = ("NBIRTH", "STATE")
 
@@ -281,7 +273,7 @@ class BirthNotFirst(NodeRule):
         if count:
             yield f"the client has published {count:,} other message{'s' if count > 1 else ''} before it"
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """Hosts have statements of their own."""
         names = tuple(self.statements[SPARKPLUG])
         return names if message.kind == "STATE" else names[:1]
@@ -301,7 +293,7 @@ class StateNotRepublished(NodeRule):
     sender = Direction.SERVER_TO_CLIENT
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"timeout": 30}
-    statements = stated("client", "message-flow-hid-sparkplug-state-message-delivered")
+    statements = stated("message-flow-hid-sparkplug-state-message-delivered", "client")
     kinds = ("STATE",)
 
     good = sparkplug_examples("""
@@ -369,11 +361,11 @@ class NbirthBeforeHostOnline(NodeRule):
     confidence = Confidence.HEURISTIC
     needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
     statements = stated(
-        "client publish",
         """
         message-flow-edge-node-birth-publish-phid-wait message-flow-edge-node-birth-publish-phid-wait-online
         message-flow-edge-node-birth-publish-phid-wait-id operational-behavior-edge-node-birth-sequence-wait
         """,
+        "client publish",
     )
     kinds = ("NBIRTH",)
 
@@ -402,7 +394,7 @@ class NbirthBeforeHostOnline(NodeRule):
             known = "has received no STATE" if state is None else "has received that it is offline"
             yield f"the client subscribes to host {shown(hosts[0])}, and {known}"
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         return tuple(self.statements[SPARKPLUG])
 
 
@@ -429,11 +421,12 @@ class PrimaryHostOffline(NodeRule):
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"grace": 5}
     statements = stated(
-        "client publish",
         """
-        message-flow-edge-node-birth-publish-phid-offline operational-behavior-edge-node-termination-host-offline
+        message-flow-edge-node-birth-publish-phid-offline
+        operational-behavior-edge-node-termination-host-offline
         operational-behavior-primary-application-state-with-multiple-servers-walk
         """,
+        "client publish",
     )
     kinds = DATA
     Memory = OfflineReport
@@ -468,7 +461,7 @@ class PrimaryHostOffline(NodeRule):
         memory.is_reported = True
         return [f"data {late_ns / 1e9:.1f} s after the client received that host {shown(host)} is offline"]
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         return tuple(self.statements[SPARKPLUG])
 
 

@@ -2,10 +2,8 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.rules import SPARKPLUG, Findings, Needs, Report, RuleContext, examples
+from mqttscope.lint.rules import SPARKPLUG, Findings, Needs, Report, RuleContext
 from mqttscope.lint.rules.sparkplug import (
-    EDGE,
-    HOST,
     ROLE,
     SparkplugRule,
     certainty,
@@ -15,6 +13,7 @@ from mqttscope.lint.rules.sparkplug import (
     is_of_others,
     is_online,
     node_of_will,
+    sparkplug_examples,
 )
 from mqttscope.lint.rules.sparkplug.topics import form_fault
 from mqttscope.lint.topics import ReportedTexts
@@ -58,13 +57,13 @@ class EdgeNodeWillQos(SparkplugWillRule):
     code = "SPB109"
     statements = {SPARKPLUG: dict.fromkeys((f"{_NODE}-qos", f"{_NDEATH}-qos"), "client connect.will.will_qos")}
 
-    good = examples("""
+    good = sparkplug_examples("""
         QoS 1
             opened will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1
         another will
             opened will=plant/n will_payload=x
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         QoS 0
             > connect will=spBv1.0/g/NDEATH/n will_payload=x !will.will_qos; < connack
         QoS 2 in MQTT 3.1.1
@@ -90,11 +89,11 @@ class EdgeNodeWillRetained(SparkplugWillRule):
         SPARKPLUG: dict.fromkeys((f"{_NODE}-will-retained", f"{_NDEATH}-retain"), "client connect.will.will_retain")
     }
 
-    good = examples("""
+    good = sparkplug_examples("""
         not retained
             opened will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         retained
             > connect will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1 will_retain !will.will_retain; < connack
     """)
@@ -121,11 +120,11 @@ class HostWillQos(SparkplugWillRule):
         )
     }
 
-    good = examples("""
+    good = sparkplug_examples("""
         QoS 1
             opened will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         QoS 0
             > connect will=spBv1.0/STATE/h will_payload=x will_retain !will.will_qos; < connack
     """)
@@ -153,11 +152,11 @@ class HostWillNotRetained(SparkplugWillRule):
         )
     }
 
-    good = examples("""
+    good = sparkplug_examples("""
         retained
             opened will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         not retained
             > connect will=spBv1.0/STATE/h will_payload=x will_qos=1 !will.will_retain; < connack
     """)
@@ -180,12 +179,12 @@ class SparkplugWillType(SparkplugRule):
     when = "will"
     statements = {SPARKPLUG: dict.fromkeys((_NDEATH, f"{_NODE}-topic"), "client connect.will.will_topic")}
 
-    good = examples("""
+    good = sparkplug_examples("""
         a death of an edge node, and of a Host Application
             opened will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1
             @1 opened client=c2 will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         a birth
             > connect will=spBv1.0/g/NBIRTH/n will_payload=x will_qos=1 !will.will_topic; < connack
         the death of a device
@@ -236,16 +235,16 @@ class EdgeNodeWithoutWill(NodeBirthRule):
     code = "SPB214"
     statements = {SPARKPLUG: dict.fromkeys((_NODE, _NDEATH), "client publish")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         with its NDEATH
-            {EDGE}
+            NODE
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84
             > publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false)
         the CONNECT is not in the capture
             midstream; > publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false)
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         without a will
             opened; > subscribe 1 spBv1.0/g/NCMD/n:1; < suback 1 1; > publish spBv1.0/g/NBIRTH/n x !topic_name
         perhaps a bridge, in MQTT 3.1.1
@@ -271,11 +270,11 @@ class EdgeNodeWillOfAnother(NodeBirthRule):
     code = "SPB215"
     statements = {SPARKPLUG: dict.fromkeys((f"{_NODE}-topic", _NDEATH), "client publish.topic_name")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         its own NDEATH
-            {EDGE}
+            NODE
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         the NDEATH of another edge node
             opened will=spBv1.0/g/NDEATH/m will_payload=x will_qos=1
             > subscribe 1 spBv1.0/g/NCMD/n:1; < suback 1 1; > publish spBv1.0/g/NBIRTH/n x !topic_name
@@ -326,13 +325,13 @@ class HostWithoutWill(HostBirthRule):
     code = "SPB216"
     statements = {SPARKPLUG: dict.fromkeys((f"{_DEATH}-required", f"{_HOST}-connect-will", _STATE), "client publish")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         with its STATE
-            {HOST}
+            APPLICATION
         an offline STATE
             opened; > publish spBv1.0/STATE/h state(online=false timestamp=1) qos=1 id=1 retain; < puback 1
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         without a will
             opened; > subscribe 1 spBv1.0/STATE/h:1; < suback 1 1
             > publish spBv1.0/STATE/h state(online=true timestamp=1) qos=1 id=1 retain !topic_name; < puback 1
@@ -359,11 +358,11 @@ class HostWillOfAnother(HostBirthRule):
         )
     }
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         its own STATE
-            {HOST}
+            APPLICATION
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         the STATE of another Host Application, and another will
             opened will=spBv1.0/STATE/g will_payload=state(online=false timestamp=1) will_qos=1 will_retain
             > subscribe 1 spBv1.0/STATE/h:1; < suback 1 1
@@ -417,17 +416,17 @@ class ClientWithoutNodeDeath(RoleWillRule):
     wanted = "an NDEATH as its will"
     statements = {SPARKPLUG: dict.fromkeys((_NODE, f"{_NODE}-topic", _NDEATH), "client")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         an NDEATH
-            settings sparkplug_role=edge; {EDGE}
+            settings sparkplug_role=edge; NODE
         a Host Application by its will
-            settings sparkplug_role=edge; {HOST}
+            settings sparkplug_role=edge; APPLICATION
         without the profile
             opened; > subscribe 1 spBv1.0/g/NCMD/n:1; < suback 1 1
         without a topic of Sparkplug
             settings sparkplug_role=edge; opened; > subscribe 1 plant/#:1; < suback 1 1
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         no will
             settings sparkplug_role=edge; opened; > subscribe 1 spBv1.0/g/NCMD/n:1 !; < suback 1 1
         another will
@@ -454,15 +453,15 @@ class ClientWithoutHostDeath(RoleWillRule):
         )
     }
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         a STATE
-            settings sparkplug_role=host; {HOST}
+            settings sparkplug_role=host; APPLICATION
         an edge node by its will
-            settings sparkplug_role=host; {EDGE}
+            settings sparkplug_role=host; NODE
         without the profile
             opened; > subscribe 1 spBv1.0/#:0; < suback 1 0
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         no will
             settings sparkplug_role=host; opened; > subscribe 1 spBv1.0/#:0 !; < suback 1 0
     """)
