@@ -1,17 +1,14 @@
 """Rules about clients that use Sparkplug B (Eclipse Sparkplug Specification 3.0)."""
 
-import json
 import re
 from typing import Any, ClassVar, Final
 
 from mqttscope.lint.examples import examples
 from mqttscope.lint.rule import SPARKPLUG, Rule, Specification
 from mqttscope.lint.rules import C2S, Confidence, RuleContext, Severity
+from mqttscope.lint.sparkplug_model import read_state
 from mqttscope.mqtt import Connect, ControlPacket, Direction, Publish
 from mqttscope.payloads.sparkplug_topics import NAMESPACE, SparkplugTopic, host_of_state, read_topic
-
-MAX_STATE_BYTES = 4_096
-"""Maximum length of a STATE payload that is read; the specified keys take 50 bytes."""
 
 ROLE = "sparkplug_role"
 """Setting of rules that assume a role of every client: ``edge`` or ``host``, set by a profile."""
@@ -66,8 +63,10 @@ def sparkplug_examples(text: str) -> Any:
     return examples(expanded(text))
 
 
-def stated(names: str, where: str = "client publish.payload") -> dict[Specification, dict[str, str]]:
-    """Statements of a rule by their identifiers without ``tck-id-``, all with one place."""
+def stated(text: str) -> dict[Specification, dict[str, str]]:
+    """Statements by their identifiers without ``tck-id-``; the place of ``client publish: a b`` is not the payload."""
+    place, colon, names = text.rpartition(":")
+    where = place.strip() if colon else "client publish.payload"
     return {SPARKPLUG: {f"tck-id-{name}": where for name in names.split()}}
 
 
@@ -89,13 +88,7 @@ def is_online(payload: bytes) -> bool | None:
 
     Before 3.0, the payload was the text ``ONLINE`` or ``OFFLINE``.
     """
-    if payload in (b"ONLINE", b"OFFLINE"):
-        return payload == b"ONLINE"
-    try:
-        state = json.loads(payload) if len(payload) <= MAX_STATE_BYTES else None
-    except (ValueError, RecursionError):
-        return None
-    online = state.get("online") if isinstance(state, dict) else None
+    online = payload == b"ONLINE" if payload in (b"ONLINE", b"OFFLINE") else read_state(payload)[0].get("online")
     return online if isinstance(online, bool) else None
 
 

@@ -15,9 +15,10 @@ from mqttscope.lint.rules import (
     Severity,
     shown,
 )
-from mqttscope.lint.rules.sparkplug import is_bridge, sparkplug_examples, stated
+from mqttscope.lint.rules.sparkplug import sparkplug_examples, stated
 from mqttscope.lint.rules.sparkplug.payload_checks import (
     BY_BIRTH,
+    DisconnectRule,
     NodeRule,
     contradiction,
     metric_name,
@@ -34,7 +35,7 @@ from mqttscope.lint.sparkplug_model import (
     will_message,
 )
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.mqtt import Connack, Disconnect
+from mqttscope.mqtt import Connack
 
 
 class SeqOutOfOrder(NodeRule):
@@ -144,13 +145,10 @@ class BeforeNbirth(NodeRule):
 
     code = "SPB267"
     needs = Needs.OPENING | Needs.WHOLE_SENDER
-    statements = stated(
-        """
-        principles-birth-certificates-order message-flow-device-birth-publish-nbirth-wait
+    statements = stated("""
+        client publish: principles-birth-certificates-order message-flow-device-birth-publish-nbirth-wait
         message-flow-device-birth-publish-dbirth-match-edge-node-topic payloads-ndata-order payloads-ddata-order
-        """,
-        "client publish",
-    )
+    """)
     kinds = tuple(kind for kind in NUMBERED if kind != "NBIRTH")
     Memory = ReportedTexts
 
@@ -189,7 +187,7 @@ class BeforeDbirth(NodeRule):
     """
 
     code = "SPB268"
-    statements = stated("payloads-ddata-order", "client publish")
+    statements = stated("client publish: payloads-ddata-order")
     kinds = ("DDATA",)
     Memory = ReportedTexts
 
@@ -232,13 +230,10 @@ class MetricNotInBirth(NodeRule):
     """
 
     code = "SPB269"
-    statements = stated(
-        """
-        topics-nbirth-metric-reqs operational-behavior-data-publish-nbirth topics-dbirth-metric-reqs
-        operational-behavior-data-publish-dbirth
-        """,
-        "client publish",
-    )
+    statements = stated("""
+        client publish: topics-nbirth-metric-reqs operational-behavior-data-publish-nbirth
+        topics-dbirth-metric-reqs operational-behavior-data-publish-dbirth
+    """)
     kinds = DATA
     cited_as = BY_BIRTH
 
@@ -406,7 +401,7 @@ class DbirthAfterData(NodeRule):
     code = "SPB273"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    statements = stated("payloads-dbirth-order payloads-ndata-order payloads-ddata-order", "client publish")
+    statements = stated("client publish: payloads-dbirth-order payloads-ndata-order payloads-ddata-order")
     kinds = ("DBIRTH",)
 
     good = sparkplug_examples("""
@@ -429,7 +424,7 @@ class DbirthAfterData(NodeRule):
             yield "it follows data of its edge node; one chapter of the specification wants all births before data"
 
 
-class DisconnectWithoutNdeath(NodeRule):
+class DisconnectWithoutNdeath(DisconnectRule):
     """An edge node sends DISCONNECT without an NDEATH before it.
 
     The server drops the will at a DISCONNECT, so hosts still show the last values as current. One section of the
@@ -440,15 +435,10 @@ class DisconnectWithoutNdeath(NodeRule):
 
     code = "SPB274"
     confidence = Confidence.LIKELY
-    statements = stated(
-        """
-        operational-behavior-edge-node-intentional-disconnect-ndeath payloads-ndeath-will-message-publisher
-        payloads-ndeath-will-message-publisher-disconnect-mqtt311
-        """,
-        "client disconnect",
-    )
-    looks_at = Disconnect
-    signs = ()
+    statements = stated("""
+        client disconnect: operational-behavior-edge-node-intentional-disconnect-ndeath
+        payloads-ndeath-will-message-publisher payloads-ndeath-will-message-publisher-disconnect-mqtt311
+    """)
 
     good = sparkplug_examples("""
         a death first
@@ -475,11 +465,7 @@ class DisconnectWithoutNdeath(NodeRule):
             > disconnect !; > fin
     """)
 
-    def check(self, packet: Disconnect, at: RuleContext) -> Findings:  # type: ignore[override]
-        """Look for edge nodes that are still alive; other Reason Codes than 0 publish the will."""
-        return None if packet.reason_code or is_bridge(at) else self._left(at)
-
-    def _left(self, at: RuleContext) -> Iterator[Report]:
+    def left(self, at: RuleContext) -> Iterator[Report]:
         """Reports about all edge nodes of the connection."""
         names = tuple(self.statements[SPARKPLUG])
         for owner, node in at.model(SparkplugModel).published.items():
@@ -512,7 +498,7 @@ class BdseqNotIncreased(NodeRule):
     code = "SPB377"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated("topics-nbirth-bdseq-increment", "client connect")
+    statements = stated("client connect: topics-nbirth-bdseq-increment")
     looks_at = Connack
     signs = ()
     sender = None

@@ -1,11 +1,12 @@
 """Base of the rules about Sparkplug B payloads, values by data type, and the beginnings of their examples."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Confidence, Related, Report, Severity
-from mqttscope.lint.rule import SPARKPLUG, Findings
+from mqttscope.lint.rule import SPARKPLUG, Findings, Needs
+from mqttscope.lint.rules import C2S, S2C, Connection
 from mqttscope.lint.rules.sparkplug import SparkplugRule, is_bridge
 from mqttscope.lint.sparkplug_model import (
     KINDS,
@@ -18,7 +19,9 @@ from mqttscope.lint.sparkplug_model import (
     will_message,
 )
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt import Connect, Publish
+from mqttscope.lint.topics import ReportedTexts
+from mqttscope.lint.waiting import has_arrived, is_over
+from mqttscope.mqtt import Connect, Disconnect, Publish
 from mqttscope.payloads.sparkplug_wire import DATATYPES, VALUES, Message, value_field
 
 BY_BIRTH: Final = {"NDATA": "NBIRTH", "DDATA": "DBIRTH"}
@@ -125,6 +128,58 @@ class NodeRule(PayloadRule):
             return node.templates
         known = self.node(message, at)
         return None if known is None or known.birth is None or not known.is_whole else known.templates
+
+
+class UnansweredRule(NodeRule):
+    """A rule about a message of the server that the client does not answer within ``timeout`` seconds."""
+
+    confidence = Confidence.LIKELY
+    sender = S2C
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
+    Memory = ReportedTexts
+
+    def unanswered(self, at: RuleContext) -> Iterator[tuple[Related, int, str]]:
+        """Messages without an answer, the positions after them, and the faults as sentences."""
+        raise NotImplementedError
+
+    def wait(self, at: RuleContext) -> None:
+        """Begin to wait for an answer."""
+        if not at.history.is_asked(self.code):
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+
+    def awaits(self, at: RuleContext) -> bool:
+        return any(True for _ in self._waiting(at))
+
+    def _waiting(self, at: RuleContext) -> Iterator[tuple[Related, int, str]]:
+        reported: ReportedTexts = at.memory(self)
+        return (row for row in self.unanswered(at) if f"{row[0].packet} {row[2]}" not in reported.texts)
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
+        """Report messages older than the timeout, and wait on for later ones."""
+        if is_over(at):
+            return
+        timeout_ns, reported = self.nanoseconds("timeout"), at.memory(self)
+        for request, position, text in list(self._waiting(at)):
+            is_early = request.timestamp_ns > at.timestamp_ns - timeout_ns
+            if is_early or not has_arrived(at.history.server, position):
+                at.ask(self, (request if is_early else at).timestamp_ns + timeout_ns)
+            elif reported.first(f"{request.packet} {text}"):
+                yield self.report("", text, sender=C2S, related=(request,), overdue=True)
+
+
+class DisconnectRule(NodeRule):
+    """A rule about a client that leaves without a death; Reason Codes other than 0 publish the will."""
+
+    looks_at = Disconnect
+    signs = ()
+
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:  # type: ignore[override]
+        return None if packet.reason_code or is_bridge(at) else self.left(at)
+
+    def left(self, at: RuleContext) -> Iterator[Report]:
+        """Reports about all edge nodes or hosts of the connection that are alive."""
+        raise NotImplementedError
 
 
 def report_owner(at: RuleContext) -> str:

@@ -12,6 +12,7 @@ from mqttscope.lint.rules.sparkplug import (
     is_online,
     node_of_will,
     sparkplug_examples,
+    stated,
 )
 from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Connack, Connect, Disconnect, Publish
@@ -199,9 +200,7 @@ class EdgeNodeDisconnectsSilently(SparkplugRule):
     version_matters = True
     signs = ()
     needs = Needs.OPENING
-    statements = {
-        SPARKPLUG: {"tck-id-payloads-ndeath-will-message-publisher-disconnect-mqtt50": "client disconnect.reason_code"}
-    }
+    statements = stated("client disconnect.reason_code: payloads-ndeath-will-message-publisher-disconnect-mqtt50")
 
     good = sparkplug_examples("""
         with the will

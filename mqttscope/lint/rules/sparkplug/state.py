@@ -4,19 +4,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mqttscope.lint.rules import (
-    C2S,
     SPARKPLUG,
     Confidence,
-    Connection,
     Findings,
     Needs,
+    Related,
     Report,
     RuleContext,
     Severity,
     shown,
 )
 from mqttscope.lint.rules.sparkplug import is_bridge, sparkplug_examples, stated
-from mqttscope.lint.rules.sparkplug.payload_checks import NodeRule, WillPayloadRule
+from mqttscope.lint.rules.sparkplug.payload_checks import DisconnectRule, NodeRule, UnansweredRule, WillPayloadRule
 from mqttscope.lint.sparkplug_model import (
     BIRTHS,
     COMMANDS,
@@ -26,16 +25,13 @@ from mqttscope.lint.sparkplug_model import (
     MAX_HOSTS,
     MAX_METRICS,
     MAX_NODES,
-    HostState,
     SparkplugMessage,
     SparkplugModel,
     read_message,
     will_message,
 )
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.lint.waiting import has_arrived, is_over
-from mqttscope.mqtt import Connect, Direction, PacketType, Publish
-from mqttscope.mqtt.packets import Disconnect
+from mqttscope.mqtt import Connect, PacketType, Publish
 from mqttscope.payloads.sparkplug_topics import host_of_state
 
 _HOST = "tck-id-operational-behavior-host-application"
@@ -180,7 +176,7 @@ class StateTimestampDiffers(StatePayloadRule):
             yield f"timestamp is {born}, and {registered} in the will of the connection"
 
 
-class HostDisconnectWithoutDeath(NodeRule):
+class HostDisconnectWithoutDeath(DisconnectRule):
     """A host sends DISCONNECT without a STATE with online false before it.
 
     The server drops the will at a DISCONNECT, so the retained STATE still has online true.
@@ -189,15 +185,10 @@ class HostDisconnectWithoutDeath(NodeRule):
     """
 
     code = "SPB284"
-    statements = stated(
-        """
-        host-topic-phid-death-payload-timestamp-disconnect-clean
+    statements = stated("""
+        client disconnect: host-topic-phid-death-payload-timestamp-disconnect-clean
         operational-behavior-host-application-termination components-ph-state
-        """,
-        "client disconnect",
-    )
-    looks_at = Disconnect
-    signs = ()
+    """)
     needs = Needs.WHOLE_SENDER
 
     good = sparkplug_examples("""
@@ -212,11 +203,7 @@ class HostDisconnectWithoutDeath(NodeRule):
             ONLINE; > disconnect !; > fin
     """)
 
-    def check(self, packet: Disconnect, at: RuleContext) -> Findings:  # type: ignore[override]
-        """Look at the last STATE; other Reason Codes than 0 publish the will."""
-        return None if packet.reason_code or is_bridge(at) else self._left(at)
-
-    def _left(self, at: RuleContext) -> Iterator[Report]:
+    def left(self, at: RuleContext) -> Iterator[Report]:
         """Reports about all hosts of the connection."""
         for host, state in at.model(SparkplugModel).own_states.items():
             if state.online:
@@ -241,13 +228,10 @@ class BirthNotFirst(NodeRule):
     code = "SPB288"
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     confidence = Confidence.LIKELY
-    statements = stated(
-        """
-        principles-birth-certificates-order host-topic-phid-birth-message
+    statements = stated("""
+        client publish: principles-birth-certificates-order host-topic-phid-birth-message
         operational-behavior-primary-application-state-with-multiple-servers-state
-        """,
-        "client publish",
-    )
+    """)
     kinds = ("NBIRTH", "STATE")
 
     good = sparkplug_examples("""
@@ -279,7 +263,7 @@ class BirthNotFirst(NodeRule):
         return names if message.kind == "STATE" else names[:1]
 
 
-class StateNotRepublished(NodeRule):
+class StateNotRepublished(UnansweredRule):
     """A host receives that it is offline, and does not publish that it is online.
 
     For the edge nodes the host is gone, because of an old will or another client. A host that has published its own
@@ -289,11 +273,7 @@ class StateNotRepublished(NodeRule):
     """
 
     code = "SPB585"
-    confidence = Confidence.LIKELY
-    sender = Direction.SERVER_TO_CLIENT
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    statements = stated("message-flow-hid-sparkplug-state-message-delivered", "client")
+    statements = stated("client: message-flow-hid-sparkplug-state-message-delivered")
     kinds = ("STATE",)
 
     good = sparkplug_examples("""
@@ -314,37 +294,18 @@ class StateNotRepublished(NodeRule):
         message = read_message(packet, at)
         if message is None or message.kind != "STATE" or is_bridge(at) or message.payload.get("online") is not False:
             return None
-        if message.owner in at.model(SparkplugModel).own_states and not at.history.is_asked(self.code):
-            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+        if message.owner in at.model(SparkplugModel).own_states:
+            self.wait(at)
         return None
 
-    @staticmethod
-    def _denied(at: RuleContext) -> Iterator[tuple[str, HostState]]:
-        """Hosts that received online false after they had published online true."""
+    def unanswered(self, at: RuleContext) -> Iterator[tuple[Related, int, str]]:
+        """STATE with online false that hosts received after they had published online true."""
         model = at.model(SparkplugModel)
         for host, state in model.states.items():
             own = model.own_states.get(host)
             if own is not None and own.online and not state.online and own.related.packet < state.related.packet:
-                yield host, state
-
-    def awaits(self, at: RuleContext) -> bool:
-        return any(True for _ in self._denied(at))
-
-    def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """Report what is older than the timeout, and wait on for later ones."""
-        if is_over(at):
-            return
-        due_ns = at.timestamp_ns - self.nanoseconds("timeout")
-        for host, state in self._denied(at):
-            if state.related.timestamp_ns > due_ns or not has_arrived(at.history.server, state.position):
-                at.ask(
-                    self,
-                    (state.related if state.related.timestamp_ns > due_ns else at).timestamp_ns
-                    + self.nanoseconds("timeout"),
-                )
-            else:
                 text = f"host {shown(host)} received that it is offline, and has not published that it is online"
-                yield self.report("", text, sender=C2S, related=(state.related,), overdue=True)
+                yield state.related, state.position, text
 
 
 class NbirthBeforeHostOnline(NodeRule):
@@ -360,13 +321,11 @@ class NbirthBeforeHostOnline(NodeRule):
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
     needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    statements = stated(
-        """
-        message-flow-edge-node-birth-publish-phid-wait message-flow-edge-node-birth-publish-phid-wait-online
-        message-flow-edge-node-birth-publish-phid-wait-id operational-behavior-edge-node-birth-sequence-wait
-        """,
-        "client publish",
-    )
+    statements = stated("""
+        client publish: message-flow-edge-node-birth-publish-phid-wait
+        message-flow-edge-node-birth-publish-phid-wait-online message-flow-edge-node-birth-publish-phid-wait-id
+        operational-behavior-edge-node-birth-sequence-wait
+    """)
     kinds = ("NBIRTH",)
 
     good = sparkplug_examples("""
@@ -420,14 +379,11 @@ class PrimaryHostOffline(NodeRule):
     confidence = Confidence.HEURISTIC
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"grace": 5}
-    statements = stated(
-        """
-        message-flow-edge-node-birth-publish-phid-offline
+    statements = stated("""
+        client publish: message-flow-edge-node-birth-publish-phid-offline
         operational-behavior-edge-node-termination-host-offline
         operational-behavior-primary-application-state-with-multiple-servers-walk
-        """,
-        "client publish",
-    )
+    """)
     kinds = DATA
     Memory = OfflineReport
 

@@ -13,6 +13,7 @@ from mqttscope.lint.rules.sparkplug import (
     is_online,
     node_of_will,
     sparkplug_examples,
+    stated,
 )
 from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Publish, Subscribe
@@ -130,12 +131,10 @@ class CommandSubscriptionQos(SparkplugRule):
     """
 
     code = "SPB225"
-    statements = {
-        SPARKPLUG: {
-            "tck-id-message-flow-edge-node-ncmd-subscribe": "client subscribe.subscriptions,client publish",
-            "tck-id-message-flow-device-dcmd-subscribe": "client subscribe.subscriptions,client publish",
-        }
-    }
+    statements = stated("""
+        client subscribe.subscriptions,client publish: message-flow-edge-node-ncmd-subscribe
+        message-flow-device-dcmd-subscribe
+    """)
 
     good = sparkplug_examples("""
         QoS 1
@@ -195,11 +194,9 @@ class StateNotSubscribed(OwnSubscriptionRule):
     """
 
     code = "SPB226"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-sub-required", f"{_FLOW}-subscription", "tck-id-payloads-state-subscribe"), ""
-        )
-    }
+    statements = stated("""
+        : host-topic-phid-birth-sub-required message-flow-phid-sparkplug-subscription payloads-state-subscribe
+    """)
 
     good = sparkplug_examples("""
         subscribed
@@ -238,12 +235,10 @@ class StateBeforeSubscription(SparkplugRule):
 
     code = "SPB227"
     confidence = Confidence.LIKELY
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-required", f"{_FLOW}-subscription", f"{_FLOW}-state-publish", "tck-id-payloads-state-birth"),
-            "client subscribe",
-        )
-    }
+    statements = stated("""
+        client subscribe: host-topic-phid-birth-required message-flow-phid-sparkplug-subscription
+        message-flow-phid-sparkplug-state-publish payloads-state-birth
+    """)
     Memory = ReportedTexts
 
     good = sparkplug_examples("""
@@ -287,17 +282,10 @@ class ClientWithoutState(MissingReactionRule):
     """
 
     code = "SPB228"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (
-                "tck-id-intro-sparkplug-host-state",
-                "tck-id-conformance-primary-host",
-                "tck-id-operational-behavior-host-application-connect-birth",
-                f"{_FLOW}-state-publish",
-            ),
-            "",
-        )
-    }
+    statements = stated("""
+        : intro-sparkplug-host-state conformance-primary-host
+        operational-behavior-host-application-connect-birth message-flow-phid-sparkplug-state-publish
+    """)
     also = {SPARKPLUG: ("tck-id-components-ph-state",)}
     settings = {**MissingReactionRule.settings, ROLE: "", "profile": "the profile"}
 

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.rules import SPARKPLUG, Findings, Needs, Report, RuleContext
+from mqttscope.lint.rules import SPARKPLUG, Findings, Needs, RuleContext
 from mqttscope.lint.rules.sparkplug import (
     ROLE,
     SparkplugRule,
@@ -14,10 +14,11 @@ from mqttscope.lint.rules.sparkplug import (
     is_online,
     node_of_will,
     sparkplug_examples,
+    stated,
 )
 from mqttscope.lint.rules.sparkplug.topics import form_fault
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.mqtt import Connect, Publish, Subscribe, Will
+from mqttscope.mqtt import Connect, Publish, Subscribe
 from mqttscope.payloads.sparkplug_topics import NAMESPACE, SparkplugTopic, host_of_state, read_topic
 
 _NODE = "tck-id-message-flow-edge-node-birth-publish-will-message"
@@ -28,22 +29,22 @@ _DEATH = "tck-id-host-topic-phid-death"
 
 
 class SparkplugWillRule(SparkplugRule):
-    """A rule about the will in a CONNECT."""
+    """A rule about QoS or RETAIN of the will in a CONNECT: QoS 1, and RETAIN for a STATE alone."""
 
     when = "will"
     of_host: ClassVar[bool] = False
     """Whether it judges wills on STATE, and not on NDEATH."""
+    field: ClassVar[str] = "will_qos"
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Judge the will of an edge node or a Host Application."""
-        will = packet.will
-        if will is None or (host_of_will(packet) if self.of_host else node_of_will(packet)) is None:
+        will, of_host = packet.will, self.of_host
+        if will is None or (host_of_will(packet) if of_host else node_of_will(packet)) is None:
             return None
-        return self.judge(will)
-
-    def judge(self, will: Will) -> Report | None:
-        """The finding about a will."""
-        raise NotImplementedError
+        due, value = 1 if self.field == "will_qos" else of_host, getattr(will, self.field)
+        fault = f"QoS {value} instead of 1" if self.field == "will_qos" else "no RETAIN" if of_host else "RETAIN"
+        text = f"will {'STATE' if of_host else 'NDEATH'} {will.will_topic!r} has {fault}"
+        return None if value == due else self.report(f"will.{self.field}", text)
 
 
 class EdgeNodeWillQos(SparkplugWillRule):
@@ -70,11 +71,6 @@ class EdgeNodeWillQos(SparkplugWillRule):
             > connect 3.1.1 will=spBv1.0/g/NDEATH/n will_payload=x will_qos=2 !will.will_qos; < connack
     """)
 
-    def judge(self, will: Will) -> Report | None:
-        """Compare the QoS with 1."""
-        text = f"will NDEATH {will.will_topic!r} has QoS {will.will_qos} instead of 1"
-        return None if will.will_qos == 1 else self.report("will.will_qos", text)
-
 
 class EdgeNodeWillRetained(SparkplugWillRule):
     """The will of an edge node has RETAIN.
@@ -85,6 +81,7 @@ class EdgeNodeWillRetained(SparkplugWillRule):
     """
 
     code = "SPB110"
+    field = "will_retain"
     statements = {
         SPARKPLUG: dict.fromkeys((f"{_NODE}-will-retained", f"{_NDEATH}-retain"), "client connect.will.will_retain")
     }
@@ -98,11 +95,6 @@ class EdgeNodeWillRetained(SparkplugWillRule):
             > connect will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1 will_retain !will.will_retain; < connack
     """)
 
-    def judge(self, will: Will) -> Report | None:
-        """Look for RETAIN."""
-        text = f"will NDEATH {will.will_topic!r} has RETAIN"
-        return self.report("will.will_retain", text) if will.will_retain else None
-
 
 class HostWillQos(SparkplugWillRule):
     """The will of a Host Application does not have QoS 1.
@@ -114,11 +106,10 @@ class HostWillQos(SparkplugWillRule):
 
     code = "SPB111"
     of_host = True
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-connect-will-qos", f"{_STATE}-qos", f"{_DEATH}-qos"), "client connect.will.will_qos"
-        )
-    }
+    statements = stated("""
+        client connect.will.will_qos: operational-behavior-host-application-connect-will-qos
+        payloads-state-will-message-qos host-topic-phid-death-qos
+    """)
 
     good = sparkplug_examples("""
         QoS 1
@@ -128,11 +119,6 @@ class HostWillQos(SparkplugWillRule):
         QoS 0
             > connect will=spBv1.0/STATE/h will_payload=x will_retain !will.will_qos; < connack
     """)
-
-    def judge(self, will: Will) -> Report | None:
-        """Compare the QoS with 1."""
-        text = f"will STATE {will.will_topic!r} has QoS {will.will_qos} instead of 1"
-        return None if will.will_qos == 1 else self.report("will.will_qos", text)
 
 
 class HostWillNotRetained(SparkplugWillRule):
@@ -144,13 +130,12 @@ class HostWillNotRetained(SparkplugWillRule):
     """
 
     code = "SPB112"
+    field = "will_retain"
     of_host = True
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-connect-will-retained", f"{_STATE}-retain", f"{_DEATH}-retain"),
-            "client connect.will.will_retain",
-        )
-    }
+    statements = stated("""
+        client connect.will.will_retain: operational-behavior-host-application-connect-will-retained
+        payloads-state-will-message-retain host-topic-phid-death-retain
+    """)
 
     good = sparkplug_examples("""
         retained
@@ -160,11 +145,6 @@ class HostWillNotRetained(SparkplugWillRule):
         not retained
             > connect will=spBv1.0/STATE/h will_payload=x will_qos=1 !will.will_retain; < connack
     """)
-
-    def judge(self, will: Will) -> Report | None:
-        """Look for RETAIN."""
-        text = f"will STATE {will.will_topic!r} has no RETAIN"
-        return None if will.will_retain else self.report("will.will_retain", text)
 
 
 class SparkplugWillType(SparkplugRule):
@@ -352,11 +332,10 @@ class HostWillOfAnother(HostBirthRule):
     """
 
     code = "SPB217"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-connect-will-topic", f"{_DEATH}-topic", _STATE), "client publish.topic_name"
-        )
-    }
+    statements = stated("""
+        client publish.topic_name: operational-behavior-host-application-connect-will-topic
+        host-topic-phid-death-topic payloads-state-will-message
+    """)
 
     good = sparkplug_examples("""
         its own STATE
@@ -447,11 +426,10 @@ class ClientWithoutHostDeath(RoleWillRule):
     code = "SPB219"
     role = "host"
     wanted = "a STATE as its will"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_DEATH}-required", f"{_HOST}-connect-will", f"{_HOST}-connect-will-topic", _STATE), "client"
-        )
-    }
+    statements = stated("""
+        client: host-topic-phid-death-required operational-behavior-host-application-connect-will
+        operational-behavior-host-application-connect-will-topic payloads-state-will-message
+    """)
 
     good = sparkplug_examples("""
         a STATE
