@@ -207,7 +207,7 @@ class NodeStory:
     pending: list[RebirthCase] = field(default_factory=list)
     """Requests without an NBIRTH since, and requests that no connection has delivered."""
     unanswered: list[RebirthCase] = field(default_factory=list)
-    """Requests that no NBIRTH can answer any more."""
+    """Requests that ended without an answer."""
     unclaimed: list[RequestCopy] = field(default_factory=list)
     """Last requests to clients that have not shown yet whether they are the edge node."""
     unborn: dict[str, NodeAnswer] = field(default_factory=dict)
@@ -319,7 +319,7 @@ class NodeWatch:
     def refuse(self, packet: Puback | Pubrec, at: RuleContext) -> None:
         """Note a refusal, if it is the one of a rebirth request."""
         for request in (request for story in self._stories.values() for request in story.pending):
-            # What the broker has delivered it has not refused.
+            # The broker has not refused a request that it delivered.
             copy = request.delivered or request.sent
             if copy is None or copy.connection is not at.connection or request.refused is not None:
                 continue

@@ -361,7 +361,7 @@ def _plain_ranges(part: bytes, kinds: int) -> list[tuple[int, int]]:
         from mqttscope.secrets.notations import named_values
         from mqttscope.secrets.sparkplug import sparkplug_values
 
-        ranges += [*named_values(part.decode("latin-1")), *sparkplug_values(part)]
+        ranges += [*named_values(part.decode("latin-1")), *sparkplug_values(part, MAX_UNPACKED)]
     return joined(ranges)
 
 

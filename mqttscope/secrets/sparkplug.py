@@ -15,8 +15,6 @@ from mqttscope.secrets.names import MIN_DIGITS, looks_secret, secrecy
 
 COMPRESSED: Final = b"SPBV1.0_COMPRESSED"
 """The ``uuid`` of a payload with a compressed one in its ``body``."""
-MAX_UNPACKED: Final = 1 << 18
-"""Maximum number of unpacked bytes that are searched; larger bodies are hidden."""
 MAX_NESTING: Final = 16
 """Maximum nesting of templates and property sets that is searched; deeper ones are hidden if their holder is."""
 _BEGINNINGS: Final = (b"\x08", b"\x12", b"\x18", b"\x22\x12" + COMPRESSED)
@@ -27,8 +25,11 @@ _Field = tuple[int, int, int, int]
 """Number, wire type, and the range of the content."""
 
 
-def sparkplug_values(data: bytes) -> Ranges:
-    """Ranges of secrets in a payload; none if it is not Sparkplug B."""
+def sparkplug_values(data: bytes, limit: int) -> Ranges:
+    """Ranges of secrets in a payload of Sparkplug B.
+
+    ``limit``: maximum number of unpacked bytes that are searched; a longer body is hidden.
+    """
     if not data.startswith(_BEGINNINGS):
         return
     fields = [*_fields(data, 0, len(data))]
@@ -36,16 +37,16 @@ def sparkplug_values(data: bytes) -> Ranges:
     for number, wire, start, end in fields:
         if number == 2 and wire == _LENGTH:
             yield from _metric(data, start, end, False, 0)
-        elif number == 5 and is_compressed and _hides_body(data[start:end]):
+        elif number == 5 and is_compressed and _hides_body(data[start:end], limit):
             yield start, end
 
 
-def _hides_body(body: bytes) -> bool:
+def _hides_body(body: bytes, limit: int) -> bool:
     """Whether a compressed payload has a secret, or is too long to be searched."""
     for form in ("zlib", "gzip"):
-        inner, more, problem = decompress(body, MAX_UNPACKED, form)
+        inner, more, problem = decompress(body, limit, form)
         if not problem:
-            return more or any(True for _ in sparkplug_values(inner))
+            return more or any(True for _ in sparkplug_values(inner, limit))
     return False
 
 
@@ -102,12 +103,12 @@ def _texts(data: bytes, fields: Sequence[_Field], number: int) -> Iterator[str]:
             yield data[start:end].decode("utf-8", "replace")
 
 
-def _value(data: bytes, kind: int, wire: int, start: int, end: int, hides: bool | None) -> Ranges:
-    """A number (kinds 0 to 3), text (5) or other bytes (6 and more), if it is a secret; a truth value (4) is none."""
-    if hides is False or kind == 4 or start == end:
+def _value(data: bytes, place: int, wire: int, start: int, end: int, hides: bool | None) -> Ranges:
+    """A number (field 0 to 3 of the values), text (5) or other bytes, if it is a secret; not a truth value (4)."""
+    if hides is False or place == 4 or start == end:
         return
     if wire == _LENGTH:
-        is_secret = hides or looks_secret(data[start:end].decode("utf-8" if kind == 5 else "latin-1", "replace"))
+        is_secret = hides or looks_secret(data[start:end].decode("utf-8" if place == 5 else "latin-1", "replace"))
     else:
         if wire == _VARINT:
             digits = str(_varint(data, start, end)[0])
@@ -144,8 +145,8 @@ def _data_set(data: bytes, at: int, end: int, outer: bool | None) -> Ranges:
         if number == 4:
             for place, (_, _, start, stop) in enumerate(_fields(data, first, last)):
                 hides = hidden[place] if place < len(hidden) else outer
-                for kind, wire, begin, finish in _fields(data, start, stop):
-                    yield from _value(data, kind - 1, wire, begin, finish, hides)
+                for element, wire, begin, finish in _fields(data, start, stop):
+                    yield from _value(data, element - 1, wire, begin, finish, hides)
 
 
 def _template(data: bytes, at: int, end: int, outer: bool | None, depth: int) -> Ranges:
@@ -154,10 +155,10 @@ def _template(data: bytes, at: int, end: int, outer: bool | None, depth: int) ->
         return
     for number, _, start, stop in _fields(data, at, end):
         if number == 2:
-            yield from _metric(data, start, stop, outer, depth + 1)
+            yield from _metric(data, start, stop, outer, depth)
         elif number == 3:
             fields = [*_fields(data, start, stop)]
             hides = secrecy(next(_texts(data, fields, 1), ""), outer)
-            for kind, wire, begin, finish in fields:
-                if kind >= 3:
-                    yield from _value(data, kind - 3, wire, begin, finish, hides)
+            for place, wire, begin, finish in fields:
+                if place >= 3:
+                    yield from _value(data, place - 3, wire, begin, finish, hides)

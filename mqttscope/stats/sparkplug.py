@@ -44,7 +44,7 @@ class NodeCounts:
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], NodeRow] = {}
-        """By server, and group and node."""
+        """Edge nodes at their servers."""
         self.left_out = 0
         """Messages of edge nodes beyond `MAX_NODES`."""
         self._numbers: dict[int, tuple[dict[str, int], dict[str, int]]] = {}

@@ -11,8 +11,9 @@ from mqttscope.lint.sparkplug_text import parse_payload
 from mqttscope.payloads.sparkplug import Births, decode
 from mqttscope.payloads.sparkplug_wire import encode_message
 from mqttscope.payloads.values import simplified
-from mqttscope.secrets import sparkplug
-from mqttscope.secrets.forms import without_tokens
+from mqttscope.secrets import forms
+from mqttscope.secrets.forms import MAX_UNPACKED, without_tokens
+from mqttscope.secrets.sparkplug import MAX_NESTING, sparkplug_values
 from tests.each import each
 
 DATA_SET = {
@@ -56,7 +57,7 @@ def payload(**metric: Any) -> bytes:
 )  # fmt: skip
 def test_values_with_the_name_of_a_secret(metric: dict[str, Any], hidden: list[bytes]) -> None:
     data = payload(**metric)
-    ranges = [*sparkplug.sparkplug_values(data)]
+    ranges = [*sparkplug_values(data, MAX_UNPACKED)]
 
     assert [data[start:end] for start, end in ranges] == hidden
     # What decoded values hide is hidden in the bytes.
@@ -72,7 +73,7 @@ def test_values_with_the_name_of_a_secret(metric: dict[str, Any], hidden: list[b
 
 @each("data", [b"password hunter", b"\x08", b"\x12\xff\xff\xff", b"\x12\x05\x0f\x0f\x0f\x0f\x0f", b"\xff\x12", b""])
 def test_other_bytes(data: bytes) -> None:
-    assert [*sparkplug.sparkplug_values(data)] == []
+    assert [*sparkplug_values(data, MAX_UNPACKED)] == []
 
 
 def test_compressed_payloads_are_hidden_if_they_hold_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +84,13 @@ def test_compressed_payloads_are_hidden_if_they_hold_a_secret(monkeypatch: pytes
     first = encode_message({"uuid": "SPBV1.0_COMPRESSED", "body": zlib.compress(parse_payload("spb(password=hunter)"))})
     assert b"**********" in without_tokens(first)
     data = parse_payload("spb(compressed=GZIP T=1)")
-    monkeypatch.setattr(sparkplug, "MAX_UNPACKED", 4)
+    monkeypatch.setattr(forms, "MAX_UNPACKED", 4)
     assert b"**********" in without_tokens(data)
 
 
 def test_deep_nesting_ends() -> None:
     deep: dict[str, Any] = {"name": "T", "int_value": 1}
-    for _ in range(sparkplug.MAX_NESTING * 3):
+    for _ in range(MAX_NESTING * 3):
         deep = {"name": "T", "template_value": {"metrics": [deep]}}
-    assert [*sparkplug.sparkplug_values(payload(**deep))] == []
-    assert len([*sparkplug.sparkplug_values(payload(**{**deep, "name": "password"}))]) == 1
+    assert [*sparkplug_values(payload(**deep), MAX_UNPACKED)] == []
+    assert len([*sparkplug_values(payload(**{**deep, "name": "password"}), MAX_UNPACKED)]) == 1

@@ -44,10 +44,10 @@ class NamedValue:
 
 @dataclass(slots=True)
 class MessageContent:
-    """What a payload of Sparkplug means."""
+    """Meaning of a payload of Sparkplug."""
 
     fields: dict[str, Any] = field(default_factory=dict)
-    """Fields besides metrics, and those of a STATE."""
+    """Fields besides metrics; of a STATE, all keys but the timestamp."""
     metrics: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Metrics by name; by ``alias 7`` if the name is unknown."""
 
@@ -105,7 +105,7 @@ def _metric_changes(name: str, before: list[dict[str, Any]], now: list[dict[str,
 
 
 def _is_equal(first: Any, other: Any, types: tuple[Any, Any]) -> bool:
-    """Whether two integers are equal, if one has a data type that makes it negative and the other one has none."""
+    """Whether two integers are equal, if only one of them has a data type, which may make it negative."""
     bits = INTEGER_BITS.get(types[0] or types[1])
     is_integer = type(first) is int and type(other) is int
     return bits is not None and None in types and is_integer and (first - other) % (1 << bits) == 0

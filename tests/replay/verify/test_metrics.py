@@ -36,8 +36,8 @@ def changes(before: list[str], now: list[str]) -> list[tuple[str, Any, Any]]:
     def plain(value: Any) -> Any:
         return value.value if isinstance(value, NamedValue) else value
 
-    found = compared(recorded(*before), recorded(*now))[0]
-    return [(row.field or str(row.kind), *map(plain, row.values)) for row in found]
+    differences = compared(recorded(*before), recorded(*now))[0]
+    return [(row.field or str(row.kind), *map(plain, row.values)) for row in differences]
 
 
 @each(

@@ -20,7 +20,7 @@ def _statements(attribute: str, birth: str) -> dict[str, str]:
     return {f"tck-id-{name}": f"client publish.{attribute}" for name in names}
 
 
-class MessageRule(SparkplugRule):
+class AttributeRule(SparkplugRule):
     """A rule about QoS or RETAIN of the messages of edge nodes, which have neither."""
 
     field: ClassVar[str]
@@ -36,7 +36,7 @@ class MessageRule(SparkplugRule):
         return self.report(self.field, text, statements=self.cited(f"-{topic.kind.lower()}-"), confidence=certainty)
 
 
-class SparkplugQos(MessageRule):
+class SparkplugQos(AttributeRule):
     """A birth, data or command message of Sparkplug has a QoS other than 0.
 
     Sparkplug detects lost messages by sequence numbers, and repeated or late ones disturb them.
@@ -69,7 +69,7 @@ class SparkplugQos(MessageRule):
     """)
 
 
-class SparkplugRetained(MessageRule):
+class SparkplugRetained(AttributeRule):
     """A birth, data or command message of Sparkplug has RETAIN.
 
     A subscriber that connects later receives it as if it were new: an old birth makes a dead node look alive, and an
@@ -113,10 +113,8 @@ class StateRule(SparkplugRule):
         """Look for QoS 1 or RETAIN in a STATE; its payload decides about the statements."""
         if getattr(packet, self.field) == 1 or host_of_state(at.topic) is None or is_of_others(packet, at):
             return None
-        online, fault = (
-            is_online(packet.payload),
-            f"QoS {packet.qos} instead of 1" if self.field == "qos" else "no RETAIN",
-        )
+        online = is_online(packet.payload)
+        fault = f"QoS {packet.qos} instead of 1" if self.field == "qos" else "no RETAIN"
         names = (*(self.birth if online is not False else ()), *(self.death if online is not True else ()))
         text = f"STATE {at.topic!r} has {fault}"
         return self.report(self.field, text, statements=names, confidence=if_connected(at))

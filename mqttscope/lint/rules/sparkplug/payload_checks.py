@@ -47,7 +47,7 @@ class PayloadRule(SparkplugRule):
         return self.joined(self.faults(message, at), message, at)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterable[str]:
-        """Sentences about the faults of a message; empty ones are none."""
+        """Sentences about the faults of a message; empty ones are left out."""
         metrics = nested(message.metrics, self.part) if self.part else message.metrics
         return map(self.fault, metrics)
 
