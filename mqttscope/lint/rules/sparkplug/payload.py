@@ -1,6 +1,7 @@
 """SPB131 to SPB142: payloads of Sparkplug B and their metrics."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mqttscope.lint.rules import SPARKPLUG, Confidence, Findings, RuleContext, Severity
 from mqttscope.lint.rules.sparkplug import sparkplug_examples, stated
@@ -67,7 +68,8 @@ class PayloadUnreadable(WillPayloadRule):
         if message is None or message.kind not in self.kinds:
             return None
         if message.is_beyond_limit:
-            return self.joined([f"the payload is not judged: {message.problem}"], message, at, Severity.INFO)
+            report = self.joined([f"the payload is not judged: {message.problem}"], message, at)
+            return None if report is None else replace(report, severity=Severity.INFO)
         if message.problem:
             return self.joined([f"the payload is not Sparkplug B: {message.problem}"], message, at)
         return None

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar, Final
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.finding import Confidence, Related, Report, Severity
+from mqttscope.lint.finding import Confidence, Related, Report
 from mqttscope.lint.rule import SPARKPLUG, Findings, Needs
 from mqttscope.lint.rules import C2S, S2C, Connection
 from mqttscope.lint.rules.sparkplug import SparkplugRule, is_bridge
@@ -59,19 +59,15 @@ class PayloadRule(SparkplugRule):
         """Messages that show the fault as well."""
         return ()
 
-    def joined(
-        self, faults: Iterable[str], message: SparkplugMessage, at: RuleContext, severity: Severity | None = None
-    ) -> Report | None:
+    def joined(self, faults: Iterable[str], message: SparkplugMessage, at: RuleContext) -> Report | None:
         """One report about all faults of a message, with the statements about its type."""
         texts = [*filter(None, faults)]
         if not texts:
             return None
         rest = f", and {len(texts) - 1:,} more" if len(texts) > 1 else ""
         text = f"{message.name}: {texts[0]}{rest}"
-        return self.report(
-            message.field, text, severity=severity, related=self.related(message, at),
-            statements=self.broken(message, at),
-        )  # fmt: skip
+        related, statements = self.related(message, at), self.broken(message, at)
+        return self.report(message.field, text, related=related, statements=statements)
 
     def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """The rule's statements, without those about other message types or, for a PUBLISH, about wills."""
