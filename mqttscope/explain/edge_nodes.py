@@ -13,6 +13,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Container, Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
+from zlib import crc32
 
 from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
@@ -47,10 +48,10 @@ MAX_REQUESTS = 100
 """Maximum number of rebirth requests without an answer that are remembered per edge node; further ones are counted."""
 MAX_FAULTS = 3
 """Maximum number of faults that are remembered for a rebirth request, and of receivers of an NDEATH, the first ones."""
-
-
 EARLY_NS = 50_000_000
 """Maximum time from the delivery of a will to the captured end of its connection."""
+SAME_NS = 1_000_000_000
+"""Maximum time between two copies of a rebirth request on one connection, which has several subscriptions."""
 NOT_ENDED = (Cause.STILL_OPEN, Cause.UNREADABLE, Cause.NOT_SHOWN)
 """Causes that do not prove an end, or an end without DISCONNECT."""
 ADVICE = {
@@ -125,6 +126,15 @@ class RequestCopy:
     """Offset of its last byte and one, in what its sender sent; 0 if it is unknown."""
     evidence: Evidence
     client: str
+    checksum: int
+    """CRC-32 of its payload."""
+
+    def repeats(self, other: RequestCopy | None) -> bool:
+        """Whether another copy is of the same request."""
+        if other is None or self.checksum != other.checksum:
+            return False
+        after_ns = (self.evidence.timestamp_ns or 0) - (other.evidence.timestamp_ns or 0)
+        return self.connection is not other.connection or after_ns <= SAME_NS
 
     @property
     def is_lost(self) -> bool:
@@ -408,10 +418,8 @@ class NodeStep:
                 self._seen_answer(request, birth)
             return
         known = story.connections.get(at.connection.number)
-        has_begun = at.history.connect is not None or at.connection.handshake_seen
-        is_new = has_begun and (
-            known is None or known.birth is None or at.connection.opened_ns > request.timestamp_ns
-        )  # fmt: skip
+        is_new = known is None or known.birth is None or at.connection.opened_ns > request.timestamp_ns
+        is_new &= at.history.connect is not None or at.connection.handshake_seen
         if request.refused is not None:
             story.settle(request)
         elif delivered is not None and delivered.connection is at.connection:
@@ -548,10 +556,13 @@ class NodeStep:
         """The rebirth request on the connection at hand."""
         event = self.at.event
         assert isinstance(event, PacketEvent)
-        end = event.stream_offset + len(event.packet.raw) if event.stream_offset >= 0 else 0
-        identifier = getattr(event.packet, "packet_identifier", None)
-        evidence = self.evidence(f"{self.client} {what}")
-        return RequestCopy(event.connection, self.at.from_client, identifier, end, evidence, self.client)
+        packet, evidence = event.packet, self.evidence(f"{self.client} {what}")
+        assert isinstance(packet, Publish)
+        end = event.stream_offset + len(packet.raw) if event.stream_offset >= 0 else 0
+        from_client, checksum = self.at.from_client, crc32(packet.payload)
+        return RequestCopy(
+            event.connection, from_client, packet.packet_identifier, end, evidence, self.client, checksum
+        )
 
     def _seen_by_sender(self, key: str) -> Iterator[Evidence]:
         """Whether a gap in the sequence was in the messages that the edge node published."""
@@ -560,9 +571,8 @@ class NodeStep:
 
     def _delivered_request(self) -> RebirthCase | None:
         """A rebirth request that a client receives, perhaps the edge node."""
-        at, story, copy = self.at, self.story, self._copy("received the rebirth request")
-        is_node = self.node is not None or at.connection.number in story.connections
-        if is_node or at.topic in at.history.subscriptions.live:
+        story, copy = self.story, self._copy("received the rebirth request")
+        if self.node is not None or self.at.connection.number in story.connections:
             return self._deliver(copy)
         story.unclaimed = [*story.unclaimed[1 - MAX_ANSWERS :], copy]  # perhaps a copy for another subscriber
         return None
@@ -570,10 +580,13 @@ class NodeStep:
     def _deliver(self, copy: RequestCopy) -> RebirthCase | None:
         """Note that the edge node received a request; a new one if no captured host published it."""
         for request in self.story.pending:
-            if request.refused is None and request.delivered is None:
+            is_sent = request.sent is not None and request.sent.checksum == copy.checksum
+            if request.refused is None and request.delivered is None and is_sent:
                 request.delivered = copy
                 request.evidence.append(copy.evidence)
                 return None
+        if any(copy.repeats(request.delivered) for request in (*self.story.pending, *self.story.unanswered)):
+            return None
         faults = self.story.faults[:1]
         key, certainty = (faults[0].key, Certainty.LIKELY) if faults else ("nothing", None)
         reasons = [*(fault.evidence for fault in faults), copy.evidence]
@@ -622,7 +635,8 @@ class StoryAnswers:
         for connection in story.connections.values():
             yield from self._silent_end(connection)
         for request in (*story.unanswered, *story.pending):
-            (request.first or request).outcomes[self._outcome(request)] += 1
+            end = "refused" if request.refused else "not delivered" if self._lost(request) else "no answer"
+            (request.first or request).outcomes[end] += 1
         yield from map(self._request, story.requests.values())
         yield from story.unborn.values()
 
@@ -718,12 +732,6 @@ class StoryAnswers:
             text = f"{ended}; its will is the NDEATH, and the capture has no delivery of it."
             yield self._answer(NodeQuestion.OFFLINE, Certainty.LIKELY, text, evidence, end.first.advice[:1], numbers)
 
-    def _outcome(self, request: RebirthCase) -> str:
-        """The end of a request without an answer, one of `OUTCOMES`."""
-        if request.refused is not None:
-            return "refused"
-        return "not delivered" if self._lost(request) else "no answer"
-
     def _lost(self, request: RebirthCase) -> Evidence | None:
         """The proof that a request did not reach the broker, or the edge node on the connection that it was for."""
         copy = request.delivered or request.sent
@@ -765,10 +773,9 @@ class StoryAnswers:
                 of = f"{number:,} of {request.more + 1:,} requests {words[number > 1]}"
                 headline += f" {of if request.more else f'It {words[0]}'}."
         advice = ADVICE.get(request.key, ())
-        is_usual = request.key in ("unborn", "dead", "nothing") and not request.outcomes
-        return self._answer(
-            NodeQuestion.REBIRTH, request.certainty, headline, evidence, advice, request.connections, is_usual=is_usual
-        )
+        is_usual, certainty = request.key in ("unborn", "dead", "nothing") and not request.outcomes, request.certainty
+        numbers = request.connections
+        return self._answer(NodeQuestion.REBIRTH, certainty, headline, evidence, advice, numbers, is_usual=is_usual)
 
     def _answer(
         self, question: NodeQuestion, certainty: Certainty | None, headline: str, evidence: list[Evidence],

@@ -246,6 +246,18 @@ def test_a_request_that_is_refused_or_not_delivered(lines: list[str], outcome: s
     assert not any("answered" in row.text for row in rebirth.reasons)
 
 
+def test_one_request_is_one_answer() -> None:
+    # Two subscriptions of the edge node, and other clients that receive the request as well.
+    other = "@3 opened client=x; @3 > subscribe 1 spBv1.0/g/NCMD/e:1; @3 < suback 1 1; "
+    copies = f"@3 < publish {REBIRTH}; {DELIVERED}; {DELIVERED}; @1 < publish {REBIRTH}"
+
+    for lines in ([other + HOST, BORN, SEEN, f"{ASKED}; {copies}"], [other + HOST, BORN, f"{copies}"]):
+        (rebirth,) = (row for row in answers(*lines) if row.question == "rebirth")
+        assert [row.text for row in rebirth.reasons if "received the rebirth" in row.text] == [
+            "e received the rebirth request"
+        ]
+
+
 def test_a_request_after_a_refused_one() -> None:
     assert [row.partition("requested a rebirth")[2] for row in sentences(HOST_5, BORN, SEEN, *[REFUSED] * 3)] == [
         "; nothing in the capture shows why. It was refused.",
