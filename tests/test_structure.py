@@ -40,7 +40,6 @@ SMALL = {
     "lake/adoption.py": "changes by other programs, which commits never need otherwise",
     "lint/sparkplug_text.py": "a notation of its own, for one word of a conversation",
     "report/explanations/as_json.py": "a format, which is loaded by its name",
-    "replay/verify/births.py": "it reads payloads, as the comparison of packets does not",
     "stats/sparkplug.py": "it reads payloads, as other counts do not",
     "spark/staged.py": "it reads SQL, as engine.py does not",
 }

@@ -25,6 +25,7 @@ from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.errors import MqttscopeError
 from mqttscope.events import Event, PacketEvent
 from mqttscope.explain import Explainer, Explanation
+from mqttscope.explain.edge_nodes import NodeWatch
 from mqttscope.explain.usual_segments import UsualSegments
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Finding
@@ -262,10 +263,13 @@ class Builder(IndexFiller):
         gate: Gate | None = None,
         acknowledgments: Acknowledgments | None = None,
         explainer: Explainer | None = None,
+        nodes: NodeWatch | None = None,
         monitor: LiveMonitor | None = None,
         hiding: HidingOptions | None = None,
     ) -> None:
         """``gate``: drops findings that it hides or suppresses.  ``explainer``: gives the causes of ends.
+
+        ``nodes``: answers about edge nodes; its observer is in the linter.
 
         ``monitor``: gets the events and findings too, and gives the causes in place of an explainer.  ``hiding``: for
         the findings of the overview.
@@ -297,7 +301,7 @@ class Builder(IndexFiller):
         self._passed = 0
         """Bytes of the captures before the current one."""
         self._last_base = 0
-        self._explainer = explainer
+        self._explainer, self._nodes = explainer, nodes
         located = None if explainer is None else UsualSegments(explainer.watch).take
         self._fast_path = FastPath(dissector, self.feed, placing=True, located=located)
 
@@ -329,6 +333,8 @@ class Builder(IndexFiller):
             self.feed(event)
         for explanation in () if explainer is None else explainer.close():
             self._end(explanation)
+        if self._nodes is not None:
+            self.index.explanations.nodes = tuple(self._nodes.answers())
         for finding, verdict in () if self._gate is None else self._gate.summed_up():
             if verdict.shown and verdict.suppression is None:
                 row = None if finding.packet is None else self.index.rows.of_packet(finding.packet)
@@ -390,6 +396,8 @@ class Builder(IndexFiller):
     def _end(self, explanation: Explanation) -> None:
         """Keep and count the cause of an end."""
         self.index.explanations.add(explanation)
+        if self._nodes is not None:
+            self._nodes.note_end(explanation)
         with self._lock:
             self._facts.end(explanation)
 

@@ -28,7 +28,7 @@ MAX_BIRTHS_SOUGHT: Final = 4_000
 def as_decoded(index: Index, number: int, view: View) -> Event:
     """Event of a row with secrets hidden, decoded by the decoders of the view."""
     event = index.exact(number)
-    decoders = view.decoders()
+    decoders = view.decoders(detailed=True)
     if decoders is not None and decoders.remembers and isinstance(event, PacketEvent):
         decoders = decoders.with_births(births_before(index, number, event.topic))
     return with_payload(event, decoders, show_secrets=view.show_secrets)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from mqttscope.browse.decoding import as_decoded
@@ -163,17 +163,20 @@ def ladder_lines(index: Index, connection: int, around: int, view: View) -> list
 
 
 def end_lines(index: Index, connection: int, view: View) -> list[LadderLine]:
-    """Why a connection ended, with the rows of the evidence."""
+    """Why a connection ended, and the answers about its edge nodes, with the rows of the evidence."""
     explanation = index.explanations.get(connection)
-    if explanation is None:
-        return [LadderLine(line.text, -1) for line in sentence_lines(NO_EXPLANATION, view)]
+    out = [LadderLine(line.text, -1) for line in sentence_lines(NO_EXPLANATION, view)] if explanation is None else []
     if view.time == "delta":
         view = replace(view, time="relative")
-    return [
-        LadderLine(text, -1 if frame is None else index.row_of_frame(connection, frame))
-        for lines, frame in ExplanationText(LineCollector(), view).framed(explanation)
-        for text in lines
-    ]
+    writer = ExplanationText(LineCollector(), view)
+    groups = [] if explanation is None else [writer.framed(explanation)]
+    for answer in index.explanations.nodes:
+        if connection in answer.connections:
+            groups += [iter([([""], None)]), writer.framed_node(answer)]
+    for lines, frame in chain.from_iterable(groups):
+        row = -1 if frame is None else index.row_of_frame(connection, frame)
+        out += (LadderLine(text, row) for text in lines)
+    return out
 
 
 def _around(index: Index, connection: int, around: int) -> Iterator[int]:

@@ -31,7 +31,7 @@ from mqttscope.events import (
     PacketEvent,
     UnparsedEvent,
 )
-from mqttscope.explain.model import Cause, Explanation
+from mqttscope.explain.model import Cause, Explanation, NodeAnswer
 from mqttscope.lint.finding import Finding
 from mqttscope.mqtt import Connect, ControlPacket, Direction, Malformed, PacketType, ProtocolVersion, Publish, decode
 from mqttscope.net.frame import CaptureError
@@ -183,6 +183,8 @@ class StoredExplanations:
         self._places: dict[int, tuple[int, int]] = {}
         self.causes: dict[int, Cause] = {}
         """The most probable cause of each explained end, by connection."""
+        self.nodes: tuple[NodeAnswer, ...] = ()
+        """Answers about edge nodes of Sparkplug, complete when all is read."""
 
     def add(self, explanation: Explanation) -> None:
         data = pickle.dumps(explanation)

@@ -32,6 +32,7 @@ from mqttscope.cli.sniffing import SILENCE_NS, choose, live_capture, record
 from mqttscope.dissect import Dissector, FastPath, segments
 from mqttscope.events import Event, MalformedEvent, PacketEvent
 from mqttscope.explain import Explainer
+from mqttscope.explain.edge_nodes import NodeWatch
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.gate import Gate
 from mqttscope.metrics.monitor import LiveMonitor
@@ -341,10 +342,12 @@ def _show(
     monitor: LiveMonitor | None = None, no_frames: str = "",
 ) -> int:  # fmt: skip
     view, settings = looking.view, looking.settings
-    linter = gate = None
+    linter = gate = nodes = None
     options = looking.protocol.dissection()
     if settings is not None:
-        linter = Linter(settings.rules, complete=settings.complete, together=together)
+        nodes = None if monitor is not None else NodeWatch()
+        rules = [*settings.rules, *(() if nodes is None else [nodes.observer])]
+        linter = Linter(rules, complete=settings.complete, together=together)
         gate = Gate(settings.policy(), rules=settings.rules)
         view.secret_length = settings.secret_length
         options = settings.options
@@ -354,7 +357,7 @@ def _show(
     builder = Builder(
         Index(spool, files), files, segments_of, dissector, linter=linter, gate=gate,
         acknowledgments=None if reading is None else reading.acknowledgments(), monitor=monitor,
-        explainer=None if linter is None or monitor is not None else Explainer(), hiding=view.hiding(),
+        explainer=None if nodes is None else Explainer(), nodes=nodes, hiding=view.hiding(),
     )  # fmt: skip
     if isinstance(segments_of, LiveSource):
         segments_of.feed = builder.feed

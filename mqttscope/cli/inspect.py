@@ -125,7 +125,7 @@ def command(args: InspectOptions) -> int:
         export = Export(captures, args.write, deduplicate=args.files.deduplicate)
     view = args.view.view(colour=args.colour)
     view.spreadsheet, view.acknowledged = args.spreadsheet, asks_acknowledged
-    decoders = view.payloads = view.decoders()
+    decoders = view.payloads = view.decoders(detailed=args.form == "tree")
     stdin, fragments = (None, None) if export is None else (export.stdin, export.fragments)
     run = CaptureRun(
         captures, args.files, args.protocol, progress=output is not None or not is_terminal(),

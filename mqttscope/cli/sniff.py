@@ -189,7 +189,7 @@ def command(args: SniffOptions) -> int:
     )
     wanted = shared.compile_filter(args.expression)
     view = args.view.view(colour=args.colour)
-    view.payloads = view.decoders()
+    view.payloads = view.decoders(detailed=args.screen == "tree")
     options = args.protocol.dissection()
     findings = monitor = None
     if args.linting or args.metrics.serve is not None:

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
+from zlib import crc32
 
+from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
 from mqttscope.explain.model import Cause, Certainty, Evidence, Explanation, NodeAnswer, NodeQuestion
 from mqttscope.lint.context import RuleContext
 from mqttscope.lint.finding import Severity
+from mqttscope.lint.rule import packet_name
 from mqttscope.lint.rules.sparkplug import SparkplugRule, is_bridge
 from mqttscope.lint.rules.sparkplug.payload_checks import metric_name
 from mqttscope.lint.sparkplug_model import (
@@ -30,8 +33,10 @@ from mqttscope.lint.sparkplug_model import (
     is_rebirth_request,
     read_message,
 )
-from mqttscope.mqtt import Connect, ControlPacket, Disconnect, Publish
+from mqttscope.mqtt import Connect, ControlPacket, Disconnect, Puback, Publish, Pubrec
 from mqttscope.mqtt.wire import counted
+from mqttscope.session.connection import Connection
+from mqttscope.session.matching import FAILURE
 
 MAX_NODES = 1_000
 """Maximum number of edge nodes that are explained; further ones are counted."""
@@ -39,12 +44,14 @@ MAX_ANSWERS = 20
 """Maximum number of answers per edge node; further ones are counted."""
 MAX_CONNECTIONS = 16
 """Maximum number of connections of an edge node that are remembered, the latest ones."""
+MAX_REQUESTS = 100
+"""Maximum number of rebirth requests without an answer that are remembered per edge node; further ones are counted."""
 MAX_FAULTS = 3
 """Maximum number of faults that are remembered for a rebirth request, and of receivers of an NDEATH, the first ones."""
-
-
 EARLY_NS = 50_000_000
 """Maximum time from the delivery of a will to the captured end of its connection."""
+SAME_NS = 1_000_000_000
+"""Maximum time between two copies of a rebirth request on one connection, which has several subscriptions."""
 NOT_ENDED = (Cause.STILL_OPEN, Cause.UNREADABLE, Cause.NOT_SHOWN)
 """Causes that do not prove an end, or an end without DISCONNECT."""
 ADVICE = {
@@ -94,8 +101,12 @@ class NodeDeath:
     timestamp_ns: int
     birth_bdseq: int | None
     """The bdSeq of the last NBIRTH that the receiver had been sent, or that the edge node had published."""
-    born_on: int | None
-    """Number of the connection with the last NBIRTH."""
+    born: NodeConnection | None
+    """The connection with the last NBIRTH that the edge node had published."""
+    born_bdseq: int | None
+    """The bdSeq of this NBIRTH."""
+    seen_on: int
+    """Number of the connection that showed it first."""
     evidence: list[Evidence] = field(default_factory=list)
     published_on: int | None = None
     """Number of the connection that published it."""
@@ -103,7 +114,41 @@ class NodeDeath:
     """The next NBIRTH."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
+class RequestCopy:
+    """A rebirth request on one connection: from the host, or to the edge node."""
+
+    connection: Connection
+    from_client: bool
+    identifier: int | None
+    """Its Packet Identifier."""
+    end: int
+    """Offset of its last byte and one, in what its sender sent; 0 if it is unknown."""
+    evidence: Evidence
+    client: str
+    checksum: int
+    """CRC-32 of its payload."""
+
+    def repeats(self, other: RequestCopy | None) -> bool:
+        """Whether another copy is of the same request."""
+        if other is None or self.checksum != other.checksum:
+            return False
+        after_ns = (self.evidence.timestamp_ns or 0) - (other.evidence.timestamp_ns or 0)
+        return self.connection is not other.connection or after_ns <= SAME_NS
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection ended before TCP acknowledged it."""
+        connection = self.connection
+        is_over = connection.closed_how == "reset" or connection.also_closed is not None
+        if not is_over or connection.one_sided or not self.end:
+            return False  # the acknowledgment may come after the capture
+        if self.from_client:
+            return self.end > connection.client_side.stream_offset - connection.client_unacknowledged
+        return self.end > connection.server_side.stream_offset - connection.server_unacknowledged
+
+
+@dataclass(slots=True, eq=False)
 class RebirthCase:
     """A rebirth request, and what was seen of it."""
 
@@ -114,17 +159,24 @@ class RebirthCase:
     evidence: list[Evidence]
     timestamp_ns: int
     connections: tuple[int, ...]
-    is_delivered: bool = False
-    """Whether the edge node received it."""
+    born_on: int | None = None
+    """Number of the edge node's connection at that time."""
+    sent: RequestCopy | None = None
+    delivered: RequestCopy | None = None
+    refused: Evidence | None = None
+    """The acknowledgment that refused it."""
     answer: Evidence | None = None
+    is_answer_proved: bool = True
+    due: Evidence | None = None
+    """The NBIRTH of a later connection, which is due without a request."""
     data: int = 0
     """Messages with data that the edge node published between the delivery and the answer."""
     first: RebirthCase | None = None
     """The first request for the same reason, if this is another one."""
     more: int = 0
     """Number of further requests for the same reason."""
-    unanswered: int = 0
-    """Number of these requests without an NBIRTH after them."""
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Number of these requests without an answer, by `OUTCOMES`."""
 
 
 REASONS = {
@@ -137,9 +189,16 @@ REASONS = {
     "unborn": "; it had received no NBIRTH of the edge node on its connection",
     "dead": " after the NDEATH of the edge node",
     "again": " again; its request before had no answer",
+    "refused": " again; its request before was refused",
     "nothing": "; nothing in the capture shows why",
 }
 """Messages before a rebirth request, as words."""
+OUTCOMES = {
+    "refused": ("was refused", "were refused"),
+    "not delivered": ("was not delivered", "were not delivered"),
+    "no answer": ("has no answer in the capture", "have no answer in the capture"),
+}
+"""Ends of a rebirth request without an answer, as words about one and about several."""
 
 
 @dataclass(slots=True)
@@ -156,7 +215,11 @@ class NodeStory:
     requests: dict[str, RebirthCase] = field(default_factory=dict)
     """First requests, by host and reason."""
     pending: list[RebirthCase] = field(default_factory=list)
-    """Requests without an NBIRTH since."""
+    """Requests without an NBIRTH since, and requests that no connection has delivered."""
+    unanswered: list[RebirthCase] = field(default_factory=list)
+    """Requests that ended without an answer."""
+    unclaimed: list[RequestCopy] = field(default_factory=list)
+    """Last requests to clients that have not shown yet whether they are the edge node."""
     unborn: dict[str, NodeAnswer] = field(default_factory=dict)
     left_out: int = 0
     """Number of answers beyond `MAX_ANSWERS`."""
@@ -171,6 +234,11 @@ class NodeStory:
             if len(self.connections) > MAX_CONNECTIONS:
                 self.connections.popitem(last=False)
         return known
+
+    def settle(self, request: RebirthCase) -> None:
+        """End the wait for an answer."""
+        self.pending.remove(request)
+        self.unanswered.append(request)
 
     def has_room(self, count: int) -> bool:
         """Whether there is room for one more answer of a kind; otherwise it is counted."""
@@ -191,9 +259,10 @@ class NodeObserver(SparkplugRule):
     code = "EXPLAIN200"
     severity = Severity.INFO
     sender = None
-    looks_at = (Connect, Publish, Disconnect)
+    looks_at = (Connect, Publish, Puback, Pubrec, Disconnect)
+    when: ClassVar[dict[type[ControlPacket], str]] = {Puback: "reason_code", Pubrec: "reason_code"}
     signs: ClassVar[dict[type[ControlPacket], tuple[str, ...]]] = {
-        Connect: ("sparkplug",), Publish: ("sparkplug",), Disconnect: (),
+        Connect: ("sparkplug",), Publish: ("sparkplug",), Puback: (), Pubrec: (), Disconnect: (),
     }  # fmt: skip
     models = (SparkplugModel,)
     Memory: ClassVar[type | None] = ReceivedFaults
@@ -202,8 +271,12 @@ class NodeObserver(SparkplugRule):
         super().__init__()
         self._watch = watch
 
-    def check(self, packet: Connect | Publish | Disconnect, at: RuleContext) -> None:
-        """Take a message, the will of a connection, or its DISCONNECT."""
+    def check(self, packet: Connect | Publish | Puback | Pubrec | Disconnect, at: RuleContext) -> None:
+        """Take a message, the will of a connection, a refusal, or a DISCONNECT."""
+        if isinstance(packet, Puback | Pubrec):
+            if (packet.reason_code or 0) >= FAILURE:
+                self._watch.refuse(packet, at)
+            return
         if isinstance(packet, Disconnect):
             if packet.reason_code and at.from_client:
                 self._watch.keep_will(at.connection.number)
@@ -253,6 +326,20 @@ class NodeWatch:
             if connection in story.connections:
                 story.connections[connection].keeps_will = True
 
+    def refuse(self, packet: Puback | Pubrec, at: RuleContext) -> None:
+        """Note a refusal, if it is the one of a rebirth request."""
+        for request in (request for story in self._stories.values() for request in story.pending):
+            # The broker has not refused a request that it delivered.
+            copy = request.delivered or request.sent
+            if copy is None or copy.connection is not at.connection or request.refused is not None:
+                continue
+            if copy.identifier == packet.packet_identifier and copy.from_client is not at.from_client:
+                who = describe.name(at.client_name) if at.from_client else "the broker"
+                code = describe.reason(packet.packet_type, packet.reason_code or 0, at.version)
+                text = f"{who} refused the rebirth request: {packet_name(packet)} {code}"
+                request.refused = Evidence(text, at.event.frame, at.timestamp_ns, at.event.capture)
+                return
+
     def note_end(self, explanation: Explanation) -> None:
         """Take the explanation of an end, if the connection is one of an edge node."""
         if any(explanation.connection in story.connections for story in self._stories.values()):
@@ -299,6 +386,10 @@ class NodeStep:
         elif kind == "NDEATH":
             self._death()
         elif kind in NUMBERED:
+            for copy in self.story.unclaimed[:] if self.at.from_client else ():
+                if copy.connection is self.at.connection:
+                    self.story.unclaimed.remove(copy)
+                    self._add(self._deliver(copy))
             if kind == "NBIRTH":
                 self._birth()
             else:
@@ -309,17 +400,50 @@ class NodeStep:
         bdseq = "that cannot be read" if self.message.problem else bdseq_text(self.message.bdseq)
         evidence = self.evidence(f"{self.client} {verb} NBIRTH {bdseq}")
         (story.faults if self.at.from_client else self.received).clear()
+        for request in list(story.pending):
+            self._answer(request, evidence)
         if self.at.from_client:
             connection = story.connection(self.at)
             connection.birth, connection.has_died, story.born_on = evidence, False, connection.number
             connection.bdseq = self.message.bdseq
-        for request in story.pending:
-            # The NBIRTH of a new connection is due anyway.
-            if not self.at.from_client or request.connections[-1] == self.at.connection.number:
-                request.answer = evidence
-        story.pending.clear()
         for death in story.deaths[-1:]:
             death.returned = death.returned or evidence
+
+    def _answer(self, request: RebirthCase, birth: Evidence) -> None:
+        """Take an NBIRTH as the answer of a request, if it is not due without one."""
+        story, at, delivered = self.story, self.at, request.delivered
+        if not at.from_client:
+            # The edge node's own connection shows the answer, if it was captured.
+            if story.born_on is None and request.refused is None:
+                self._seen_answer(request, birth)
+            return
+        known = story.connections.get(at.connection.number)
+        is_new = known is None or known.birth is None or at.connection.opened_ns > request.timestamp_ns
+        is_new &= at.history.connect is not None or at.connection.handshake_seen
+        if request.refused is not None:
+            story.settle(request)
+        elif delivered is not None and delivered.connection is at.connection:
+            request.answer = birth
+            story.pending.remove(request)
+        elif delivered is not None or is_new:
+            request.due = request.due or birth
+            if delivered is not None:
+                story.settle(request)
+        elif not at.receiver.packets or at.receiver.gapped:  # otherwise the capture shows when it is delivered
+            request.answer, request.is_answer_proved = birth, not at.receiver.packets
+            story.pending.remove(request)
+
+    def _seen_answer(self, request: RebirthCase, birth: Evidence) -> None:
+        """Take an NBIRTH that a host received: one of the connection before has its bdSeq."""
+        node, event = self.node, self.at.event
+        is_retained = isinstance(event, PacketEvent) and getattr(event.packet, "retain", False)
+        before = node if node is not None and node.birth is not None and node.is_whole and not is_retained else None
+        if before is not None and (not before.is_alive or before.bdseq != self.message.bdseq):
+            request.due = request.due or birth
+            self.story.settle(request)
+        else:
+            request.answer, request.is_answer_proved = birth, before is not None and before.bdseq is not None
+            self.story.pending.remove(request)
 
     def _death(self) -> None:
         story, bdseq, at = self.story, self.message.bdseq, self.at
@@ -333,7 +457,8 @@ class NodeStep:
             born = None if story.born_on is None else story.connections.get(story.born_on)
             if known is None and born is not None:
                 known = born.bdseq
-            death = NodeDeath(bdseq, at.timestamp_ns, known, story.born_on)
+            born_bdseq = None if born is None else born.bdseq
+            death = NodeDeath(bdseq, at.timestamp_ns, known, born, born_bdseq, at.connection.number)
             story.deaths.append(death)
         if at.from_client:
             death.published_on = at.connection.number
@@ -348,7 +473,7 @@ class NodeStep:
         message, from_client = self.message, self.at.from_client
         if message.kind in DATA and from_client:
             for request in self.story.pending:
-                request.data += request.is_delivered
+                request.data += request.delivered is not None
         faults = self.story.faults if from_client else self.received
         if len(faults) < MAX_FAULTS:
             faults += [Fault(key, self.evidence(text)) for key, text in self._faults()][:1]
@@ -410,9 +535,10 @@ class NodeStep:
             if key == "before_birth" and is_known:
                 key = "unborn"  # the host subscribed later
             self.received.clear()
-        elif any(request.connections[0] == at.connection.number for request in story.pending):
-            key, certainty = "again", Certainty.LIKELY
-        elif at.connection.one_sided:
+        elif before := [request for request in story.pending if request.connections[0] == at.connection.number]:
+            key = "again" if before[-1].refused is None else "refused"
+            certainty = Certainty.LIKELY
+        elif not at.receiver.packets:
             if story.faults:
                 key, certainty, reasons = story.faults[0].key, Certainty.HYPOTHESIS, [story.faults[0].evidence]
         elif node is None or node.birth is None:
@@ -421,8 +547,22 @@ class NodeStep:
         elif not node.is_alive and node.is_whole and not at.server.gapped:
             key, certainty = "dead", Certainty.LIKELY
         numbers = at.connection.number, *(() if story.born_on is None else (story.born_on,))
-        asked = self.evidence(f"{self.client} published the rebirth request")
-        return RebirthCase(self.client, key, certainty, [*reasons, asked], at.timestamp_ns, numbers)
+        copy = self._copy("published the rebirth request")
+        return RebirthCase(
+            self.client, key, certainty, [*reasons, copy.evidence], at.timestamp_ns, numbers, story.born_on, copy
+        )  # fmt: skip
+
+    def _copy(self, what: str) -> RequestCopy:
+        """The rebirth request on the connection at hand."""
+        event = self.at.event
+        assert isinstance(event, PacketEvent)
+        packet, evidence = event.packet, self.evidence(f"{self.client} {what}")
+        assert isinstance(packet, Publish)
+        end = event.stream_offset + len(packet.raw) if event.stream_offset >= 0 else 0
+        from_client, checksum = self.at.from_client, crc32(packet.payload)
+        return RequestCopy(
+            event.connection, from_client, packet.packet_identifier, end, evidence, self.client, checksum
+        )
 
     def _seen_by_sender(self, key: str) -> Iterator[Evidence]:
         """Whether a gap in the sequence was in the messages that the edge node published."""
@@ -430,20 +570,28 @@ class NodeStep:
             yield from [fault.evidence for fault in self.story.faults if fault.key == key][:1]
 
     def _delivered_request(self) -> RebirthCase | None:
-        """A rebirth request that reaches the edge node; a new one if no captured host published it."""
-        if self.node is None and self.at.connection.number not in self.story.connections:
-            return None  # a copy for another subscriber
-        evidence = self.evidence(f"{self.client} received the rebirth request")
+        """A rebirth request that a client receives, perhaps the edge node."""
+        story, copy = self.story, self._copy("received the rebirth request")
+        if self.node is not None or self.at.connection.number in story.connections:
+            return self._deliver(copy)
+        story.unclaimed = [*story.unclaimed[1 - MAX_ANSWERS :], copy]  # perhaps a copy for another subscriber
+        return None
+
+    def _deliver(self, copy: RequestCopy) -> RebirthCase | None:
+        """Note that the edge node received a request; a new one if no captured host published it."""
         for request in self.story.pending:
-            if not request.is_delivered:
-                request.is_delivered = True
-                request.evidence.append(evidence)
+            is_sent = request.sent is not None and request.sent.checksum == copy.checksum
+            if request.refused is None and request.delivered is None and is_sent:
+                request.delivered = copy
+                request.evidence.append(copy.evidence)
                 return None
+        if any(copy.repeats(request.delivered) for request in (*self.story.pending, *self.story.unanswered)):
+            return None
         faults = self.story.faults[:1]
         key, certainty = (faults[0].key, Certainty.LIKELY) if faults else ("nothing", None)
-        reasons = [*(fault.evidence for fault in faults), evidence]
-        number = self.at.connection.number
-        return RebirthCase("A host", key, certainty, reasons, self.at.timestamp_ns, (number,), is_delivered=True)
+        reasons = [*(fault.evidence for fault in faults), copy.evidence]
+        when_ns, numbers = copy.evidence.timestamp_ns or 0, (copy.connection.number,)
+        return RebirthCase("A host", key, certainty, reasons, when_ns, numbers, delivered=copy)
 
     def _add(self, request: RebirthCase | None) -> None:
         """Wait for the answer of a request; further ones of one host for one reason are counted with the first."""
@@ -451,6 +599,9 @@ class NodeStep:
             return
         story, name = self.story, f"{request.host} {request.key}"
         first = story.requests.get(name)
+        if len(story.pending) + len(story.unanswered) >= MAX_REQUESTS:
+            story.left_out += 1
+            return
         if first is not None:
             first.more += 1
             request.first = first
@@ -458,8 +609,7 @@ class NodeStep:
             return
         else:
             story.requests[name] = request
-        if len(story.pending) < MAX_ANSWERS:
-            story.pending.append(request)
+        story.pending.append(request)
 
 
 def bdseq_text(bdseq: int | None) -> str:
@@ -484,8 +634,9 @@ class StoryAnswers:
             yield from self._death(death)
         for connection in story.connections.values():
             yield from self._silent_end(connection)
-        for request in story.pending:
-            (request.first or request).unanswered += 1
+        for request in (*story.unanswered, *story.pending):
+            end = "refused" if request.refused else "not delivered" if self._lost(request) else "no answer"
+            (request.first or request).outcomes[end] += 1
         yield from map(self._request, story.requests.values())
         yield from story.unborn.values()
 
@@ -523,25 +674,32 @@ class StoryAnswers:
             advice = end.first.advice[:1]
         else:
             by_end = "Its NDEATH was delivered, and the capture does not show the connection that it belongs to"
-        is_other = source is not None and death.born_on is not None and source.number != death.born_on
+        born = death.born
+        is_other = source is not None and born is not None and source is not born
         is_known = death.bdseq is not None and death.birth_bdseq is not None
         question, text = NodeQuestion.OFFLINE, "hosts have to show it as offline"
         if is_known and death.bdseq != death.birth_bdseq:
-            if is_other:
-                return  # the death of an earlier connection, which hosts ignore as they should
+            if is_other or source is None:
+                return  # perhaps the death of an earlier connection, which hosts ignore as they should
             question = NodeQuestion.STALE
             text = f"hosts ignore it, because its bdSeq is {death.bdseq}, and {death.birth_bdseq} in the NBIRTH"
             advice = ("Use one bdSeq for the will, the births and the death of a connection.",)
-        elif is_known and is_other:
-            text += f" although it is connected as #{death.born_on}: both connections have bdSeq {death.bdseq}"
-            advice = ("Add one to bdSeq before every CONNECT.",)
+        elif is_known and is_other and born is not None and born.birth is not None:
+            if death.born_bdseq == death.bdseq:
+                text += f" although it is connected as #{born.number}: both connections have bdSeq {death.bdseq}"
+                advice = ("Add one to bdSeq before every CONNECT.",)
+            else:
+                text += f" until they receive the NBIRTH of connection #{born.number}"
+                evidence += _returned(born.birth)
         elif not is_known:
             certainty = Certainty.HYPOTHESIS
-            text += " if its bdSeq is the one of the NBIRTH, which the capture lacks"
+            lacks = "which it lacks" if death.bdseq is None else "which the capture lacks"
+            text += f" if its bdSeq is the one of the NBIRTH, {lacks}"
         evidence += _returned(death.returned)
-        named = (death.born_on if source is None else source.number, death.born_on)
-        numbers = dict.fromkeys(number for number in named if number is not None)
-        yield self._answer(question, certainty, f"{by_end}; {text}.", evidence, advice, tuple(numbers))
+        numbers = tuple(dict.fromkeys(connection.number for connection in (source, born) if connection is not None))
+        is_usual = question is NodeQuestion.OFFLINE and death.published_on is not None and not is_other
+        numbers = numbers or (death.seen_on,)
+        yield self._answer(question, certainty, f"{by_end}; {text}.", evidence, advice, numbers, is_usual=is_usual)
 
     def _silent_end(self, connection: NodeConnection) -> Iterator[NodeAnswer]:
         """An end without an NDEATH that was published or delivered."""
@@ -553,7 +711,10 @@ class StoryAnswers:
         if connection.number in self._shared or any(death.timestamp_ns >= born_ns for death in self._foreign):
             return
         evidence = [connection.birth, end_of(end)]
-        later = [other.birth for other in self._story.connections.values() if other.birth is not None]
+        others = [other for other in self._story.connections.values() if other is not connection]
+        later = [other.birth for other in others if other.birth is not None]
+        if any(born_ns < (birth.timestamp_ns or 0) <= end.ended_ns for birth in later):
+            return  # it is back before its will can be published
         evidence += _returned(next((birth for birth in later if (birth.timestamp_ns or 0) > end.ended_ns), None))
         ended = f"Connection #{connection.number} ended ({cause_text(end)})"
         numbers, certainty = (connection.number,), Certainty.LIKELY
@@ -571,32 +732,59 @@ class StoryAnswers:
             text = f"{ended}; its will is the NDEATH, and the capture has no delivery of it."
             yield self._answer(NodeQuestion.OFFLINE, Certainty.LIKELY, text, evidence, end.first.advice[:1], numbers)
 
+    def _lost(self, request: RebirthCase) -> Evidence | None:
+        """The proof that a request did not reach the broker, or the edge node on the connection that it was for."""
+        copy = request.delivered or request.sent
+        if copy is not None and copy.is_lost:
+            connection = copy.connection
+            text = f"connection #{connection.number} ended, and TCP had not acknowledged the request"
+            return Evidence(text, connection.closed_frame, connection.closed_ns, connection.closed_capture)
+        if request.delivered is not None or request.born_on is None:
+            return None
+        end = self._ends.get(request.born_on)
+        if end is None or end.cause in (Cause.STILL_OPEN, Cause.NOT_SHOWN) or end.notes:
+            return None
+        text = f"connection #{request.born_on} of the edge node ended; the request was not delivered on it"
+        return Evidence(text, end.ended_frame, end.ended_ns, end.ended_capture)
+
     def _request(self, request: RebirthCase) -> NodeAnswer:
         headline, evidence = f"{request.host} requested a rebirth{REASONS[request.key]}.", request.evidence
+        lost = None if request.answer or request.refused else self._lost(request)
+        if lost is not None and request.delivered is not None and request.delivered.is_lost:
+            evidence.remove(request.delivered.evidence)
+            text = f"the broker sent the rebirth request to {request.delivered.client}"
+            evidence.append(replace(request.delivered.evidence, text=text))
         if request.answer is not None:
             later = describe.span((request.answer.timestamp_ns or 0) - request.timestamp_ns)
-            answer = request.answer
-            text = f"answered {later} after the request: {answer.text}"
-            evidence.append(Evidence(text, answer.frame, answer.timestamp_ns, answer.capture))
-        if request.data:
-            text = f"the edge node published {counted(request.data, 'message')} with data before that"
-            if request.answer is None:
-                text = f"the edge node published {counted(request.data, 'message')} with data after it"
-            evidence.append(Evidence(text))
+            perhaps = "" if request.is_answer_proved else "perhaps "
+            text = f"{perhaps}answered {later} after the request: {request.answer.text}"
+            evidence.append(replace(request.answer, text=text))
+        if request.due is not None:
+            text = f"no answer, because it is due on a new connection: {request.due.text}"
+            evidence.append(replace(request.due, text=text))
+        evidence += [fact for fact in (request.refused, lost) if fact is not None]
+        if request.data and (lost is None or request.delivered is None):
+            when = "after it" if request.answer is None else "before that"
+            evidence.append(Evidence(f"the edge node published {counted(request.data, 'message')} with data {when}"))
         if request.more:
             evidence.append(Evidence(f"{request.more:,} more for the same reason"))
-        if request.unanswered:
-            count = "It has" if not request.more else f"{request.unanswered:,} of {request.more + 1:,} requests have"
-            headline += f" {count} no answer in the capture."
+        for name, words in OUTCOMES.items():
+            if number := request.outcomes[name]:
+                of = f"{number:,} of {request.more + 1:,} requests {words[number > 1]}"
+                headline += f" {of if request.more else f'It {words[0]}'}."
         advice = ADVICE.get(request.key, ())
-        return self._answer(NodeQuestion.REBIRTH, request.certainty, headline, evidence, advice, request.connections)
+        is_usual, certainty = request.key in ("unborn", "dead", "nothing") and not request.outcomes, request.certainty
+        numbers = request.connections
+        return self._answer(NodeQuestion.REBIRTH, certainty, headline, evidence, advice, numbers, is_usual=is_usual)
 
     def _answer(
         self, question: NodeQuestion, certainty: Certainty | None, headline: str, evidence: list[Evidence],
-        advice: tuple[str, ...], connections: tuple[int, ...],
+        advice: tuple[str, ...], connections: tuple[int, ...], *, is_usual: bool = False,
     ) -> NodeAnswer:  # fmt: skip
         reasons = sorted(evidence, key=lambda row: 1 << 63 if row.timestamp_ns is None else row.timestamp_ns)
-        return NodeAnswer(self._story.name, question, certainty, headline, tuple(reasons), advice, connections)
+        return NodeAnswer(
+            self._story.name, question, certainty, headline, tuple(reasons), advice, connections, is_usual
+        )
 
 
 def cause_text(end: Explanation) -> str:

@@ -270,6 +270,8 @@ class NodeAnswer:
     advice: tuple[str, ...] = ()
     connections: tuple[int, ...] = ()
     """Connections that it is about."""
+    is_usual: bool = False
+    """Whether it is about an intended end, or about an answered request without a fault before it."""
 
 
 @dataclass(slots=True, frozen=True)

@@ -11,7 +11,7 @@ static const struct {
 } LOW[] = {
     {'p', "pass"}, {'p', "pin"}, {'k', "key"}, {'k', "token"}, {'k', "psk"}, {'c', "secret"}, {'c', "credential"},
     {'g', "sig"}, {'h', "auth"}, {'w', "pwd"}, {'b', "bearer"}, {'b', "basic"}, {'q', "mqtt"}, {'q', "mqisdp"},
-    {'_', "_live_"}, {'_', "_test_"}, {'_', "hf_"}, {'_', "whsec_"}, {'_', "npm_"}, {'_', "github"},
+    {'_', "_live_"}, {'_', "_test_"}, {'_', "hf_"}, {'_', "whsec_"}, {'_', "npm_"}, {'_', "github"}, {'_', "_compressed"},
     {'_', "ghp_"}, {'_', "gho_"}, {'_', "ghu_"}, {'_', "ghs_"}, {'_', "ghr_"},
     {'-', " -p"}, {'-', " -u"}, {'-', "--user"}, {'-', "--pw"}, {'-', "sshpass"}, {'-', "\"-p\""}, {'-', "'-p'"},
     {'-', "-----begin"}, {'-', "sk-"}, {'-', "glpat-"}, {'-', "glrt-"}, {'-', "gldt-"}, {'-', "glptt-"},

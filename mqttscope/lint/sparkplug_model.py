@@ -111,17 +111,19 @@ def will_message(at: RuleContext) -> SparkplugMessage | None:
     return None if connect is None else read_message(connect, at)
 
 
+def read_state(data: bytes) -> tuple[Message, str]:
+    """The JSON of a STATE, and why it cannot be read."""
+    try:
+        state = from_json(data)
+    except UndecodableError as error:
+        return {}, str(error)
+    return (state, "") if isinstance(state, dict) else ({}, "it is not a JSON object")
+
+
 @lru_cache(maxsize=16)
 def _read(topic: str, data: bytes, field: str) -> SparkplugMessage | None:
     if topic.startswith(f"{NAMESPACE}/STATE/") and topic.count("/") == 2:
-        host = topic.rpartition("/")[2]
-        try:
-            state = from_json(data)
-        except UndecodableError as error:
-            return SparkplugMessage("STATE", host, "", {}, str(error), field=field)
-        if not isinstance(state, dict):
-            return SparkplugMessage("STATE", host, "", {}, "it is not a JSON object", field=field)
-        return SparkplugMessage("STATE", host, "", state, field=field)
+        return SparkplugMessage("STATE", topic.rpartition("/")[2], "", *read_state(data), field=field)
     place = read_topic(topic)
     if place is None or place.kind not in KINDS or (place.device is None) != (place.kind in NODE_KINDS):
         return None

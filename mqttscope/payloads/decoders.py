@@ -64,6 +64,10 @@ class PayloadTable:
         return ", ".join([*self.compression, f"{name} {self.message}" if self.message else name])
 
 
+METRICS: Final = PayloadTable(f"{NAMESPACE}/+/+/+/#", "sparkplug-b")
+"""The table for messages of edge nodes and devices of Sparkplug B."""
+
+
 @dataclass(slots=True)
 class DecodedPayload:
     """The result of decoding one payload."""
@@ -309,6 +313,15 @@ def by_content_type(content_type: str | None) -> str:
     if kind.endswith(("/msgpack", "/x-msgpack", "/vnd.msgpack", "+msgpack")) or kind == "msgpack":
         return "msgpack"
     return "auto"
+
+
+def with_sparkplug(decoders: Decoders | None) -> Decoders:
+    """The decoders, also for messages of edge nodes and devices of Sparkplug B."""
+    if decoders is None:
+        return Decoders((METRICS,))
+    if METRICS in decoders.tables:
+        return decoders
+    return Decoders((*decoders.tables, METRICS), functions=decoders._functions, births=decoders.births)
 
 
 def decoders_for(view: str, configured: Decoders | None) -> Decoders | None:

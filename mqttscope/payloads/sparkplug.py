@@ -31,7 +31,7 @@ MAX_METRICS: Final = 20_000
 _DEPTH: Final = 16
 """Maximum nesting of templates and property sets."""
 
-_BITS: Final = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
+INTEGER_BITS: Final = {"Int8": 8, "Int16": 16, "Int32": 32, "Int64": 64}
 """Signed integers, sent in unsigned fields as two's complement."""
 _ARRAYS: Final = {
     "Int8Array": "b", "Int16Array": "h", "Int32Array": "i", "Int64Array": "q", "UInt8Array": "B", "UInt16Array": "H",
@@ -262,7 +262,7 @@ def _datatype(number: int) -> Any:
 
 
 def _scalar(value: Any, datatype: Any) -> Any:
-    bits = _BITS.get(datatype)
+    bits = INTEGER_BITS.get(datatype)
     if bits is not None and isinstance(value, int) and not isinstance(value, bool):
         value &= (1 << bits) - 1
         return value - (1 << bits) if value >> (bits - 1) else value

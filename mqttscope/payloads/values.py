@@ -20,7 +20,7 @@ import orjson
 from mqttscope.errors import MqttscopeError
 from mqttscope.mqtt.view import PAYLOAD_LIMIT, binary, printable, text, utf8
 from mqttscope.secrets.forms import SHORTEST, without_tokens
-from mqttscope.secrets.names import MIN_DIGITS, is_doubtful_name, is_secret_name, looks_secret
+from mqttscope.secrets.names import MIN_DIGITS, looks_secret, secrecy
 
 MAX_JSON_BYTES = 1 << 20
 """Maximum length of a payload that is parsed as JSON."""
@@ -240,6 +240,7 @@ class _Simplifier:
             return self._cut()
         # Metrics of Sparkplug B, and many other formats, have a name beside the value.
         named = secret if pairs is None else _secrecy_of_named(pairs, secret)
+        columns = [] if pairs is None else _hidden_columns(pairs, secret)
         for item in items:
             self._left -= 1
             if self._left < 0:
@@ -251,8 +252,21 @@ class _Simplifier:
             else:
                 key = self.value(item[0], depth + 1, secret=False)
                 hides = named if key == "value" else _secrecy(item[0], secret)
-                simple.append((key, self.value(item[1], depth + 1, secret=hides)))
+                if columns and key == "rows":
+                    simple.append((key, [self._row(row, columns, depth + 2, secret) for row in item[1]]))
+                else:
+                    simple.append((key, self.value(item[1], depth + 1, secret=hides)))
         return simple
+
+    def _row(self, row: Any, columns: list[bool | None], depth: int, outer: bool | None) -> Any:
+        """A row of a data set."""
+        if not isinstance(row, list):
+            return self.value(row, depth, secret=outer)
+        self._left -= len(row) + 1
+        if self._left < 0:
+            return self._cut()
+        hides = [*columns, *[outer] * len(row)]
+        return [self.value(part, depth + 1, secret=hides[place]) for place, part in enumerate(row)]
 
     def _cut(self) -> OmittedValue:
         self._result.cut = True
@@ -293,12 +307,15 @@ class _Simplifier:
 
 
 def _secrecy(key: Any, outer: bool | None) -> bool | None:
-    """Whether a key's value is a secret; ``None`` if the value decides.  ``outer``: the answer for the whole map."""
-    if outer or not isinstance(key, str) or len(key) > 256:
-        return outer
-    if is_secret_name(key):
-        return True
-    return None if is_doubtful_name(key) else outer
+    """Whether a key's value is a secret, see `secrecy`."""
+    return secrecy(key, outer) if isinstance(key, str) else outer
+
+
+def _hidden_columns(pairs: list[Any], outer: bool | None) -> list[bool | None]:
+    """Whether values are secrets, by the columns of a data set of Sparkplug B; empty for other maps."""
+    if [key for key, _ in pairs] != ["columns", "types", "rows"] or not isinstance(pairs[0][1], list):
+        return []
+    return [_secrecy(name, outer) for name in pairs[0][1]]
 
 
 def _secrecy_of_named(pairs: list[Any], outer: bool | None) -> bool | None:

@@ -62,7 +62,7 @@ def packet_keys(publish: str, requests: str, malformed: str, others: str) -> lis
 def _key_of(names: str) -> Key[ScriptEntry]:
     if names in _KEYS:
         return _KEYS[names]
-    return attrgetter(*(name if name == "topic" else f"packet.{name}" for name in names.split()))
+    return attrgetter(*(name if name in ("topic", "meaning") else f"packet.{name}" for name in names.split()))
 
 
 def _by_type(keys: dict[type, Key[ScriptEntry]], others: Key[ScriptEntry]) -> Key[ScriptEntry]:
@@ -80,7 +80,7 @@ CAPTURE_KEYS, CAPTURE_KEYS_WITHOUT_PAYLOAD = (
         malformed="raw, reason, reason",
         others="reason_code, type, type",
     )
-    for publish in ("topic payload qos retain, topic payload, topic", "topic qos retain, topic, topic")
+    for publish in ("topic meaning qos retain, topic meaning, topic", "topic qos retain, topic, topic")
 )
 """Two captures (`compare`)."""
 DEVICE_KEYS = packet_keys(

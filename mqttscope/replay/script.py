@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from mqttscope.events import (
     ConnectionClosed,
@@ -59,6 +60,13 @@ class ScriptEntry:
     """After changes by options: the captured packet that this one was made from."""
     doubt: int = 0
     """Level of suspicion that its bytes are part of a secret (`secrets.packets`)."""
+    content: Any = None
+    """Content of a payload of Sparkplug (`verify.metrics`), if two captures are compared."""
+
+    @property
+    def meaning(self) -> Any:
+        """The payload of a PUBLISH, or what it means."""
+        return self.packet.payload if self.content is None else self.content.key  # type: ignore[union-attr]
 
     @property
     def type(self) -> str:

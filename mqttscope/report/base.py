@@ -82,13 +82,17 @@ class View:
     unicode: bool = True
     """Whether the output can show arrows and box characters."""
 
-    def decoders(self) -> Decoders | None:
-        """The decoders for the payload view; ``None``, as nearly always, if it needs no decoder."""
-        if self.payloads is None and self.payload in ("auto", "none"):
-            return None
-        from mqttscope.payloads.decoders import decoders_for
+    def decoders(self, *, detailed: bool = False) -> Decoders | None:
+        """The decoders for the payload view; ``None``, as nearly always, if it needs no decoder.
 
-        return decoders_for(self.payload, self.payloads)
+        ``detailed``: for a view of single packets, with the metrics of Sparkplug B unless the user chose otherwise.
+        """
+        if not detailed and self.payloads is None and self.payload in ("auto", "none"):
+            return None
+        from mqttscope.payloads.decoders import decoders_for, with_sparkplug
+
+        decoders = decoders_for(self.payload, self.payloads)
+        return with_sparkplug(decoders) if detailed and self.payload == "auto" else decoders
 
     def hiding(self) -> HidingOptions:
         """The settings that decide what is hidden in findings."""

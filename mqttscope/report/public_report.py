@@ -19,11 +19,11 @@ class PublicReport(ABC):
     """
 
     def __init__(self, view: View, *, all_bytes: bool = False) -> None:
-        """``all_bytes``: show payloads beyond the limit of the view, and all fields of malformed packets."""
+        """``all_bytes``: show payloads beyond the limit of the view, all fields of malformed packets, and metrics."""
         self.view = view
         self._payload_limit = None if all_bytes else view.payload_limit
         self._spans = all_bytes
-        self._decoders = view.decoders()
+        self._decoders = view.decoders(detailed=all_bytes)
 
     @final
     def feed(self, event: Event) -> None:

@@ -265,6 +265,7 @@ def _suspicions(text: str, low: str) -> int:
         or ("@" in low and "/" in low and ("://" in low or ":\\" in low))
         or ("-" in text and _may_hold_option(text))
         or (("%" in low or "&" in low or "\\" in low) and _ESCAPED.search(low) is not None)
+        or ("_" in low and "_compressed" in low)
         or (more_stems() and any(stem in low for stem in more_stems()))
     ):
         kinds = NAMED
@@ -358,8 +359,9 @@ def _plain_ranges(part: bytes, kinds: int) -> list[tuple[int, int]]:
     if kinds & NAMED:
         # Imported late: very few payloads need it.
         from mqttscope.secrets.notations import named_values
+        from mqttscope.secrets.sparkplug import sparkplug_values
 
-        ranges += named_values(part.decode("latin-1"))
+        ranges += [*named_values(part.decode("latin-1")), *sparkplug_values(part, MAX_UNPACKED)]
     return joined(ranges)
 
 

@@ -110,6 +110,15 @@ def is_secret_value(name: str, value: str) -> bool:
     return is_secret_name(name) or (is_doubtful_name(name) and looks_secret(value))
 
 
+def secrecy(name: str, outer: bool | None) -> bool | None:
+    """Whether the value of a name is a secret; ``None`` if the value decides.  ``outer``: the answer for its holder."""
+    if outer or len(name) > 256:
+        return outer
+    if is_secret_name(name):
+        return True
+    return None if is_doubtful_name(name) else outer
+
+
 @lru_cache(8192)
 def _judge(name: str, is_cut: bool) -> tuple[bool, bool]:
     """Whether a name is the name of a secret, and whether its value decides; ``is_cut`` if its beginning is missing."""

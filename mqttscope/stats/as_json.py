@@ -320,7 +320,8 @@ TOTALS = doc.merged(
     ({"connections": _OUTCOMES.at("statistics.totals.outcomes"), **_TOTALS}, doc.itself),
 )  # fmt: skip
 _NODE = {
-    "node": _WITHOUT_SECRETS, **dict.fromkeys(("births", "deaths", "data"), _PAIR), "seq_gaps": _PAIR.at("gaps"),
+    "node": _WITHOUT_SECRETS, "server": doc.TEXT, **dict.fromkeys(("births", "deaths", "data"), _PAIR),
+    "seq_gaps": _PAIR.at("gaps"),
     **_moments("first", "last"),
 }  # fmt: skip
 NODES = doc.each(doc.record(_NODE))

@@ -79,9 +79,11 @@ def nodes_table(page: TableWriter, statistics: Statistics, top: int) -> None:
     nodes, end_ns = statistics.nodes, statistics.totals.last_ns or 0
     rows = sorted(nodes.rows.values(), key=lambda row: (-sum(row.gaps), row.last_ns))[:top]
     page.title("Edge nodes of Sparkplug")
+    has_servers = len({row.server for row in nodes.rows.values()}) > 1
     page.table(
         PageColumn("node", [starred_name(row.node) for row in rows]),
         [
+            *([PageColumn("broker", [row.server for row in rows], right=False)] if has_servers else []),
             *(
                 PageColumn(name, ["{:,} / {:,}".format(*getattr(row, name)) for row in rows])
                 for name in ("births", "deaths", "data", "gaps")

@@ -127,7 +127,7 @@ class KernelCounts(KernelHost):
     ) -> None:
         """Count a message of Sparkplug."""
         assert state.connection is not None
-        self._statistics.nodes.message(state.connection.number, from_server, topic.decode(), payload, timestamp_ns)
+        self._statistics.nodes.message(state.connection, from_server, topic.decode(), payload, timestamp_ns)
 
     def topic_counted(self, row: TopicCounts, raw: bytes, last_ns: int) -> None:
         """Add the counts of a topic."""

@@ -10,6 +10,7 @@ from mqttscope.mqtt import Direction, Publish
 from mqttscope.payloads.sparkplug_topics import NAMESPACE, read_topic
 from mqttscope.payloads.sparkplug_wire import open_payload
 from mqttscope.payloads.values import UndecodableError
+from mqttscope.session.connection import Connection
 
 MAX_NODES: Final = 10_000
 """Maximum number of edge nodes with a row; messages of further ones are counted together."""
@@ -24,6 +25,7 @@ class NodeRow:
 
     node: str
     """``group/node``."""
+    server: str
     births: list[int] = field(default_factory=lambda: [0, 0])
     """NBIRTH and DBIRTH."""
     deaths: list[int] = field(default_factory=lambda: [0, 0])
@@ -41,7 +43,8 @@ class NodeCounts:
     """The edge nodes of a run."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, NodeRow] = {}
+        self.rows: dict[tuple[str, str], NodeRow] = {}
+        """Edge nodes at their servers."""
         self.left_out = 0
         """Messages of edge nodes beyond `MAX_NODES`."""
         self._numbers: dict[int, tuple[dict[str, int], dict[str, int]]] = {}
@@ -53,7 +56,7 @@ class NodeCounts:
             packet = event.packet
             if type(packet) is Publish and event.topic and event.topic.startswith(NAMESPACE) and not packet.dup:
                 self.message(
-                    event.connection.number, event.direction is not Direction.CLIENT_TO_SERVER, event.topic,
+                    event.connection, event.direction is not Direction.CLIENT_TO_SERVER, event.topic,
                     b"" if packet.missing else packet.payload, event.timestamp_ns,
                 )  # fmt: skip
         elif isinstance(event, GapEvent | MalformedEvent | UnparsedEvent):
@@ -64,23 +67,23 @@ class NodeCounts:
         elif isinstance(event, ConnectionClosed):
             self._numbers.pop(event.connection.number, None)
 
-    def message(self, connection: int, side: int, topic: str, payload: bytes, timestamp_ns: int) -> None:
+    def message(self, connection: Connection, side: int, topic: str, payload: bytes, timestamp_ns: int) -> None:
         """Count a PUBLISH without DUP; ``side``: 1 from the server.  An incomplete payload is given as empty."""
         place = read_topic(topic)
         count = None if place is None else _COUNTED.get(place.kind)
         if place is None or count is None:
             return
         node = f"{place.group}/{place.node}"
-        row = self.rows.get(node)
+        row = self.rows.get((connection.server, node))
         if row is None:
             if len(self.rows) >= MAX_NODES:
                 self.left_out += 1
                 return
-            row = self.rows[node] = NodeRow(node, first_ns=timestamp_ns)
+            row = self.rows[connection.server, node] = NodeRow(node, connection.server, first_ns=timestamp_ns)
         getattr(row, count)[side] += 1
         row.last_ns = timestamp_ns
         if place.kind != "NDEATH":
-            numbers = self._numbers.setdefault(connection, ({}, {}))[side]
+            numbers = self._numbers.setdefault(connection.number, ({}, {}))[side]
             seq, before = _seq(payload), numbers.pop(node, None)
             row.gaps[side] += None not in (seq, before) and place.kind != "NBIRTH" and seq != ((before or 0) + 1) % 256
             if seq is not None:

@@ -19,11 +19,12 @@ from functools import partial
 
 from mqttscope.events import ClockStep, ConnectionClosed, Event, GapEvent, PacketEvent
 from mqttscope.explain import Explainer, Explanation, describe
+from mqttscope.explain.edge_nodes import NodeWatch
 from mqttscope.explain.explainer import REMARKED
 from mqttscope.explain.fates import Fate, Loss
 from mqttscope.explain.message_report import MessageReport
 from mqttscope.explain.messages import MAX_MESSAGES, MessageWatch
-from mqttscope.explain.model import PLAIN, Certainty
+from mqttscope.explain.model import PLAIN, Certainty, NodeAnswer, NodeQuestion
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from mqttscope.lint.finding import Confidence, Finding, Severity
@@ -32,7 +33,7 @@ from mqttscope.mqtt.constants import Direction
 from mqttscope.mqtt.packets import Publish
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.frame import CaptureDrops, CaptureError, CaptureNotice, Frame
-from mqttscope.report.explanations.base import TITLES
+from mqttscope.report.explanations.base import NODE_TITLES, TITLES
 from mqttscope.secrets.findings import HidingOptions, client_name, conceal
 from mqttscope.session.connection import Connection, host_of
 from mqttscope.stats.collect import Statistics
@@ -66,12 +67,14 @@ class Rank(IntEnum):
     CERTAIN_ERROR = 1
     LOSS = 2
     LIKELY_ERROR = 3
-    BARE_END = 4
+    NODE = 4
+    """An edge node of Sparkplug is offline or stale for hosts, or sends metrics without a birth."""
+    BARE_END = 5
     """A connection ended without DISCONNECT, and the capture does not show why."""
-    GAP = 5
+    GAP = 6
     """The capture lacks bytes or frames."""
-    HEURISTIC_ERROR = 6
-    WARNING = 7
+    HEURISTIC_ERROR = 7
+    WARNING = 8
 
 
 class FaultKind(IntEnum):
@@ -81,6 +84,7 @@ class FaultKind(IntEnum):
     LOSS = 1
     FINDING = 2
     GAP = 3
+    NODE = 4
 
 
 @dataclass(slots=True)
@@ -174,7 +178,11 @@ class Triage:
 
     def __init__(self, *, together: bool = False) -> None:
         """``together``: the captures come from several taps and are read as one."""
-        self.linter = Linter([usual_rule(rule) for rule in select(extended=EXTENDED).values()], together=together)
+        rules = [usual_rule(rule) for rule in select(extended=EXTENDED).values()]
+        self.rules = len(rules)
+        """Number of rules that judge."""
+        self._nodes = NodeWatch()
+        self.linter = Linter([*rules, self._nodes.observer], together=together)
         self.explainer = Explainer()
         self.messages = MessageWatch("#")
         self.statistics = Statistics()
@@ -251,7 +259,7 @@ class Triage:
         self._done += self._findings.ended(everything=True)
         report = MessageReport(self.messages)
         self.explainer.totals.remarks += report.doubled()
-        faults = [*self._of_ends(), *self._of_losses(report), *self._of_findings(), *self._of_gaps()]
+        faults = [*self._of_ends(), *self._of_losses(report), *self._of_findings(), *self._of_nodes(), *self._of_gaps()]
         faults.sort(key=lambda fault: (fault.rank, -fault.count, _SURENESS[fault.certainty], fault.timestamp_ns))
         self.faults = faults
 
@@ -295,6 +303,7 @@ class Triage:
 
     def _end(self, explanation: Explanation) -> None:
         self.messages.note_end(explanation)
+        self._nodes.note_end(explanation)
         if explanation.is_quiet:
             return
         first = explanation.first
@@ -390,6 +399,23 @@ class Triage:
                 FaultKind.FINDING, _rank(first), str(first.confidence), who, first.message, first.frame,
                 first.timestamp_ns, first.capture, group.occurrences, first.connection,
                 first.client_identifier if alone else None, rule=first.rule,
+            )  # fmt: skip
+
+    def _of_nodes(self) -> Iterator[TriageFault]:
+        """One row for each question about edge nodes of Sparkplug that is not usual."""
+        answers: dict[NodeQuestion, list[NodeAnswer]] = {}
+        for answer in self._nodes.answers():
+            if not answer.is_usual:
+                answers.setdefault(answer.question, []).append(answer)
+        for question, rows in answers.items():
+            first, count = rows[0], len({answer.node for answer in rows})
+            place = next((reason for reason in first.reasons if reason.frame), first.reasons[0])
+            yield TriageFault(
+                FaultKind.NODE, Rank.WARNING if question is NodeQuestion.REBIRTH else Rank.NODE,
+                str(first.certainty or Certainty.HYPOTHESIS),
+                f"edge node {first.node}" if count == 1 else counted(count, "edge node"), first.headline,
+                place.frame or 0, place.timestamp_ns or 0, place.capture or "", len(rows), first.connections[0],
+                title=NODE_TITLES[question],
             )  # fmt: skip
 
     def _of_gaps(self) -> Iterator[TriageFault]:

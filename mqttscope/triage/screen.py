@@ -61,7 +61,7 @@ STDIN = "-"
 _LABEL = 9
 _STYLES = {
     Rank.NAMED_END: "error", Rank.CERTAIN_ERROR: "error", Rank.LOSS: "error", Rank.LIKELY_ERROR: "note",
-    Rank.BARE_END: "note", Rank.GAP: "note", Rank.HEURISTIC_ERROR: "note", Rank.WARNING: "dim",
+    Rank.NODE: "note", Rank.BARE_END: "note", Rank.GAP: "note", Rank.HEURISTIC_ERROR: "note", Rank.WARNING: "dim",
 }  # fmt: skip
 _TRANSPORTS = {"websocket": "over WebSocket", "tls": "over TLS"}
 
@@ -240,7 +240,7 @@ class Screen:
             # Data missing in the capture is not a fault of client or broker.
             title = "Nothing else broke" if faults else "Nothing broke"
             yield self.painter.paint(f"{title} in what was captured", "type")
-            rules = plural(len(triage.linter.rules), "rule")
+            rules = plural(triage.rules, "rule")
             text = f"No error or warning by {rules}, and no lost message is known."
             yield from self._row("", text, "topic", most=2, indent=2)
             for sentence in verdict(triage.explainer.totals, Counter(), "")[:1]:
@@ -276,7 +276,8 @@ class Screen:
             text.add(f"{fault.rule} ", "type")
         style = "" if sure else _STYLES[fault.rank]
         if fault.count > 1 and fault.title:
-            text.add(f"{fault.title}, {fault.count:,} connections; first: ", style)
+            unit = "answers" if fault.kind is FaultKind.NODE else "connections"
+            text.add(f"{fault.title}, {fault.count:,} {unit}; first: ", style)
         elif fault.count > 1:
             text.add(f"{fault.count:,} times, first: ")
         elif most == 1 and fault.title and fault.title.lower() not in fault.text.lower():
@@ -335,7 +336,7 @@ def _named(capture: str) -> str:
 
 
 def _kinds(faults: Iterable[TriageFault]) -> str:
-    words = {FaultKind.END: "end", FaultKind.LOSS: "loss", FaultKind.FINDING: "finding", FaultKind.GAP: "gap"}
+    words = dict(zip(FaultKind, ("end", "loss", "finding", "gap", "answer"), strict=True))
     counts = Counter(fault.kind for fault in faults)
     return ", ".join(
         f"{count:,} {words[kind]}" + ("" if count == 1 else "es" if kind is FaultKind.LOSS else "s")
@@ -358,6 +359,8 @@ def commands(
     ends = by_kind[FaultKind.END]
     if ends:
         add("explain", *(_selection(ends[0]) if len(ends) == 1 and ends[0].client else ()))
+    if by_kind[FaultKind.NODE]:
+        add("explain")
     loss = next((fault for fault in by_kind[FaultKind.LOSS] if _is_topic(fault.topic)), None)
     if loss is not None and loss.topic is not None:
         add("explain", "--message", loss.topic)

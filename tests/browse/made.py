@@ -12,6 +12,7 @@ from mqttscope.capture import open_capture
 from mqttscope.dissect import Dissector, FastPath, segments
 from mqttscope.dissect.acknowledgments import Acknowledgments
 from mqttscope.explain import Explainer
+from mqttscope.explain.edge_nodes import NodeWatch
 from mqttscope.lint.catalogue import select, usual_rule
 from mqttscope.lint.engine import Linter
 from tests.conftest import ROOT
@@ -62,11 +63,12 @@ def builder(
     spool, files = TemporarySpool(), CaptureFiles()
     opened.append((spool, files))
     index = Index(spool, files, kept_blocks=kept_blocks)
-    linter = Linter([usual_rule(rule) for rule in select().values()]) if lint else None
-    explainer = Explainer() if lint else None
+    nodes = NodeWatch() if lint else None
+    linter = None if nodes is None else Linter([*map(usual_rule, select().values()), nodes.observer])
     return Builder(
-        index, files, Source(*paths), Dissector(), linter=linter, acknowledgments=acknowledgments, explainer=explainer
-    )
+        index, files, Source(*paths), Dissector(), linter=linter, acknowledgments=acknowledgments,
+        explainer=Explainer() if lint else None, nodes=nodes,
+    )  # fmt: skip
 
 
 def built(*paths: Path, lint: bool = False, kept_blocks: int | None = None) -> Index:

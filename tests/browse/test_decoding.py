@@ -56,11 +56,12 @@ def test_the_last_birth_of_the_edge_node_counts(index: Index) -> None:
 
 
 def test_views_of_formats_need_no_configuration(index: Index) -> None:
-    view = View(width=100, payload="sparkplug-b")
     row = row_of(index, NDATA_TOPIC)
-    texts = [line.text.strip() for line in payload_lines(detail(index, row, view).event, view)]
-    assert texts[0] == "28 bytes as sparkplug-b"
-    assert '"name": "Temperature",' in texts
+    for payload in ("auto", "sparkplug-b"):
+        view = View(width=100, payload=payload)
+        texts = [line.text.strip() for line in payload_lines(detail(index, row, view).event, view)]
+        assert texts[0] == "28 bytes as sparkplug-b"
+        assert '"name": "Temperature",' in texts
     view = View(width=100, payload="protobuf")
     texts = [line.text.strip() for line in payload_lines(detail(index, row, view).event, view)]
     assert texts[0] == "28 bytes as protobuf"

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from mqttscope.api.reading import CaptureReading
-from mqttscope.browse.details import PAYLOADS, detail, finding_lines, ladder_lines, payload_lines
+from mqttscope.browse.details import PAYLOADS, detail, end_lines, finding_lines, ladder_lines, payload_lines
 from mqttscope.browse.index import Index
 from mqttscope.browse.rows import RowKind
 from mqttscope.capture import open_capture
@@ -117,3 +117,14 @@ def test_whether_tcp_acknowledged_a_packet() -> None:
     shown = [line.text.strip() for row in range(len(index.rows)) for line in detail(index, row, VIEW).lines]
     assert shown.count("TCP: acknowledged") == 11
     assert shown.count("TCP: never acknowledged") == 1
+
+
+def test_an_end_has_the_answers_about_its_edge_node() -> None:
+    index = built(capture("sparkplug-deviations"), lint=True)
+    lines = end_lines(index, 1, View(width=200))
+
+    (place,) = (number for number, line in enumerate(lines) if "edge node plant/valve: rebirth" in line.text)
+    assert any("normal end" in line.text for line in lines[:place])
+    received = next(line for line in lines[place:] if "valve received the rebirth request" in line.text)
+    assert index.rows[received.row].frame == 43
+    assert not any("edge node" in line.text for line in end_lines(index, 3, View(width=200)))

@@ -310,3 +310,15 @@ def test_standard_input_is_read_once() -> None:
     assert ("TCP:" in done.text, done.err) == (False, "")
     done = invoke("inspect", "-", "--format", "tree", "--filter", "not tcp_acknowledged", stdin=raw)
     assert done.err == "mqttscope: the captures can be read only once: which packets TCP acknowledged is not shown\n"
+
+
+def test_the_tree_shows_metrics_of_sparkplug_unless_payload_decides() -> None:
+    path, only = (
+        capture("sparkplug-deviations"),
+        ("--format", "tree", "--filter", 'topic == "spBv1.0/plant/NDATA/valve"'),
+    )
+
+    assert '"name": "Flow",' in invoke("inspect", path, *only).text
+    for view in ("hex", "none"):
+        assert 'Flow"' not in invoke("inspect", path, *only, "--payload", view).text
+    assert "sparkplug-b" not in invoke("inspect", path).text

@@ -31,7 +31,8 @@ def watched(*lines: str) -> NodeWatch:
     """The watch after a conversation."""
     watch, explainer = NodeWatch(), Explainer()
     linter = Linter([watch.observer], strict=True)
-    source = explainer.watch.segments(segments(conversation("", *steps_of(*lines))))
+    is_late = any("midstream" in line for line in lines)
+    source = explainer.watch.segments(segments(conversation("", *steps_of(*lines), handshake=not is_late)))
     for event in dissect_segments(source):
         for explanation in explainer.feed(event, linter.feed(event)):
             watch.note_end(explanation)
@@ -132,6 +133,8 @@ def test_the_late_death_of_an_earlier_connection_is_not_a_question() -> None:
         ),
         ([HOST, BORN, SEEN, f"@1 < publish {DEATH.format(0)}"], " after the NDEATH of the edge node.", "likely"),
         ([HOST, BORN], "; it had received no NBIRTH of the edge node on its connection.", "hypothesis"),
+        # Nothing that the host received was captured.
+        (["@1 > connect client=h", BORN, f"> publish {DATA.format(5)}"], " after sequence numbers", "hypothesis"),
         # Two subscriptions of the host give it a message twice.
         ([HOST, BORN, SEEN, *[f"@1 < publish {DATA.format(1)}"] * 2], "; nothing in the capture shows why.", None),
         ([HOST, BORN, SEEN, f"@1 < publish {DATA.format(1)}"], "; nothing in the capture shows why.", None),
@@ -182,7 +185,130 @@ def test_the_birth_of_the_next_connection_is_no_answer() -> None:
         if row.question == "rebirth"
     )
 
+    assert rebirth.headline.endswith(" It has no answer in the capture.")
     assert not any("answered" in row.text for row in rebirth.reasons)
+    assert rebirth.reasons[-1].text == (
+        "no answer, because it is due on a new connection: e published NBIRTH with bdSeq 0"
+    )
+
+
+HOST_5 = HOST.replace("3.1.1", "5.0")
+DELIVERED = f"< publish {REBIRTH}"
+REFUSED = f"{ASKED} qos=1 id=7; @1 < puback 7 code=0x87"
+LATE = "midstream; version 3.1.1; > pingreq; < pingresp"
+BIRTH_1, AGAIN_1, SEEN_1 = (text.replace("bdSeq:Int64=0", "bdSeq:Int64=1") for text in (BIRTH, AGAIN, SEEN))
+
+
+@each(
+    "lines, outcome, last",
+    [
+        ([HOST_5, BORN, SEEN, REFUSED], "It was refused.", "the broker refused the rebirth request: PUBACK 0x87 Not"),
+        (
+            [HOST_5, BORN, SEEN, f"{ASKED} qos=2 id=7; @1 < pubrec 7 code=0x97; +1 > publish {BIRTH}"],
+            "It was refused.", "the broker refused the rebirth request: PUBREC 0x97 Quota exceeded",
+        ),
+        (
+            [HOST, BORN.replace("3.1.1", "5.0"), ASKED, f"{DELIVERED} qos=1 id=3; > puback 3 code=0x80"],
+            "It was refused.", "e refused the rebirth request: PUBACK 0x80 Unspecified error",
+        ),
+        # The refusal of another message, and an acknowledgment that accepts.
+        (
+            [HOST_5, BORN, f"{ASKED} qos=1 id=7; @1 > publish a x qos=1 id=8; @1 < puback 8 code=0x87; @1 < puback 7"],
+            "It has no answer in the capture.", "h published the rebirth request",
+        ),
+        (
+            [HOST, BORN, SEEN, ASKED, "@1 > reset"],
+            "It was not delivered.", "connection #0 ended, and TCP had not acknowledged the request",
+        ),
+        (
+            [HOST, BORN, SEEN, f"{ASKED}; @1 < pingresp", "@1 > reset"],
+            "It has no answer in the capture.", "h published the rebirth request",
+        ),
+        (
+            [HOST, BORN, SEEN, ASKED, "> reset"],
+            "It was not delivered.", "connection #1 of the edge node ended; the request was not delivered on it",
+        ),
+        (
+            [HOST, BORN, SEEN, ASKED, f"{DELIVERED}; > pingreq; > reset"],
+            "It has no answer in the capture.", "e received the rebirth request",
+        ),
+        (
+            [HOST, BORN, SEEN, ASKED, f"lost {DELIVERED}; > reset"],
+            "It has no answer in the capture.", "h published the rebirth request",
+        ),
+    ],
+)  # fmt: skip
+def test_a_request_that_is_refused_or_not_delivered(lines: list[str], outcome: str, last: str) -> None:
+    (rebirth,) = (row for row in answers(*lines) if row.question == "rebirth")
+
+    assert rebirth.headline.endswith(f" {outcome}")
+    assert rebirth.reasons[-1].text.startswith(last)
+    assert not any("answered" in row.text for row in rebirth.reasons)
+
+
+def test_one_request_is_one_answer() -> None:
+    # Two subscriptions of the edge node, and other clients that receive the request as well.
+    other = "@3 opened client=x; @3 > subscribe 1 spBv1.0/g/NCMD/e:1; @3 < suback 1 1; "
+    copies = f"@3 < publish {REBIRTH}; {DELIVERED}; {DELIVERED}; @1 < publish {REBIRTH}"
+
+    for lines in ([other + HOST, BORN, SEEN, f"{ASKED}; {copies}"], [other + HOST, BORN, f"{copies}"]):
+        (rebirth,) = (row for row in answers(*lines) if row.question == "rebirth")
+        assert [row.text for row in rebirth.reasons if "received the rebirth" in row.text] == [
+            "e received the rebirth request"
+        ]
+
+
+def test_a_request_after_a_refused_one() -> None:
+    assert [row.partition("requested a rebirth")[2] for row in sentences(HOST_5, BORN, SEEN, *[REFUSED] * 3)] == [
+        "; nothing in the capture shows why. It was refused.",
+        " again; its request before was refused. 2 of 2 requests were refused.",
+    ]
+
+
+@each(
+    "lines, last",
+    [
+        ([HOST, SEEN, ASKED, f"{LATE}; {DELIVERED}; +1 > publish {BIRTH}"], "answered 1.0"),
+        ([f"{LATE}; {DELIVERED}; +1 > publish {BIRTH}"], "answered 1.0"),
+        ([HOST, SEEN, ASKED, f"midstream; version 3.1.1; +1 > publish {BIRTH}"], "answered 1.0"),
+        # Only the host was captured: an NBIRTH with another bdSeq is of another connection.
+        ([HOST, SEEN, f"{ASKED}; +1 {SEEN}"], "answered 1.0"),
+        ([HOST, SEEN, f"{ASKED}; +1 {SEEN_1}"], "no answer, because it is due on a new connection: h received"),
+        ([HOST, SEEN, f"{ASKED}; +1 {SEEN} retain"], "perhaps answered 1.0"),
+        ([HOST, f"{ASKED}; +1 {SEEN}"], "perhaps answered 1.0"),
+        # The capture shows that the edge node had not received the request.
+        ([HOST, BORN, SEEN, ASKED, f"> publish {BIRTH}; {DELIVERED}"], "e received the rebirth request"),
+    ],
+)
+def test_the_answer_in_a_capture_that_begins_late_or_has_one_side(lines: list[str], last: str) -> None:
+    (rebirth,) = answers(*lines)
+
+    assert rebirth.reasons[-1].text.startswith(last)
+
+
+@each(
+    "lines, expected",
+    [
+        # The NBIRTH of the next connection reaches the host before the will, or after it.
+        ([HOST, SEEN, SEEN_1, f"@1 < publish {DEATH.format(0)}"], ""),
+        (
+            [HOST, BORN, SEEN, f"> reset; {AGAIN_1}", f"@1 < publish {DEATH.format(0)}", SEEN_1],
+            RESET.format(1) + ", and the broker published its will; hosts have to show it as offline until they"
+            " receive the NBIRTH of connection #2.",
+        ),
+        # The connection ends after the edge node has come back on another one.
+        ([HOST, BORN, AGAIN_1, "> reset"], ""),
+        (
+            [HOST, "@1 < publish spBv1.0/g/NDEATH/e spb(T=1)"],
+            (
+                "Its NDEATH was delivered, and the capture does not show the connection that it belongs to; hosts have"
+                " to show it as offline if its bdSeq is the one of the NBIRTH, which it lacks."
+            ),
+        ),
+    ],
+)  # fmt: skip
+def test_a_return_before_the_death(lines: list[str], expected: str) -> None:
+    assert [answer.headline for answer in answers(*lines)] == ([expected] if expected else [])
 
 
 def test_a_gap_is_traced_to_the_edge_node() -> None:

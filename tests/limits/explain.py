@@ -31,7 +31,7 @@ from tests.dissect.talk import CONNACK, SECOND, START, Talk, Tape, connect
 from tests.explain.causes.test_encrypted import LARGE, PING, alerted, pinging, shaken
 from tests.explain.causes.test_encrypted import decrypted as decrypted
 from tests.explain.running import across, explained, of_segments, traced
-from tests.explain.test_edge_nodes import BORN, DEATH, HOST, SEEN, answers, watched
+from tests.explain.test_edge_nodes import ASKED, BORN, DEATH, DELIVERED, HOST, SEEN, answers, watched
 from tests.explain.test_edge_nodes import unborn_metrics as unborn_metrics
 from tests.explain.test_segments import OPENED, TO_CLIENT, TO_SERVER, client_of, facts_of, fed, segment
 from tests.explain.test_tokens import SAS, jwt
@@ -894,6 +894,17 @@ def early_will(seconds: str) -> int:
     """Number of connections named for a will that was delivered before the end of its connection."""
     rows = answers(HOST, BORN, SEEN, f"@1 < publish {DEATH.format(0)}; +{seconds} > reset")
     return sum(answer.headline.count("#1") for answer in rows)
+
+
+def requested_again(seconds: str) -> int:
+    """Rebirth requests of equal deliveries so much later."""
+    headline, *_ = (row.headline for row in answers(BORN, DELIVERED, f"+{seconds} {DELIVERED}"))
+    return 2 if "2 of 2" in headline else 1
+
+
+def requests_left_out(count: int) -> int:
+    """Sentences about rebirth requests that are not remembered."""
+    return len(list(watched(HOST, BORN, SEEN, *[ASKED] * count).remarks()))
 
 
 def node_connections(count: int) -> int:

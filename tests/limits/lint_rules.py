@@ -135,8 +135,6 @@ SEC305 sources
 SES307
     for 1..{N}: @{n} opened
     +40 @1 > pingreq; @1 < pingresp
-SPB104
-    opened; > subscribe 1 spBv1.0/#:0; < suback 1 0; > publish STATE/h "{\"online\":true}"" "*{N}
 SPB429
     opened client=a; > publish spBv1.0/g/NBIRTH/n1 x; @1 opened client=b
     for 1..{N}: @1 > publish spBv1.0/g/NBIRTH/n{n} x

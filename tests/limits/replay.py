@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
 
+from mqttscope.dissect import dissect_segments
+from mqttscope.events import PacketEvent
+from mqttscope.lint.examples import conversation, segments
 from mqttscope.mqtt import Publish
 from mqttscope.mqtt.parts import Subscription
 from mqttscope.replay.drivers import run
@@ -29,9 +32,11 @@ from mqttscope.replay.server.connection import DeviceSubscription
 from mqttscope.replay.verify.captures import PACKET_COST, TooMuchKeptError
 from mqttscope.replay.verify.deliveries import match_alike
 from mqttscope.replay.verify.difference import short
+from mqttscope.replay.verify.metrics import RecordedMetrics
 from mqttscope.session.connection import Connection
 from mqttscope.transport.target import BrokerUrl
 from tests.limits.leaping import leaping, now
+from tests.lint.lint_help import steps_of
 from tests.replay.client.playing import begun, player, say, texts
 from tests.replay.drivers.test_serve import Wire, driven
 from tests.replay.recordings import V3_1, V3_1_1, V5
@@ -434,3 +439,13 @@ def kept(total: int) -> str:
     except TooMuchKeptError as error:
         return str(error).partition(" of packets ")[2]
     return ""
+
+
+def unnamed_metrics(count: int) -> int:
+    """Servers with data whose metric has no name from a birth."""
+    metrics, contents = RecordedMetrics(), []
+    lines = "opened client=e", "> publish spBv1.0/g/NBIRTH/e spb(T#7:Int32=1)", "> publish spBv1.0/g/NDATA/e spb(#7=1)"
+    for number in range(count):
+        steps = segments(conversation("", *steps_of(*lines), server=f"10.0.0.{number}:1883"))
+        contents += [metrics.read(event) for event in dissect_segments(steps) if isinstance(event, PacketEvent)]
+    return 2 * count - sum(content is not None and "T" in content.metrics for content in contents)

@@ -17,8 +17,10 @@ from mqttscope.secrets.addresses import without_secrets as without_secrets
 from mqttscope.secrets.credentials import starred_name as starred_name
 from mqttscope.secrets.forms import without_tokens as without_tokens
 from mqttscope.secrets.names import is_secret_name as is_secret_name
+from mqttscope.secrets.sparkplug import sparkplug_values
 from mqttscope.secrets.user_input import hidden_in_user_input
 from tests.report.findings.samples import MADE
+from tests.secrets.test_sparkplug import payload
 from tests.secrets.test_user_input import swapped
 
 V3 = ProtocolVersion.V3_1_1
@@ -129,3 +131,11 @@ def subscribe(count: int) -> bytes:
 def swallowed(content: bytes) -> bytes:
     """A packet with a wrong first byte and this content, as it is shown."""
     return packets.redacted(b"\x61" + write_variable_byte_integer(len(content)) + content, V3)
+
+
+def in_templates(depth: int) -> int:
+    """Secrets of a metric in templates of this depth."""
+    metric: dict[str, Any] = {"name": "password", "string_value": "hunter"}
+    for _ in range(depth):
+        metric = {"name": "T", "template_value": {"metrics": [metric]}}
+    return len([*sparkplug_values(payload(**metric), 9)])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from mqttscope.lint.finding import Confidence
-from mqttscope.lint.rules.sparkplug.payload_checks import BORN, contradiction
+from mqttscope.lint.rules.sparkplug import expanded
+from mqttscope.lint.rules.sparkplug.payload_checks import contradiction
 from mqttscope.payloads.sparkplug_wire import DATATYPES, Message
 from tests.lint.lint_help import linted, steps_of
 
+BORN = expanded("BORN")
 ORDER = ("SPB265", "SPB267", "SPB268", "SPB269", "SPB274")
 WILL = "will=spBv1.0/g/NDEATH/e will_payload=spb(bdSeq:Int64=0) will_qos=1"
 JUMP = "> publish spBv1.0/g/NDATA/e spb(seq=5 T=1)"

@@ -16,8 +16,9 @@ import cbor2
 import msgpack
 
 from mqttscope.mqtt.properties import Properties
-from mqttscope.payloads.decoders import DecodedPayload, Decoders, PayloadTable, decoders_for
+from mqttscope.payloads.decoders import DecodedPayload, Decoders, PayloadTable, decoders_for, with_sparkplug
 from mqttscope.payloads.values import UndecodableError, compact
+from mqttscope.report.base import View
 from tests.each import each
 from tests.payloads import samples
 from tests.report.make import Talk
@@ -193,6 +194,19 @@ def test_views_of_a_format_need_no_table() -> None:
         "protobuf fleet.Report", "protobuf", "protobuf"
     ]  # fmt: skip
     assert decoders_for("sparkplug-b", None) is not None
+
+
+def test_single_packets_of_sparkplug_need_no_table() -> None:
+    configured = samples.decoders(("spBv1.0/plant/NDATA/edge-1", "text"))
+    for decoders in (with_sparkplug(None), with_sparkplug(configured)):
+        assert with_sparkplug(decoders) is decoders
+        assert [
+            None if table is None else table.format
+            for table in map(decoders.table, ("spBv1.0/g/NDATA/e", "spBv1.0/g/DCMD/e/d", "spBv1.0/STATE/h", "a/b"))
+        ] == ["sparkplug-b", "sparkplug-b", None, None]
+    assert with_sparkplug(configured).table(samples.NDATA_TOPIC) is configured.tables[0]
+    assert View().decoders() is View(payload="hex").decoders(detailed=True) is None
+    assert View(payloads=configured).decoders() is configured
 
 
 def named(name: str) -> Any:

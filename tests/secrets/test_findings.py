@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
 import re
@@ -21,6 +22,7 @@ from mqttscope.mqtt.declare import ControlPacket
 from mqttscope.mqtt.packets import Disconnect
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.properties import Properties
+from mqttscope.payloads.sparkplug_wire import encode_message
 from mqttscope.secrets import findings
 from mqttscope.secrets.findings import HidingOptions, conceal, concealed, masked
 from tests.each import each
@@ -315,3 +317,17 @@ def test_the_quick_proof_that_nothing_is_hidden_changes_no_finding(monkeypatch: 
 
     assert quick == [concealed(finding, HidingOptions()) for finding in samples]
     assert 50 < sum(shown.finding is finding for shown, finding in zip(quick, samples, strict=True)) < 450
+
+
+@pytest.mark.parametrize("form", FINDING_FORMATS)
+def test_findings_hide_metrics_of_sparkplug_with_the_name_of_a_secret(form: str) -> None:
+    table = {"columns": ["password"], "types": [12], "rows": [{"elements": [{"string_value": "geheimnis"}]}]}
+    metrics = [{"name": "password", "string_value": "kennwort"}, {"name": "T", "dataset_value": table}]
+    payload = encode_message({"timestamp": 1, "metrics": metrics})
+    shown = written(form, [about(Publish(topic_name="spBv1.0/g/NDATA/e", payload=payload), offset=20, length=60)])
+
+    for word in (b"kennwort", b"geheimnis"):
+        assert not any(
+            text in shown.lower()
+            for text in (word.decode(), word.hex(), word.hex(" "), base64.b64encode(word).decode())
+        )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+
+import pytest
 
 from mqttscope.dissect import dissect_segments
 from mqttscope.lint.examples import conversation, segments
+from mqttscope.net.frame import Frame
 from mqttscope.stats.collect import Statistics
 from mqttscope.stats.sparkplug import NodeCounts, NodeRow
 from tests.cli.running import invoke
+from tests.dissect.secure import as_frame
 from tests.each import each
 from tests.explain.running import capture
+from tests.kernel.comparison import count_natively, count_purely
+from tests.kernel.mutation import Record, written
 from tests.lint.lint_help import steps_of
 
 DATA = "> publish spBv1.0/g/NDATA/e spb(seq={})"
@@ -28,7 +35,7 @@ def counted(*lines: str) -> NodeCounts:
 
 
 def row(*lines: str) -> NodeRow:
-    return counted(*lines).rows["g/e"]
+    return counted(*lines).rows["10.0.0.2:1883", "g/e"]
 
 
 def test_messages_are_counted_by_direction() -> None:
@@ -72,3 +79,22 @@ def test_statistics_have_edge_nodes_with_the_kernel_and_without(tmp_path: Path) 
     assert invoke("stats", path, "--output", page).code == 0
     assert "Edge nodes of Sparkplug" in page.read_text("utf-8")
     assert "edge_nodes" not in invoke("stats", capture("keep-alive"), "--format", "json").document
+
+
+def test_edge_nodes_of_one_name_at_two_servers_are_kept_apart(tmp_path: Path) -> None:
+    path, frames = tmp_path / "two.pcap", list[Frame]()
+    for server, lines in (("10.0.0.2:1883", [BIRTH, DATA.format(1)]), ("10.0.0.3:1883", [BIRTH, DATA.format(5)])):
+        recorded = conversation("", *steps_of("opened client=e", *lines, "> disconnect; > fin; < fin"), server=server)
+        frames += map(as_frame, segments(recorded))
+    records = [Record(frame.timestamp_ns, frame.data, frame.original_length) for frame in frames]
+    path.write_bytes(written(frames[0].link_type, records))
+
+    natively, purely = (
+        json.loads(reading.lines)["edge_nodes"]
+        for reading in (count_natively(path.read_bytes()) or pytest.skip("no kernel"), count_purely(path.read_bytes()))
+    )
+    assert natively == purely
+    assert [(row["server"], row["node"], row["seq_gaps"]["client_to_server"]) for row in purely] == [
+        ("10.0.0.2:1883", "g/e", 0), ("10.0.0.3:1883", "g/e", 1),
+    ]  # fmt: skip
+    assert "g/e   10.0.0.3:1883   1 / 0" in invoke("stats", path).text

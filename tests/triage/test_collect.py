@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mqttscope.net.frame import CaptureDrops, CaptureError
+from mqttscope.report.explanations.base import NODE_TITLES
 from mqttscope.triage.collect import FaultKind, Rank, Triage
 from tests.dissect.scenes import HELLO
 from tests.dissect.secure import write as write_tape
@@ -173,7 +174,7 @@ def test_the_worst_come_first() -> None:
     ranks = [fault.rank for fault in triage.faults]
 
     assert ranks == sorted(ranks)
-    assert {*ranks} >= {*Rank} - {Rank.LIKELY_ERROR, Rank.HEURISTIC_ERROR}
+    assert {*ranks} >= {*Rank} - {Rank.LIKELY_ERROR, Rank.NODE, Rank.HEURISTIC_ERROR}
 
 
 def test_brokers_with_their_transports() -> None:
@@ -228,3 +229,17 @@ def test_events_are_fed_in_the_state_before_their_packets() -> None:
     triage = of_capture("alias-both-directions")
 
     assert {topic for topic in triage.statistics.topics if topic} >= {"client/topic", "server/topic", "client/other"}
+
+
+def test_answers_about_edge_nodes_are_faults_unless_they_are_usual() -> None:
+    rows = [row for row in of_capture("sparkplug-python").faults if row.kind is FaultKind.NODE]
+
+    assert [(row.who, row.rank, row.certainty, row.title, row.count, row.frame) for row in rows] == [
+        ("edge node plant/oven", Rank.NODE, "likely", "gone, and online for hosts", 2, 22)
+    ]
+    questions = {row.title for row in of_capture("sparkplug-deviations").faults if row.kind is FaultKind.NODE}
+    assert questions == set(NODE_TITLES.values())
+    born = "opened 3.1.1 client=e will=spBv1.0/g/NDEATH/e will_payload=spb(bdSeq:Int64=0) will_qos=1"
+    born += "; > subscribe 1 spBv1.0/g/NCMD/e:1; < suback 1 1; > publish spBv1.0/g/NBIRTH/e spb(seq=0 bdSeq:Int64=0)"
+    usual = gathered(f"{born}; > publish spBv1.0/g/NDEATH/e spb(bdSeq:Int64=0); {END}")
+    assert not any(row.kind is FaultKind.NODE for row in usual.faults)

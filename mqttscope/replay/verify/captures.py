@@ -41,9 +41,9 @@ from mqttscope.mqtt.packets import (
 from mqttscope.mqtt.topics import compile_filter
 from mqttscope.replay.align import CAPTURE_KEYS, CAPTURE_KEYS_WITHOUT_PAYLOAD, Pair, align, displaced
 from mqttscope.replay.script import Script, ScriptEntry, ScriptReader
-from mqttscope.replay.verify.births import by_metrics
 from mqttscope.replay.verify.device import changed_fields
 from mqttscope.replay.verify.fields import field_differences
+from mqttscope.replay.verify.metrics import RecordedMetrics
 
 A, B = 0, 1
 """Indexes of the two captures in pairs."""
@@ -55,6 +55,8 @@ MAX_KEPT_BYTES = 512 << 20
 """Maximum size of the packets that wait for their counterparts."""
 PACKET_COST = 999
 """Size counted for each packet in addition to its bytes, which are kept twice."""
+CONTENT_COST = 10
+"""Size of a packet with the content of its payload, in sizes of the packet."""
 MAX_CHOICES = 250_000
 """Maximum number of pairs of connections compared by topics at once, to find the most similar ones."""
 _ANSWERS = (Connack, Puback, Pubrec, Pubrel, Pubcomp, Suback, Unsuback, Pingresp)
@@ -189,6 +191,7 @@ class CaptureComparison:
         self._seen: tuple[dict[str, int], dict[str, int]] = ({}, {})
         self._waiting: dict[tuple[str, int], _Connection] = {}
         self._by_topics: tuple[list[_Connection], list[_Connection]] = ([], [])
+        self._metrics = RecordedMetrics(), RecordedMetrics()
 
     @property
     def counts(self) -> ComparisonCounts:
@@ -208,9 +211,13 @@ class CaptureComparison:
             if not isinstance(event, ConnectionOpened | PacketEvent | MalformedEvent):
                 return
             read = self._open[side][connection.number] = _Connection(side)
+        content = self._metrics[side].read(event) if isinstance(event, PacketEvent) else None
         read.reader.feed(event)
         if isinstance(event, PacketEvent | MalformedEvent):
-            self._keep(read, event)
+            self._keep(read, event, 1 if content is None else CONTENT_COST)
+            last = read.script.entries[-1:]
+            if isinstance(event, PacketEvent) and last and last[0].packet is event.packet:
+                last[0].content = content
         elif isinstance(event, ConnectionClosed):
             del self._open[side][connection.number]
             read.reader.finish()
@@ -231,9 +238,9 @@ class CaptureComparison:
         for connection in alone:
             yield from self._unpaired(connection)
 
-    def _keep(self, connection: _Connection, event: PacketEvent | MalformedEvent) -> None:
+    def _keep(self, connection: _Connection, event: PacketEvent | MalformedEvent, factor: int) -> None:
         packet = event.packet if isinstance(event, PacketEvent) else event.malformed
-        cost = PACKET_COST + 2 * len(packet.raw)
+        cost = PACKET_COST + 2 * factor * len(packet.raw)
         connection.cost += cost
         self.kept_bytes += cost
         if self.kept_bytes > MAX_KEPT_BYTES:
@@ -413,16 +420,20 @@ class _CapturePair:
         return CaptureDifference(kind, self.client, self.scripts, (first, other), name, both)
 
     def _fields(self, before: ScriptEntry, now: ScriptEntry) -> Iterator[CaptureDifference]:
-        for change in self._changed(before, now):
-            for name, expected, actual in by_metrics(change, before, now):
-                if self._is_ignored(name):
-                    continue
+        changes = [*self._changed(before, now)]
+        if before.content is not None and now.content is not None:
+            changes = [change for change in changes if change[0] not in ("payload", "will.will_payload")]
+            changes += before.content.changes(now.content)
+        for name, expected, actual in changes:
+            if not self._is_ignored(name):
                 yield self._difference(CaptureDifferenceKind.FIELD, before, now, name, expected, actual)
 
     def _is_ignored(self, name: str) -> bool:
         ignore = self.settings.ignore
         last = name.rpartition(".")[2]
-        if ("properties" in ignore and "properties." in name) or ("payload" in ignore and name.startswith("payload.")):
+        if name.startswith("payload."):
+            return "payload" in ignore
+        if "properties" in ignore and "properties." in name:
             return True
         return last.removeprefix("will_") in ignore or (last == "maximum_qos" and "qos" in ignore)
 

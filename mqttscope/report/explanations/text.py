@@ -22,7 +22,7 @@ from dataclasses import replace
 
 from mqttscope.explain import describe
 from mqttscope.explain.fates import Fate, Trace
-from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
+from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence, Explanation, Moment, NodeAnswer, Totals
 from mqttscope.report.base import Clock, Sink, View
 from mqttscope.report.explanations.base import TITLES, node_title, protocol_text, verdict
 from mqttscope.report.explanations.restarts import FoldingReport, RestartEvent
@@ -101,6 +101,15 @@ class ExplanationText(FoldingReport):
             for text in advice:
                 yield self._paragraph(f"- {painter.safe(text)}", "topic"), None
 
+    def framed_node(self, answer: NodeAnswer) -> Iterator[tuple[list[str], int | None]]:
+        """The lines of an answer about an edge node in groups, each with its frame, if it has one."""
+        yield self._headed(f"edge node {self.painter.name(answer.node, 60)}: ", node_title(answer)), None
+        yield self._paragraph(answer.headline, ""), None
+        for evidence in answer.reasons:
+            yield self._evidence(evidence, ""), evidence.frame
+        for advice in answer.advice:
+            yield self._paragraph(f"- {advice}", "topic"), None
+
     def trace(self, trace: Trace) -> None:
         """Write why messages arrived or did not."""
         out = []
@@ -121,13 +130,7 @@ class ExplanationText(FoldingReport):
                     out += self._paragraph(f"- {advice}", "topic", indent=4)
             out.append("")
         for answer in trace.nodes:
-            out += self._headed(f"edge node {self.painter.name(answer.node, 60)}: ", node_title(answer))
-            out += self._paragraph(answer.headline, "")
-            for evidence in answer.reasons:
-                out += self._evidence(evidence, "")
-            for advice in answer.advice:
-                out += self._paragraph(f"- {advice}", "topic")
-            out.append("")
+            out += [*(line for lines, _ in self.framed_node(answer) for line in lines), ""]
         for sentence in trace.remarks:
             out += self._paragraph(sentence, "note", indent=0)
         self.sink.write(encoded(out))

@@ -28,6 +28,7 @@ from mqttscope.mqtt.properties import BY_NAME
 from mqttscope.mqtt.view import binary, malformed_view, properties_view, text, view
 from mqttscope.replay.script import Script, ScriptEntry
 from mqttscope.replay.verify.difference import DeviceKind, Difference, DifferenceKind, Verification, reason_text
+from mqttscope.replay.verify.metrics import NamedValue
 from mqttscope.report.base import Sink, View
 from mqttscope.report.escape import cells
 from mqttscope.report.findings.base import FindingReporter, RunSummary
@@ -125,6 +126,8 @@ def plain(field: str, value: Any, shown: View) -> Any:
             Properties.of((number, part) for part in several), shown.payload_limit, show_secrets=shown.show_secrets
         )
         value = block[name]
+    elif isinstance(value, NamedValue):
+        value = text(value.shown(show_secrets=shown.show_secrets))
     elif isinstance(value, bytes):
         value = binary(value if shown.show_secrets else without_tokens(value, shown.payload_limit), shown.payload_limit)
     elif isinstance(value, str):

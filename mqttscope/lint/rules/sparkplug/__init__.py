@@ -1,36 +1,73 @@
 """Rules about clients that use Sparkplug B (Eclipse Sparkplug Specification 3.0)."""
 
-import json
-from typing import ClassVar
+import re
+from typing import Any, ClassVar, Final
 
-from mqttscope.lint.rule import SPARKPLUG, Rule
+from mqttscope.lint.examples import examples
+from mqttscope.lint.rule import SPARKPLUG, Rule, Specification
 from mqttscope.lint.rules import C2S, Confidence, RuleContext, Severity
+from mqttscope.lint.sparkplug_model import read_state
 from mqttscope.mqtt import Connect, ControlPacket, Direction, Publish
 from mqttscope.payloads.sparkplug_topics import NAMESPACE, SparkplugTopic, host_of_state, read_topic
-
-MAX_STATE_BYTES = 4_096
-"""Maximum length of a STATE payload that is read; the specified keys take 50 bytes."""
 
 ROLE = "sparkplug_role"
 """Setting of rules that assume a role of every client: ``edge`` or ``host``, set by a profile."""
 
-EDGE = "; ".join(
-    (
-        "opened client=n will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1",
-        "> subscribe 1 spBv1.0/g/NCMD/n:1 spBv1.0/g/DCMD/n/d:1; < suback 1 1 1",
-        '> publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false T:Int32=1)',
-        "> publish spBv1.0/g/DBIRTH/n/d spb(seq=1 T:Int32=1)",
-    )
-)
-"""Steps of an example: an edge node with a device comes online."""
-HOST = "; ".join(
-    (
-        "opened client=h will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain",
-        "> subscribe 1 spBv1.0/STATE/h:1 spBv1.0/#:1; < suback 1 1 1",
-        "> publish spBv1.0/STATE/h state(online=true timestamp=5) qos=1 id=1 retain; < puback 1",
-    )
-)
-"""Steps of an example: a Host Application comes online."""
+BEGINNINGS: Final = {
+    "EDGE": (
+        "opened 3.1.1 client=e will=spBv1.0/g/NDEATH/e will_payload=spb(bdSeq:Int64=0) will_qos=1"
+        "; > subscribe 1 spBv1.0/g/NCMD/e:1; < suback 1 1"
+    ),
+    "BORN": (
+        "EDGE"
+        '; > publish spBv1.0/g/NBIRTH/e spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false T:Int32=20)'
+    ),
+    "DEVICE": "BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S:Double=1.5)",
+    "ALIASED": "BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S#1:Double=1.5)",
+    "HOST": (
+        "opened 3.1.1 client=h will=spBv1.0/STATE/h will_payload=state(online=false) will_qos=1 will_retain"
+        "; > subscribe 1 spBv1.0/#:1; < suback 1 1"
+    ),
+    "ONLINE": "HOST; > publish spBv1.0/STATE/h state(online=true) qos=1 retain id=2; < puback 2",
+    "SEEN": (
+        "ONLINE"
+        '; < publish spBv1.0/g/NBIRTH/e spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false T:Int32=20)'
+    ),
+    "NODE": (
+        "opened client=n will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1"
+        "; > subscribe 1 spBv1.0/g/NCMD/n:1 spBv1.0/g/DCMD/n/d:1; < suback 1 1 1"
+        '; > publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false T:Int32=1)'
+        "; > publish spBv1.0/g/DBIRTH/n/d spb(seq=1 T:Int32=1)"
+    ),
+    "APPLICATION": (
+        "opened client=h will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain"
+        "; > subscribe 1 spBv1.0/STATE/h:1 spBv1.0/#:1; < suback 1 1 1"
+        "; > publish spBv1.0/STATE/h state(online=true timestamp=5) qos=1 id=1 retain; < puback 1"
+    ),
+}  # fmt: skip
+"""Steps at the beginning of examples: an edge node that has connected, was born with the metric T, has a device with
+the metric S, also with an alias; a host that has connected, is online, has received the birth of an edge node; and in
+MQTT 5.0 an edge node with a device, and a Host Application, that are online."""
+_BEGINNING: Final = re.compile(rf"(?m)(^\s*|; )({'|'.join(BEGINNINGS)})(?=;|$)")
+
+
+def expanded(text: str) -> str:
+    """A conversation, with the steps of `BEGINNINGS` in place of their names."""
+    while _BEGINNING.search(text):
+        text = _BEGINNING.sub(lambda match: match[1] + BEGINNINGS[match[2]], text)
+    return text
+
+
+def sparkplug_examples(text: str) -> Any:
+    """Examples that may have names of `BEGINNINGS`."""
+    return examples(expanded(text))
+
+
+def stated(text: str) -> dict[Specification, dict[str, str]]:
+    """Statements by their identifiers without ``tck-id-``; the place of ``client publish: a b`` is not the payload."""
+    place, colon, names = text.rpartition(":")
+    where = place.strip() if colon else "client publish.payload"
+    return {SPARKPLUG: {f"tck-id-{name}": where for name in names.split()}}
 
 
 class SparkplugRule(Rule):
@@ -51,13 +88,7 @@ def is_online(payload: bytes) -> bool | None:
 
     Before 3.0, the payload was the text ``ONLINE`` or ``OFFLINE``.
     """
-    if payload in (b"ONLINE", b"OFFLINE"):
-        return payload == b"ONLINE"
-    try:
-        state = json.loads(payload) if len(payload) <= MAX_STATE_BYTES else None
-    except (ValueError, RecursionError):
-        return None
-    online = state.get("online") if isinstance(state, dict) else None
+    online = payload == b"ONLINE" if payload in (b"ONLINE", b"OFFLINE") else read_state(payload)[0].get("online")
     return online if isinstance(online, bool) else None
 
 

@@ -3,16 +3,10 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import SPARKPLUG, Confidence, RuleContext, Severity, shown
-from mqttscope.lint.rules.sparkplug.payload_checks import (
-    BY_BIRTH,
-    PayloadRule,
-    WillPayloadRule,
-    metric_name,
-    sparkplug_examples,
-    stated,
-    type_name,
-)
+from mqttscope.lint.rules.sparkplug import sparkplug_examples, stated
+from mqttscope.lint.rules.sparkplug.payload_checks import BY_BIRTH, PayloadRule, WillPayloadRule, metric_name, type_name
 from mqttscope.lint.sparkplug_model import BDSEQ, BIRTHS, COMMANDS, DATA, REBIRTH, SparkplugMessage
+from mqttscope.payloads.sparkplug_wire import Message
 
 
 class BdseqMissing(PayloadRule):
@@ -25,12 +19,10 @@ class BdseqMissing(PayloadRule):
     """
 
     code = "SPB143"
-    statements = stated(
-        "client publish.payload",
-        """
-        topics-nbirth-bdseq-included payloads-nbirth-bdseq message-flow-edge-node-birth-publish-nbirth-payload-bdSeq
-        """,
-    )
+    statements = stated("""
+        topics-nbirth-bdseq-included payloads-nbirth-bdseq
+        message-flow-edge-node-birth-publish-nbirth-payload-bdSeq
+    """)
     kinds = ("NBIRTH",)
 
     good = sparkplug_examples("""
@@ -97,12 +89,9 @@ class RebirthMetricMissing(PayloadRule):
     """
 
     code = "SPB145"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         operational-behavior-data-commands-rebirth-name topics-nbirth-rebirth-metric payloads-nbirth-rebirth-req
-        """,
-    )
+    """)
     kinds = ("NBIRTH",)
 
     good = sparkplug_examples("""
@@ -129,13 +118,10 @@ class RebirthMetricWrong(PayloadRule):
     """
 
     code = "SPB146"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         operational-behavior-data-commands-rebirth-datatype operational-behavior-data-commands-rebirth-value
         topics-nbirth-rebirth-metric payloads-nbirth-rebirth-req
-        """,
-    )
+    """)
     kinds = ("NBIRTH",)
 
     good = sparkplug_examples("""
@@ -172,7 +158,7 @@ class RebirthAlias(PayloadRule):
 
     code = "SPB165"
     confidence = Confidence.LIKELY
-    statements = stated("client publish.payload", "operational-behavior-data-commands-rebirth-name-aliases")
+    statements = stated("operational-behavior-data-commands-rebirth-name-aliases")
     kinds = ("NBIRTH",)
 
     good = sparkplug_examples("""
@@ -200,12 +186,7 @@ class BirthMetricUnnamed(PayloadRule):
     """
 
     code = "SPB147"
-    statements = stated(
-        "client publish.payload",
-        """
-        payloads-alias-birth-requirement topics-nbirth-metrics topics-dbirth-metrics
-        """,
-    )
+    statements = stated("payloads-alias-birth-requirement topics-nbirth-metrics topics-dbirth-metrics")
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -217,11 +198,9 @@ class BirthMetricUnnamed(PayloadRule):
             BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 #1:Double=1.5) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Look for metrics with an alias alone."""
-        for metric in message.metrics:
-            if "name" not in metric and "alias" in metric:
-                yield f"the metric with the alias {metric['alias']} has no name"
+    def fault(self, metric: Message) -> str:
+        is_alone = "name" not in metric and "alias" in metric
+        return f"the metric with the alias {metric['alias']} has no name" if is_alone else ""
 
 
 class BirthAliasMissing(PayloadRule):
@@ -236,7 +215,7 @@ class BirthAliasMissing(PayloadRule):
     code = "SPB148"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated("client publish.payload", "payloads-alias-birth-requirement")
+    statements = stated("payloads-alias-birth-requirement")
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -269,7 +248,7 @@ class MetricNamesCollide(PayloadRule):
 
     code = "SPB149"
     severity = Severity.WARNING
-    statements = stated("client publish.payload", "case-sensitivity-metric-names")
+    statements = stated("case-sensitivity-metric-names")
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -300,12 +279,7 @@ class MetricsNotChronological(PayloadRule):
     """
 
     code = "SPB150"
-    statements = stated(
-        "client publish.payload",
-        """
-        operational-behavior-data-publish-nbirth-order operational-behavior-data-publish-dbirth-order
-        """,
-    )
+    statements = stated("operational-behavior-data-publish-nbirth-order operational-behavior-data-publish-dbirth-order")
     kinds = (*BIRTHS, *DATA)
     cited_as = BY_BIRTH
 
@@ -341,7 +315,7 @@ class MetricsMissing(PayloadRule):
     """
 
     code = "SPB151"
-    statements = stated("client publish.payload", "topics-ncmd-payload topics-dcmd-payload")
+    statements = stated("topics-ncmd-payload topics-dcmd-payload")
     also = {SPARKPLUG: ("tck-id-topics-ndata-payload", "tck-id-topics-ddata-payload")}
     kinds = (*COMMANDS, *DATA)
 
@@ -361,7 +335,7 @@ class MetricsMissing(PayloadRule):
         if not message.metrics:
             yield "it has no metrics"
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """The statement about the message type."""
         names = (*self.statements[SPARKPLUG], *self.also[SPARKPLUG])
         return tuple(name for name in names if message.kind.lower() in name)
@@ -377,13 +351,11 @@ class RebirthRequestWrong(PayloadRule):
     """
 
     code = "SPB152"
-    statements = stated(
-        "client publish.payload",
-        """
-        operational-behavior-data-commands-ncmd-rebirth-value operational-behavior-data-commands-ncmd-rebirth-verb
+    statements = stated("""
+        operational-behavior-data-commands-ncmd-rebirth-value
+        operational-behavior-data-commands-ncmd-rebirth-verb
         operational-behavior-data-commands-ncmd-rebirth-name
-        """,
-    )
+    """)
     kinds = COMMANDS
 
     good = sparkplug_examples("""
@@ -411,7 +383,7 @@ class RebirthRequestWrong(PayloadRule):
         elif metric.get("boolean_value") is not True:
             yield f"{REBIRTH} does not have the value true"
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """The statement about the name, the message type or the value."""
         by_value, by_type, by_name = self.statements[SPARKPLUG]
         if message.metric(REBIRTH) is None:
@@ -431,7 +403,7 @@ class NbirthSeqNotZero(PayloadRule):
     code = "SPB164"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    statements = stated("client publish.payload", "topics-nbirth-seq-num")
+    statements = stated("topics-nbirth-seq-num")
     kinds = ("NBIRTH",)
 
     good = sparkplug_examples("""

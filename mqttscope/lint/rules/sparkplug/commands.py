@@ -1,17 +1,10 @@
 """SPB275, SPB278, SPB279, SPB576: commands of hosts, and what edge nodes do with them."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
 
-from mqttscope.lint.rules import C2S, Confidence, Connection, Findings, Needs, Report, RuleContext, Severity
-from mqttscope.lint.rules.sparkplug import is_bridge
-from mqttscope.lint.rules.sparkplug.payload_checks import (
-    NodeRule,
-    contradiction,
-    metric_name,
-    sparkplug_examples,
-    stated,
-)
+from mqttscope.lint.rules import Confidence, Findings, Needs, Related, RuleContext, Severity
+from mqttscope.lint.rules.sparkplug import is_bridge, sparkplug_examples, stated
+from mqttscope.lint.rules.sparkplug.payload_checks import NodeRule, UnansweredRule, contradiction, metric_name
 from mqttscope.lint.sparkplug_model import (
     COMMANDS,
     DATA,
@@ -22,8 +15,7 @@ from mqttscope.lint.sparkplug_model import (
     read_message,
 )
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.lint.waiting import has_arrived, is_over
-from mqttscope.mqtt import Direction, Publish
+from mqttscope.mqtt import Publish
 
 
 class DataAfterRebirthRequest(NodeRule):
@@ -40,7 +32,7 @@ class DataAfterRebirthRequest(NodeRule):
     confidence = Confidence.LIKELY
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"grace": 1}
-    statements = stated("client publish", "operational-behavior-data-commands-rebirth-action-1")
+    statements = stated("client publish: operational-behavior-data-commands-rebirth-action-1")
     kinds = DATA
     Memory = ReportedTexts
 
@@ -60,14 +52,10 @@ class DataAfterRebirthRequest(NodeRule):
             +5 > publish spBv1.0/g/NDATA/e spb(seq=1 T=21) !payload; +5 > publish spBv1.0/g/NDATA/e spb(seq=2 T=21)
     """)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Show the request as well."""
-        report = super().check(packet, at)
-        message = read_message(packet, at)
-        if isinstance(report, Report) and message is not None:
-            node = self.node(message, at)
-            report.related = () if node is None or node.rebirth is None else (node.rebirth.request,)
-        return report
+    def related(self, message: SparkplugMessage, at: RuleContext) -> tuple[Related, ...]:
+        """The request."""
+        node = self.node(message, at)
+        return () if node is None or node.rebirth is None else (node.rebirth.request,)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Report the first data after each request."""
@@ -81,14 +69,7 @@ class DataAfterRebirthRequest(NodeRule):
             yield f"data {late_ns / 1e9:.1f} s after a rebirth request without an NBIRTH since"
 
 
-@dataclass(slots=True)
-class ReportedRequests:
-    """Reported rebirth requests: packet number by edge node, as many as the model follows."""
-
-    packets: dict[str, int] = field(default_factory=dict)
-
-
-class RebirthUnanswered(NodeRule):
+class RebirthUnanswered(UnansweredRule):
     """An edge node does not answer a rebirth request with its births.
 
     The host cannot use any data of the edge node until it is born again.
@@ -97,13 +78,8 @@ class RebirthUnanswered(NodeRule):
     """
 
     code = "SPB576"
-    confidence = Confidence.LIKELY
-    sender = Direction.SERVER_TO_CLIENT
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    statements = stated("client", "operational-behavior-data-commands-rebirth-action-2")
+    statements = stated("client: operational-behavior-data-commands-rebirth-action-2")
     kinds = ("NCMD",)
-    Memory = ReportedRequests
 
     good = sparkplug_examples("""
         a birth after the request
@@ -121,44 +97,18 @@ class RebirthUnanswered(NodeRule):
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Begin to wait."""
         message = read_message(packet, at)
-        if (
-            message is not None
-            and is_rebirth_request(message)
-            and not is_bridge(at)
-            and not at.history.is_asked(self.code)
-        ):
+        if message is not None and is_rebirth_request(message) and not is_bridge(at):
             node = self.node(message, at)
             if node is not None and node.birth is not None:
-                at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+                self.wait(at)
         return None
 
-    def _waiting(self, at: RuleContext) -> Iterator[tuple[str, EdgeNode]]:
-        reported: ReportedRequests = at.memory(self)
+    def unanswered(self, at: RuleContext) -> Iterator[tuple[Related, int, str]]:
+        """Requests without an NBIRTH since."""
         for owner, node in at.model(SparkplugModel).published.items():
-            if node.rebirth is None or node.birth is None or not node.is_alive:
-                continue
-            if reported.packets.get(owner) != node.rebirth.request.packet:
-                yield owner, node
-
-    def awaits(self, at: RuleContext) -> bool:
-        return any(True for _ in self._waiting(at))
-
-    def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """Report requests older than the timeout, and wait on for later ones."""
-        if is_over(at):
-            return
-        due_ns, reported = at.timestamp_ns - self.nanoseconds("timeout"), at.memory(self)
-        for owner, node in list(self._waiting(at)):
-            assert node.rebirth is not None
-            request = node.rebirth.request
-            if request.timestamp_ns > due_ns or not has_arrived(at.history.server, node.rebirth.position):
-                at.ask(
-                    self, (request if request.timestamp_ns > due_ns else at).timestamp_ns + self.nanoseconds("timeout")
-                )
-            else:
-                reported.packets[owner] = request.packet
+            if node.rebirth is not None and node.birth is not None and node.is_alive:
                 text = f"edge node {owner} has published no NBIRTH within {self.set['timeout']} s of a rebirth request"
-                yield self.report("", text, sender=C2S, related=(request,), overdue=True)
+                yield node.rebirth.request, node.rebirth.position, text
 
 
 class CommandRule(NodeRule):
@@ -185,12 +135,9 @@ class CommandMetricUnknown(CommandRule):
     code = "SPB278"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         operational-behavior-data-commands-ncmd-metric-name operational-behavior-data-commands-dcmd-metric-name
-        """,
-    )
+    """)
 
     good = sparkplug_examples("""
         a metric of the birth
@@ -228,12 +175,10 @@ class CommandValueIncompatible(CommandRule):
 
     code = "SPB279"
     confidence = Confidence.LIKELY
-    statements = stated(
-        "client publish.payload",
-        """
-        operational-behavior-data-commands-ncmd-metric-value operational-behavior-data-commands-dcmd-metric-value
-        """,
-    )
+    statements = stated("""
+        operational-behavior-data-commands-ncmd-metric-value
+        operational-behavior-data-commands-dcmd-metric-value
+    """)
 
     good = sparkplug_examples("""
         a number for a number
@@ -246,11 +191,9 @@ class CommandValueIncompatible(CommandRule):
             > publish spBv1.0/g/NCMD/e spb(T=warm) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
+    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterable[str]:
         """Compare each value with the data type of the birth."""
         node = self.node(message, at)
         for metric in message.metrics if node is not None else ():
             _, datatype = (node and node.definition(metric, message.device)) or ("", 0)
-            problem = contradiction(metric, datatype)
-            if problem:
-                yield f"metric {metric_name(metric)}: {problem}"
+            yield contradiction(metric, datatype)

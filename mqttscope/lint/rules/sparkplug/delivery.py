@@ -1,7 +1,9 @@
 """SPB105 to SPB108: QoS and RETAIN of messages of Sparkplug."""
 
-from mqttscope.lint.rules import SPARKPLUG, Findings, RuleContext, examples
-from mqttscope.lint.rules.sparkplug import EDGE, HOST, SparkplugRule, if_connected, is_of_others, is_online
+from typing import ClassVar
+
+from mqttscope.lint.rules import SPARKPLUG, Findings, RuleContext
+from mqttscope.lint.rules.sparkplug import SparkplugRule, if_connected, is_of_others, is_online, sparkplug_examples
 from mqttscope.mqtt import Publish
 from mqttscope.payloads.sparkplug_topics import host_of_state, read_topic
 
@@ -18,7 +20,23 @@ def _statements(attribute: str, birth: str) -> dict[str, str]:
     return {f"tck-id-{name}": f"client publish.{attribute}" for name in names}
 
 
-class SparkplugQos(SparkplugRule):
+class AttributeRule(SparkplugRule):
+    """A rule about QoS or RETAIN of the messages of edge nodes, which have neither."""
+
+    field: ClassVar[str]
+
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Look for the attribute in a message type without it."""
+        topic, value = read_topic(at.topic), getattr(packet, self.field)
+        if is_of_others(packet, at) or topic is None or not value or topic.kind.lower() not in _KINDS:
+            return None
+        is_qos = self.field == "qos"
+        text = f"{topic.kind} {at.topic!r} has {f'QoS {value} instead of 0' if is_qos else 'RETAIN'}"
+        certainty = None if is_qos else if_connected(at)
+        return self.report(self.field, text, statements=self.cited(f"-{topic.kind.lower()}-"), confidence=certainty)
+
+
+class SparkplugQos(AttributeRule):
     """A birth, data or command message of Sparkplug has a QoS other than 0.
 
     Sparkplug detects lost messages by sequence numbers, and repeated or late ones disturb them.
@@ -27,18 +45,19 @@ class SparkplugQos(SparkplugRule):
     """
 
     code = "SPB105"
+    field = "qos"
     when = "qos"
     statements = {SPARKPLUG: _statements("qos", "qos")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         births, data and commands
-            {EDGE}; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2); < publish spBv1.0/g/NCMD/n spb(T:Int32=3)
+            NODE; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2); < publish spBv1.0/g/NCMD/n spb(T:Int32=3)
         a command in MQTT 3.1.1
             opened 3.1.1; > publish spBv1.0/g/NCMD/n spb(T=1)
         the QoS of a published NDEATH is not specified
-            {EDGE}; > publish spBv1.0/g/NDEATH/n spb(bdSeq:Int64=0) qos=1 id=1; < puback 1
+            NODE; > publish spBv1.0/g/NDEATH/n spb(bdSeq:Int64=0) qos=1 id=1; < puback 1
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         a birth
             opened; > publish spBv1.0/g/NBIRTH/n x qos=1 id=1 !qos; < puback 1
         the data of a device, by alias
@@ -49,16 +68,8 @@ class SparkplugQos(SparkplugRule):
             > publish spBv1.0/g/NCMD/n x qos=1 id=2 !qos; < puback 2
     """)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Report the QoS of a message type with QoS 0."""
-        topic = read_topic(at.topic)
-        if is_of_others(packet, at) or topic is None or not packet.qos or topic.kind.lower() not in _KINDS:
-            return None
-        text = f"{topic.kind} {at.topic!r} has QoS {packet.qos} instead of 0"
-        return self.report("qos", text, statements=self.cited(f"-{topic.kind.lower()}-"))
 
-
-class SparkplugRetained(SparkplugRule):
+class SparkplugRetained(AttributeRule):
     """A birth, data or command message of Sparkplug has RETAIN.
 
     A subscriber that connects later receives it as if it were new: an old birth makes a dead node look alive, and an
@@ -68,35 +79,24 @@ class SparkplugRetained(SparkplugRule):
     """
 
     code = "SPB106"
+    field = "retain"
     when = "retain"
     statements = {SPARKPLUG: _statements("retain", "retained")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         births and data
-            {EDGE}; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2)
+            NODE; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2)
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84; > publish spBv1.0/g/NDATA/n spb(seq=1 T=1) retain
         an empty payload that removes a retained birth
             opened; > publish spBv1.0/g/NBIRTH/n - retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         a birth
             opened; > publish spBv1.0/g/NBIRTH/n x retain !retain
         the data of a node, and a command, in MQTT 3.1.1
             opened 3.1.1; > publish spBv1.0/g/NDATA/n x retain !retain; > publish spBv1.0/g/DCMD/n/d x retain !retain
     """)
-
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Report RETAIN of a message type without it."""
-        topic = read_topic(at.topic)
-        if is_of_others(packet, at) or topic is None or not packet.retain or topic.kind.lower() not in _KINDS:
-            return None
-        return self.report(
-            "retain",
-            f"{topic.kind} {at.topic!r} has RETAIN",
-            statements=self.cited(f"-{topic.kind.lower()}-"),
-            confidence=if_connected(at),
-        )
 
 
 class StateRule(SparkplugRule):
@@ -107,10 +107,17 @@ class StateRule(SparkplugRule):
     death: tuple[str, ...]
     """Statements about deaths."""
 
-    def broken(self, packet: Publish) -> tuple[str, ...]:
-        """The statements for a STATE, by its payload."""
+    field: ClassVar[str]
+
+    def check(self, packet: Publish, at: RuleContext) -> Findings:
+        """Look for QoS 1 or RETAIN in a STATE; its payload decides about the statements."""
+        if getattr(packet, self.field) == 1 or host_of_state(at.topic) is None or is_of_others(packet, at):
+            return None
         online = is_online(packet.payload)
-        return (*(self.birth if online is not False else ()), *(self.death if online is not True else ()))
+        fault = f"QoS {packet.qos} instead of 1" if self.field == "qos" else "no RETAIN"
+        names = (*(self.birth if online is not False else ()), *(self.death if online is not True else ()))
+        text = f"STATE {at.topic!r} has {fault}"
+        return self.report(self.field, text, statements=names, confidence=if_connected(at))
 
 
 _HOST = "tck-id-operational-behavior-host-application"
@@ -126,32 +133,26 @@ class StateQos(StateRule):
     """
 
     code = "SPB107"
+    field = "qos"
     birth = ("tck-id-host-topic-phid-birth-qos", f"{_HOST}-connect-birth-qos", "tck-id-payloads-state-birth")
     death = ("tck-id-host-topic-phid-death-qos", f"{_HOST}-death-qos")
     statements = {SPARKPLUG: dict.fromkeys((*birth, *death), "client publish.qos")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         birth and death
-            {HOST}; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
+            APPLICATION; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
         an empty payload that removes the STATE
             opened; > publish spBv1.0/STATE/h - retain
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84; > publish spBv1.0/STATE/h state(online=true timestamp=1) retain
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         a birth with QoS 0
             opened; > publish spBv1.0/STATE/h state(online=true timestamp=1) retain !qos
         a death with QoS 2, in MQTT 3.1.1
             opened 3.1.1; > publish spBv1.0/STATE/h state(online=false timestamp=1) qos=2 id=1 retain !qos
             < pubrec 1; > pubrel 1; < pubcomp 1
     """)
-
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Compare the QoS of a STATE with 1."""
-        if packet.qos == 1 or host_of_state(at.topic) is None or is_of_others(packet, at):
-            return None
-        text = f"STATE {at.topic!r} has QoS {packet.qos} instead of 1"
-        return self.report("qos", text, statements=self.broken(packet), confidence=if_connected(at))
 
 
 class StateNotRetained(StateRule):
@@ -163,29 +164,23 @@ class StateNotRetained(StateRule):
     """
 
     code = "SPB108"
+    field = "retain"
     birth = ("tck-id-host-topic-phid-birth-retain", f"{_HOST}-connect-birth-retained", "tck-id-payloads-state-birth")
     death = ("tck-id-host-topic-phid-death-retain", f"{_HOST}-death-retained")
     statements = {SPARKPLUG: dict.fromkeys((*birth, *death), "client publish.retain")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         birth and death
-            {HOST}; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
+            APPLICATION; > publish spBv1.0/STATE/h state(online=false timestamp=6) qos=1 id=2 retain; < puback 2
         an empty payload that removes the STATE
             opened; > publish spBv1.0/STATE/h - qos=1 id=1 retain; < puback 1
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84
             > publish spBv1.0/STATE/h state(online=true timestamp=1) qos=1 id=1; < puback 1
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         a birth
             opened; > publish spBv1.0/STATE/h state(online=true timestamp=1) qos=1 id=1 !retain; < puback 1
         a death, in MQTT 3.1.1
             opened 3.1.1; > publish spBv1.0/STATE/h state(online=false timestamp=1) qos=1 id=1 !retain; < puback 1
     """)
-
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Look for RETAIN in a STATE."""
-        if packet.retain or host_of_state(at.topic) is None or is_of_others(packet, at):
-            return None
-        text = f"STATE {at.topic!r} has no RETAIN"
-        return self.report("retain", text, statements=self.broken(packet), confidence=if_connected(at))

@@ -10,10 +10,9 @@ from mqttscope.lint.rules import (
     Report,
     RuleContext,
     Severity,
-    examples,
     forget_oldest,
 )
-from mqttscope.lint.rules.sparkplug import EDGE, HOST, SparkplugRule, forwards, is_online
+from mqttscope.lint.rules.sparkplug import SparkplugRule, forwards, is_online, sparkplug_examples
 from mqttscope.mqtt import Publish
 from mqttscope.payloads.sparkplug_topics import host_of_state, read_topic
 
@@ -51,16 +50,16 @@ class SparkplugNameShared(SparkplugRule):
     }
     Memory = BornClients
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         born again on another connection, after the first one was lost
-            {EDGE}; > fin
+            NODE; > fin
             @1 opened client=n will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=1) will_qos=1
             @1 > subscribe 1 spBv1.0/g/NCMD/n:1; @1 < suback 1 1
             @1 > publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=1 "Node Control/Rebirth":Boolean=false)
         one Host Application
-            {HOST}
+            APPLICATION
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         two edge nodes
             opened client=a will=spBv1.0/g/NDEATH/n will_payload=x; > publish spBv1.0/g/NBIRTH/n x
             @1 opened client=b will=spBv1.0/g/NDEATH/n will_payload=x; @1 > publish spBv1.0/g/NBIRTH/n x
@@ -124,11 +123,11 @@ class SparkplugNamesDifferInCase(SparkplugRule):
     statements = {SPARKPLUG: {"tck-id-case-sensitivity-sparkplug-ids": "client publish.topic_name"}}
     Memory = SpelledNames
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         one spelling
-            {EDGE}
+            NODE
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         two edge nodes, reported once
             opened client=a will=spBv1.0/g/NDEATH/n will_payload=x; > publish spBv1.0/g/NBIRTH/Press x
             @1 opened client=b will=spBv1.0/g/NDEATH/n will_payload=x

@@ -15,15 +15,13 @@ from mqttscope.lint.rules import (
     Severity,
     shown,
 )
-from mqttscope.lint.rules.sparkplug import is_bridge
+from mqttscope.lint.rules.sparkplug import sparkplug_examples, stated
 from mqttscope.lint.rules.sparkplug.payload_checks import (
     BY_BIRTH,
+    DisconnectRule,
     NodeRule,
     contradiction,
     metric_name,
-    report_owner,
-    sparkplug_examples,
-    stated,
     type_name,
 )
 from mqttscope.lint.sparkplug_model import (
@@ -34,11 +32,10 @@ from mqttscope.lint.sparkplug_model import (
     REBIRTH,
     SparkplugMessage,
     SparkplugModel,
-    read_message,
     will_message,
 )
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.mqtt import Connack, Disconnect, Publish
+from mqttscope.mqtt import Connack
 
 
 class SeqOutOfOrder(NodeRule):
@@ -51,14 +48,11 @@ class SeqOutOfOrder(NodeRule):
 
     code = "SPB265"
     needs = Needs.NOTHING
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-sequence-num-incrementing message-flow-device-birth-publish-dbirth-payload-seq
-        payloads-dbirth-seq-inc topics-dbirth-seq payloads-ndata-seq-inc topics-ndata-seq-num payloads-ddata-seq-inc
-        topics-ddata-seq-num payloads-ddeath-seq-inc topics-ddeath-seq-num
-        """,
-    )
+        payloads-dbirth-seq-inc topics-dbirth-seq payloads-ndata-seq-inc topics-ndata-seq-num
+        payloads-ddata-seq-inc topics-ddata-seq-num payloads-ddeath-seq-inc topics-ddeath-seq-num
+    """)
     kinds = tuple(kind for kind in NUMBERED if kind != "NBIRTH")
 
     good = sparkplug_examples("""
@@ -84,13 +78,10 @@ class SeqOutOfOrder(NodeRule):
             > publish spBv1.0/g/NDATA/e spb(seq=9 T=21) !payload
     """)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
-        """Show the message before it as well."""
-        report = super().check(packet, at)
-        if isinstance(report, Report):
-            last = at.model(SparkplugModel).published[report_owner(at)].last
-            report.related = () if last is None else (last,)
-        return report
+    def related(self, message: SparkplugMessage, at: RuleContext) -> tuple[Related, ...]:
+        """The message before it."""
+        node = self.node(message, at)
+        return () if node is None or node.last is None else (node.last,)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Compare with the number that is due; other rules report missing and invalid numbers."""
@@ -109,14 +100,11 @@ class BdseqDiffersFromWill(NodeRule):
     """
 
     code = "SPB266"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         topics-nbirth-bdseq-matching payloads-nbirth-bdseq-repeat
-        message-flow-edge-node-birth-publish-nbirth-payload-bdSeq operational-behavior-data-commands-rebirth-action-3
-        payloads-ndeath-bdseq
-        """,
-    )
+        message-flow-edge-node-birth-publish-nbirth-payload-bdSeq
+        operational-behavior-data-commands-rebirth-action-3 payloads-ndeath-bdseq
+    """)
     kinds = ("NBIRTH", "NDEATH")
 
     good = sparkplug_examples("""
@@ -132,16 +120,11 @@ class BdseqDiffersFromWill(NodeRule):
             BORN; > publish spBv1.0/g/NDEATH/e spb(bdSeq:Int64=1) !payload; > disconnect
     """)
 
-    def check(self, packet: Publish, at: RuleContext) -> Findings:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """Name the statement about rebirths only for a second NBIRTH."""
-        report = super().check(packet, at)
-        message = read_message(packet, at)
-        if isinstance(report, Report) and message is not None:
-            node = self.node(message, at)
-            names = tuple(self.statements[SPARKPLUG])
-            is_rebirth = node is not None and node.birth is not None
-            report.statements = names[4:] if message.kind == "NDEATH" else names[: 4 if is_rebirth else 3]
-        return report
+        node, names = self.node(message, at), tuple(self.statements[SPARKPLUG])
+        is_rebirth = node is not None and node.birth is not None
+        return names[4:] if message.kind == "NDEATH" else names[: 4 if is_rebirth else 3]
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Compare with the bdSeq of the will."""
@@ -162,13 +145,10 @@ class BeforeNbirth(NodeRule):
 
     code = "SPB267"
     needs = Needs.OPENING | Needs.WHOLE_SENDER
-    statements = stated(
-        "client publish",
-        """
-        principles-birth-certificates-order message-flow-device-birth-publish-nbirth-wait
+    statements = stated("""
+        client publish: principles-birth-certificates-order message-flow-device-birth-publish-nbirth-wait
         message-flow-device-birth-publish-dbirth-match-edge-node-topic payloads-ndata-order payloads-ddata-order
-        """,
-    )
+    """)
     kinds = tuple(kind for kind in NUMBERED if kind != "NBIRTH")
     Memory = ReportedTexts
 
@@ -207,7 +187,7 @@ class BeforeDbirth(NodeRule):
     """
 
     code = "SPB268"
-    statements = stated("client publish", "payloads-ddata-order")
+    statements = stated("client publish: payloads-ddata-order")
     kinds = ("DDATA",)
     Memory = ReportedTexts
 
@@ -250,13 +230,10 @@ class MetricNotInBirth(NodeRule):
     """
 
     code = "SPB269"
-    statements = stated(
-        "client publish",
-        """
-        topics-nbirth-metric-reqs operational-behavior-data-publish-nbirth topics-dbirth-metric-reqs
-        operational-behavior-data-publish-dbirth
-        """,
-    )
+    statements = stated("""
+        client publish: topics-nbirth-metric-reqs operational-behavior-data-publish-nbirth
+        topics-dbirth-metric-reqs operational-behavior-data-publish-dbirth
+    """)
     kinds = DATA
     cited_as = BY_BIRTH
 
@@ -292,12 +269,7 @@ class DatatypeNotOfBirth(NodeRule):
     """
 
     code = "SPB270"
-    statements = stated(
-        "client publish.payload",
-        """
-        operational-behavior-data-publish-nbirth operational-behavior-data-publish-dbirth
-        """,
-    )
+    statements = stated("operational-behavior-data-publish-nbirth operational-behavior-data-publish-dbirth")
     kinds = DATA
     cited_as = BY_BIRTH
 
@@ -329,9 +301,7 @@ class DatatypeNotOfBirth(NodeRule):
                 name = metric_name(metric)
                 yield f"metric {name} has the data type {type_name(own)}, and {type_name(datatype)} in its birth"
             else:
-                problem = contradiction(metric, datatype)
-                if problem:
-                    yield f"metric {metric_name(metric)}: {problem}"
+                yield contradiction(metric, datatype)
 
 
 class AliasNotUnique(NodeRule):
@@ -343,7 +313,7 @@ class AliasNotUnique(NodeRule):
     """
 
     code = "SPB271"
-    statements = stated("client publish.payload", "payloads-alias-uniqueness")
+    statements = stated("payloads-alias-uniqueness")
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -393,7 +363,7 @@ class MetricNamedDespiteAlias(NodeRule):
     code = "SPB272"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated("client publish.payload", "payloads-alias-data-cmd-requirement")
+    statements = stated("payloads-alias-data-cmd-requirement")
     kinds = DATA
 
     good = sparkplug_examples("""
@@ -431,7 +401,7 @@ class DbirthAfterData(NodeRule):
     code = "SPB273"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    statements = stated("client publish", "payloads-dbirth-order payloads-ndata-order payloads-ddata-order")
+    statements = stated("client publish: payloads-dbirth-order payloads-ndata-order payloads-ddata-order")
     kinds = ("DBIRTH",)
 
     good = sparkplug_examples("""
@@ -454,7 +424,7 @@ class DbirthAfterData(NodeRule):
             yield "it follows data of its edge node; one chapter of the specification wants all births before data"
 
 
-class DisconnectWithoutNdeath(NodeRule):
+class DisconnectWithoutNdeath(DisconnectRule):
     """An edge node sends DISCONNECT without an NDEATH before it.
 
     The server drops the will at a DISCONNECT, so hosts still show the last values as current. One section of the
@@ -465,15 +435,10 @@ class DisconnectWithoutNdeath(NodeRule):
 
     code = "SPB274"
     confidence = Confidence.LIKELY
-    statements = stated(
-        "client disconnect",
-        """
-        operational-behavior-edge-node-intentional-disconnect-ndeath payloads-ndeath-will-message-publisher
-        payloads-ndeath-will-message-publisher-disconnect-mqtt311
-        """,
-    )
-    looks_at = Disconnect
-    signs = ()
+    statements = stated("""
+        client disconnect: operational-behavior-edge-node-intentional-disconnect-ndeath
+        payloads-ndeath-will-message-publisher payloads-ndeath-will-message-publisher-disconnect-mqtt311
+    """)
 
     good = sparkplug_examples("""
         a death first
@@ -500,11 +465,7 @@ class DisconnectWithoutNdeath(NodeRule):
             > disconnect !; > fin
     """)
 
-    def check(self, packet: Disconnect, at: RuleContext) -> Findings:  # type: ignore[override]
-        """Look for edge nodes that are still alive; other Reason Codes than 0 publish the will."""
-        return None if packet.reason_code or is_bridge(at) else self._left(at)
-
-    def _left(self, at: RuleContext) -> Iterator[Report]:
+    def left(self, at: RuleContext) -> Iterator[Report]:
         """Reports about all edge nodes of the connection."""
         names = tuple(self.statements[SPARKPLUG])
         for owner, node in at.model(SparkplugModel).published.items():
@@ -537,7 +498,7 @@ class BdseqNotIncreased(NodeRule):
     code = "SPB377"
     severity = Severity.WARNING
     confidence = Confidence.LIKELY
-    statements = stated("client connect", "topics-nbirth-bdseq-increment")
+    statements = stated("client connect: topics-nbirth-bdseq-increment")
     looks_at = Connack
     signs = ()
     sender = None

@@ -1,20 +1,20 @@
 """SPB131 to SPB142: payloads of Sparkplug B and their metrics."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from mqttscope.lint.rules import SPARKPLUG, Confidence, Findings, RuleContext, Severity
+from mqttscope.lint.rules.sparkplug import sparkplug_examples, stated
 from mqttscope.lint.rules.sparkplug.payload_checks import (
     PayloadRule,
     WillPayloadRule,
     contradiction,
     metric_name,
-    sparkplug_examples,
-    stated,
     value_of,
 )
 from mqttscope.lint.sparkplug_model import BIRTHS, COMMANDS, DATA, KINDS, NUMBERED, SparkplugMessage, read_message
 from mqttscope.mqtt import Connect, Publish
-from mqttscope.payloads.sparkplug_wire import DATATYPES
+from mqttscope.payloads.sparkplug_wire import DATATYPES, Message
 
 
 class PayloadUnreadable(WillPayloadRule):
@@ -57,10 +57,10 @@ class PayloadUnreadable(WillPayloadRule):
             > connect 3.1.1 will=spBv1.0/g/NDEATH/e will_payload=offline will_qos=1 !will.will_payload
     """)
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """Cite the statement about the version of templates for a wrong version alone."""
         is_version = message.problem == "version is not UTF-8"
-        return tuple(name for name in super().broken(message) if name.endswith("-template-version") == is_version)
+        return tuple(name for name in super().broken(message, at) if name.endswith("-template-version") == is_version)
 
     def check(self, packet: Publish | Connect, at: RuleContext) -> Findings:
         """Report the fault, or why the payload cannot be judged."""
@@ -68,9 +68,10 @@ class PayloadUnreadable(WillPayloadRule):
         if message is None or message.kind not in self.kinds:
             return None
         if message.is_beyond_limit:
-            return self.joined([f"the payload is not judged: {message.problem}"], message, severity=Severity.INFO)
+            report = self.joined([f"the payload is not judged: {message.problem}"], message, at)
+            return None if report is None else replace(report, severity=Severity.INFO)
         if message.problem:
-            return self.joined([f"the payload is not Sparkplug B: {message.problem}"], message)
+            return self.joined([f"the payload is not Sparkplug B: {message.problem}"], message, at)
         return None
 
 
@@ -83,15 +84,13 @@ class SeqMissing(PayloadRule):
     """
 
     code = "SPB132"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-sequence-num-always-included payloads-sequence-num-req-nbirth payloads-nbirth-seq
         topics-nbirth-seq-num message-flow-edge-node-birth-publish-nbirth-payload-seq payloads-dbirth-seq
-        topics-dbirth-seq message-flow-device-birth-publish-dbirth-payload-seq payloads-ndata-seq topics-ndata-seq-num
-        payloads-ddata-seq topics-ddata-seq-num payloads-ddeath-seq payloads-ddeath-seq-number topics-ddeath-seq-num
-        """,
-    )
+        topics-dbirth-seq message-flow-device-birth-publish-dbirth-payload-seq payloads-ndata-seq
+        topics-ndata-seq-num payloads-ddata-seq topics-ddata-seq-num payloads-ddeath-seq
+        payloads-ddeath-seq-number topics-ddeath-seq-num
+    """)
     kinds = NUMBERED
 
     good = sparkplug_examples("""
@@ -121,14 +120,12 @@ class SeqTooHigh(PayloadRule):
     """
 
     code = "SPB133"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-sequence-num-incrementing payloads-sequence-num-req-nbirth payloads-nbirth-seq
-        message-flow-edge-node-birth-publish-nbirth-payload-seq message-flow-device-birth-publish-dbirth-payload-seq
-        payloads-dbirth-seq-inc payloads-ndata-seq-inc payloads-ddata-seq-inc payloads-ddeath-seq-inc
-        """,
-    )
+        message-flow-edge-node-birth-publish-nbirth-payload-seq
+        message-flow-device-birth-publish-dbirth-payload-seq payloads-dbirth-seq-inc payloads-ndata-seq-inc
+        payloads-ddata-seq-inc payloads-ddeath-seq-inc
+    """)
     kinds = NUMBERED
 
     good = sparkplug_examples("""
@@ -230,7 +227,7 @@ class MetricTimestampMissing(PayloadRule):
     """
 
     code = "SPB136"
-    statements = stated("client publish.payload", "payloads-name-birth-data-requirement")
+    statements = stated("payloads-name-birth-data-requirement")
     kinds = (*BIRTHS, *DATA)
 
     good = sparkplug_examples("""
@@ -244,11 +241,8 @@ class MetricTimestampMissing(PayloadRule):
             BORN; > publish spBv1.0/g/NDATA/e spb(seq=1 T=21{"timestamp":null}) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Look for the timestamp of each metric."""
-        for metric in message.metrics:
-            if "timestamp" not in metric:
-                yield f"metric {metric_name(metric)} has no timestamp"
+    def fault(self, metric: Message) -> str:
+        return "" if "timestamp" in metric else f"metric {metric_name(metric)} has no timestamp"
 
 
 class MetricUnnamed(PayloadRule):
@@ -260,7 +254,7 @@ class MetricUnnamed(PayloadRule):
     """
 
     code = "SPB137"
-    statements = stated("client publish.payload", "payloads-name-requirement")
+    statements = stated("payloads-name-requirement")
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -288,12 +282,7 @@ class DatatypeMissing(PayloadRule):
     """
 
     code = "SPB138"
-    statements = stated(
-        "client publish.payload",
-        """
-        payloads-metric-datatype-req topics-nbirth-metrics topics-dbirth-metrics
-        """,
-    )
+    statements = stated("payloads-metric-datatype-req topics-nbirth-metrics topics-dbirth-metrics")
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -305,11 +294,8 @@ class DatatypeMissing(PayloadRule):
             BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S=1.5) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Look for the data type of each metric."""
-        for metric in message.metrics:
-            if "datatype" not in metric:
-                yield f"metric {metric_name(metric)} has no data type"
+    def fault(self, metric: Message) -> str:
+        return "" if "datatype" in metric else f"metric {metric_name(metric)} has no data type"
 
 
 class DatatypeInvalid(PayloadRule):
@@ -321,7 +307,7 @@ class DatatypeInvalid(PayloadRule):
     """
 
     code = "SPB139"
-    statements = stated("client publish.payload", "payloads-metric-datatype-value payloads-metric-datatype-value-type")
+    statements = stated("payloads-metric-datatype-value payloads-metric-datatype-value-type")
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -333,11 +319,9 @@ class DatatypeInvalid(PayloadRule):
             BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S:35=1) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Compare each data type with the last one."""
-        for metric in message.metrics:
-            if metric.get("datatype", 0) >= len(DATATYPES):
-                yield f"metric {metric_name(metric)} has the data type {metric['datatype']}, which does not exist"
+    def fault(self, metric: Message) -> str:
+        is_known, name = metric.get("datatype", 0) < len(DATATYPES), metric_name(metric)
+        return "" if is_known else f"metric {name} has the data type {metric['datatype']}, which does not exist"
 
 
 class DatatypeInData(PayloadRule):
@@ -352,7 +336,7 @@ class DatatypeInData(PayloadRule):
     code = "SPB140"
     severity = Severity.INFO
     confidence = Confidence.LIKELY
-    statements = stated("client publish.payload", "payloads-metric-datatype-not-req")
+    statements = stated("payloads-metric-datatype-not-req")
     kinds = (*DATA, *COMMANDS)
 
     good = sparkplug_examples("""
@@ -364,11 +348,8 @@ class DatatypeInData(PayloadRule):
             BORN; > publish spBv1.0/g/NDATA/e spb(seq=1 T:Int32=21) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Look for data types."""
-        for metric in message.metrics:
-            if "datatype" in metric:
-                yield f"metric {metric_name(metric)} has a data type, which its birth defines"
+    def fault(self, metric: Message) -> str:
+        return f"metric {metric_name(metric)} has a data type, which its birth defines" if "datatype" in metric else ""
 
 
 class BirthValueMissing(PayloadRule):
@@ -380,13 +361,10 @@ class BirthValueMissing(PayloadRule):
     """
 
     code = "SPB141"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         operational-behavior-data-publish-nbirth-values topics-nbirth-metrics
         operational-behavior-data-publish-dbirth-values topics-dbirth-metrics
-        """,
-    )
+    """)
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -400,12 +378,10 @@ class BirthValueMissing(PayloadRule):
             BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S:Double=1.5{"is_null":true}) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Compare value and is_null of each metric."""
-        for metric in message.metrics:
-            if bool(value_of(metric)) == metric.get("is_null", False):
-                both = "a value, and is_null is set" if value_of(metric) else "no value, and is_null is not set"
-                yield f"metric {metric_name(metric)} has {both}"
+    def fault(self, metric: Message) -> str:
+        both = "a value, and is_null is set" if value_of(metric) else "no value, and is_null is not set"
+        is_wrong = bool(value_of(metric)) == metric.get("is_null", False)
+        return f"metric {metric_name(metric)} has {both}" if is_wrong else ""
 
 
 class ValueOfAnotherType(PayloadRule):
@@ -417,12 +393,9 @@ class ValueOfAnotherType(PayloadRule):
     """
 
     code = "SPB142"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         operational-behavior-data-publish-nbirth-values operational-behavior-data-publish-dbirth-values
-        """,
-    )
+    """)
     kinds = BIRTHS
 
     good = sparkplug_examples("""
@@ -439,9 +412,5 @@ class ValueOfAnotherType(PayloadRule):
             BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S:Int8=256) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Compare the value of each metric with its data type."""
-        for metric in message.metrics:
-            problem = contradiction(metric, metric.get("datatype", 0))
-            if problem:
-                yield f"metric {metric_name(metric)}: {problem}"
+    def fault(self, metric: Message) -> str:
+        return contradiction(metric, metric.get("datatype", 0))

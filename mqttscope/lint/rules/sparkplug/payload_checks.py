@@ -1,13 +1,12 @@
 """Base of the rules about Sparkplug B payloads, values by data type, and the beginnings of their examples."""
 
-import re
-from collections.abc import Iterable
-from typing import Any, ClassVar, Final
+from collections.abc import Iterable, Iterator
+from typing import ClassVar, Final
 
 from mqttscope.lint.context import RuleContext
-from mqttscope.lint.examples import examples
 from mqttscope.lint.finding import Confidence, Related, Report
-from mqttscope.lint.rule import SPARKPLUG, Findings, Specification
+from mqttscope.lint.rule import SPARKPLUG, Findings, Needs
+from mqttscope.lint.rules import C2S, S2C, Connection
 from mqttscope.lint.rules.sparkplug import SparkplugRule, is_bridge
 from mqttscope.lint.sparkplug_model import (
     KINDS,
@@ -15,56 +14,19 @@ from mqttscope.lint.sparkplug_model import (
     SparkplugMessage,
     SparkplugModel,
     TemplateDefinition,
+    nested,
     read_message,
     will_message,
 )
 from mqttscope.lint.strings import shown
-from mqttscope.mqtt import Connect, Publish
+from mqttscope.lint.topics import ReportedTexts
+from mqttscope.lint.waiting import has_arrived, is_over
+from mqttscope.mqtt import Connect, Disconnect, Publish
 from mqttscope.payloads.sparkplug_wire import DATATYPES, VALUES, Message, value_field
 
-EDGE: Final = (
-    "opened 3.1.1 client=e will=spBv1.0/g/NDEATH/e will_payload=spb(bdSeq:Int64=0) will_qos=1"
-    "; > subscribe 1 spBv1.0/g/NCMD/e:1; < suback 1 1"
-)
-"""An edge node that has connected."""
-BORN: Final = (
-    EDGE + '; > publish spBv1.0/g/NBIRTH/e spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false T:Int32=20)'
-)
-"""An edge node with the metric T."""
-DEVICE: Final = BORN + "; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S:Double=1.5)"
-"""An edge node with a device that has the metric S."""
-ALIASED: Final = BORN + "; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 S#1:Double=1.5)"
-"""An edge node with a device that has the metric S with the alias 1."""
-HOST: Final = (
-    "opened 3.1.1 client=h will=spBv1.0/STATE/h will_payload=state(online=false) will_qos=1 will_retain"
-    "; > subscribe 1 spBv1.0/#:1; < suback 1 1"
-)
-"""A host that has connected."""
-ONLINE: Final = HOST + "; > publish spBv1.0/STATE/h state(online=true) qos=1 retain id=2; < puback 2"
-"""A host that is online."""
 BY_BIRTH: Final = {"NDATA": "NBIRTH", "DDATA": "DBIRTH"}
 """The birth that data belongs to (`PayloadRule.cited_as`)."""
-SEEN: Final = (
-    ONLINE + '; < publish spBv1.0/g/NBIRTH/e spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false T:Int32=20)'
-)
-"""A host that has received the birth of an edge node with the metric T."""
-_BEGINNINGS: Final = {
-    "EDGE": EDGE, "BORN": BORN, "DEVICE": DEVICE, "ALIASED": ALIASED, "HOST": HOST, "ONLINE": ONLINE, "SEEN": SEEN
-}  # fmt: skip
-
-
-_BEGINNING = re.compile(rf"(?m)^(\s+)({'|'.join(_BEGINNINGS)})\b")
 _KIND_WORDS: Final = {kind.lower() for kind in KINDS}
-
-
-def stated(where: str, names: str) -> dict[Specification, dict[str, str]]:
-    """Statements of a rule by their identifiers without ``tck-id-``, all with one place."""
-    return {SPARKPLUG: {f"tck-id-{name}": where for name in names.split()}}
-
-
-def sparkplug_examples(text: str) -> Any:
-    """Examples, with these steps in place of a first word EDGE, BORN, DEVICE, ALIASED, HOST, ONLINE or SEEN."""
-    return examples(_BEGINNING.sub(lambda match: match[1] + _BEGINNINGS[match[2]], text))
 
 
 class PayloadRule(SparkplugRule):
@@ -74,28 +36,40 @@ class PayloadRule(SparkplugRule):
     """Message types that it judges."""
     cited_as: ClassVar[dict[str, str]] = {}
     """For message types that break statements about another message type, that type."""
+    part: ClassVar[str] = ""
+    """Field of the metrics that `fault` judges, also inside templates; empty for all metrics of a message."""
 
     def check(self, packet: Publish, at: RuleContext) -> Findings:
         """Judge a message with a readable payload."""
         message = read_message(packet, at)
         if message is None or message.kind not in self.kinds or message.problem:
             return None
-        return self.joined(self.faults(message, at), message)
+        return self.joined(self.faults(message, at), message, at)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterable[str]:
-        """Sentences about the faults of a message."""
+        """Sentences about the faults of a message; empty ones are left out."""
+        metrics = nested(message.metrics, self.part) if self.part else message.metrics
+        return map(self.fault, metrics)
+
+    def fault(self, metric: Message) -> str:
+        """The fault of a metric; empty without one."""
         raise NotImplementedError
 
-    def joined(self, faults: Iterable[str], message: SparkplugMessage, **more: Any) -> Report | None:
+    def related(self, message: SparkplugMessage, at: RuleContext) -> tuple[Related, ...]:
+        """Messages that show the fault as well."""
+        return ()
+
+    def joined(self, faults: Iterable[str], message: SparkplugMessage, at: RuleContext) -> Report | None:
         """One report about all faults of a message, with the statements about its type."""
-        texts = list(faults)
+        texts = [*filter(None, faults)]
         if not texts:
             return None
         rest = f", and {len(texts) - 1:,} more" if len(texts) > 1 else ""
         text = f"{message.name}: {texts[0]}{rest}"
-        return self.report(message.field, text, statements=self.broken(message), **more)
+        related, statements = self.related(message, at), self.broken(message, at)
+        return self.report(message.field, text, related=related, statements=statements)
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """The rule's statements, without those about other message types or, for a PUBLISH, about wills."""
         is_will, kind = message.field != "payload", self.cited_as.get(message.kind, message.kind).lower()
         return tuple(
@@ -152,6 +126,58 @@ class NodeRule(PayloadRule):
         return None if known is None or known.birth is None or not known.is_whole else known.templates
 
 
+class UnansweredRule(NodeRule):
+    """A rule about a message of the server that the client does not answer within ``timeout`` seconds."""
+
+    confidence = Confidence.LIKELY
+    sender = S2C
+    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
+    settings: ClassVar[dict[str, int | float | str | list[str]]] = {"timeout": 30}
+    Memory = ReportedTexts
+
+    def unanswered(self, at: RuleContext) -> Iterator[tuple[Related, int, str]]:
+        """Messages without an answer, the positions after them, and the faults as sentences."""
+        raise NotImplementedError
+
+    def wait(self, at: RuleContext) -> None:
+        """Begin to wait for an answer."""
+        if not at.history.is_asked(self.code):
+            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+
+    def awaits(self, at: RuleContext) -> bool:
+        return any(True for _ in self._waiting(at))
+
+    def _waiting(self, at: RuleContext) -> Iterator[tuple[Related, int, str]]:
+        reported: ReportedTexts = at.memory(self)
+        return (row for row in self.unanswered(at) if f"{row[0].packet} {row[2]}" not in reported.texts)
+
+    def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
+        """Report messages older than the timeout, and wait on for later ones."""
+        if is_over(at):
+            return
+        timeout_ns, reported = self.nanoseconds("timeout"), at.memory(self)
+        for request, position, text in list(self._waiting(at)):
+            is_early = request.timestamp_ns > at.timestamp_ns - timeout_ns
+            if is_early or not has_arrived(at.history.server, position):
+                at.ask(self, (request if is_early else at).timestamp_ns + timeout_ns)
+            elif reported.first(f"{request.packet} {text}"):
+                yield self.report("", text, sender=C2S, related=(request,), overdue=True)
+
+
+class DisconnectRule(NodeRule):
+    """A rule about a client that leaves without a death; Reason Codes other than 0 publish the will."""
+
+    looks_at = Disconnect
+    signs = ()
+
+    def check(self, packet: Disconnect, at: RuleContext) -> Findings:  # type: ignore[override]
+        return None if packet.reason_code or is_bridge(at) else self.left(at)
+
+    def left(self, at: RuleContext) -> Iterator[Report]:
+        """Reports about all edge nodes or hosts of the connection that are alive."""
+        raise NotImplementedError
+
+
 def report_owner(at: RuleContext) -> str:
     """``group/node`` of the topic of a message, or its host."""
     levels = (at.topic or "").split("/")
@@ -176,21 +202,21 @@ NUMBERS: Final = {"int_value", "long_value"}
 _UPPER_BOUNDS: Final = {"UInt8": 0xFF, "UInt16": 0xFFFF, "Int8": 0xFF, "Int16": 0xFFFF}
 
 
-def contradiction(holder: Message, datatype: int) -> str:
-    """Why a value cannot have a data type; empty if it can, or if one of them is missing.
+def contradiction(metric: Message, datatype: int) -> str:
+    """Why the value of a metric cannot have a data type; empty if it can, or if one of them is missing.
 
     Implementations send 32-bit numbers in ``long_value`` and 64-bit numbers in ``int_value``; both have the value.
     """
-    name, wanted = value_of(holder), value_field(datatype)
+    name, wanted = value_of(metric), value_field(datatype)
     if not name or not wanted:
         return ""
+    subject, kind = f"metric {metric_name(metric)}", type_name(datatype)
     if name != wanted and not {name, wanted} <= NUMBERS:
-        return f"a value of the data type {type_name(datatype)} is in {name}, not in {wanted}"
-    highest = _UPPER_BOUNDS.get(type_name(datatype))
-    number = holder[name]
+        return f"{subject}: a value of the data type {kind} is in {name}, not in {wanted}"
+    highest, number = _UPPER_BOUNDS.get(kind), metric[name]
     if highest is None or number <= highest:
         return ""
     # Negative numbers are sent as two's complement of 32 or 64 bits.
     bits = 1 << (32 if name == "int_value" else 64)
     is_negative = datatype < DATATYPES.index("UInt8") and number >= bits - (highest + 1) // 2
-    return "" if is_negative else f"{number} is not a value of the data type {type_name(datatype)}"
+    return "" if is_negative else f"{subject}: {number} is not a value of the data type {kind}"

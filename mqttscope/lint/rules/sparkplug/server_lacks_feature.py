@@ -1,7 +1,7 @@
 from collections.abc import Iterator
 
-from mqttscope.lint.rules import S2C, SPARKPLUG, Findings, Report, RuleContext, Severity, examples
-from mqttscope.lint.rules.sparkplug import EDGE, SparkplugRule, host_of_will, node_of_will
+from mqttscope.lint.rules import S2C, SPARKPLUG, Findings, Report, RuleContext, Severity
+from mqttscope.lint.rules.sparkplug import SparkplugRule, host_of_will, node_of_will, sparkplug_examples
 from mqttscope.mqtt import Connack, Suback
 from mqttscope.payloads.sparkplug_topics import NAMESPACE
 
@@ -28,15 +28,15 @@ class ServerLacksFeature(SparkplugRule):
     version_matters = True
     also = {SPARKPLUG: (_QOS, _WILL, _RETAINED)}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         everything
-            {EDGE}
+            NODE
         a client without Sparkplug
             opened will=a will_payload=x < maximum_qos=0 retain_available=0
         a subscription that access control refuses
             opened; > subscribe 1 spBv1.0/#:1; < suback 1 0x87
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         no QoS 1, and no RETAIN
             opened will=spBv1.0/g/NDEATH/n will_payload=x < maximum_qos=0 retain_available=0 !properties.maximum_qos
                 !properties.retain_available

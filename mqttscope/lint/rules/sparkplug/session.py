@@ -2,10 +2,8 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.rules import C2S, SPARKPLUG, V3_1_1, V5, Confidence, Findings, Needs, RuleContext, examples
+from mqttscope.lint.rules import C2S, SPARKPLUG, V3_1_1, V5, Confidence, Findings, Needs, RuleContext
 from mqttscope.lint.rules.sparkplug import (
-    EDGE,
-    HOST,
     SparkplugRule,
     certainty,
     commands_filter,
@@ -13,6 +11,8 @@ from mqttscope.lint.rules.sparkplug import (
     host_of_will,
     is_online,
     node_of_will,
+    sparkplug_examples,
+    stated,
 )
 from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Connack, Connect, Disconnect, Publish
@@ -87,15 +87,15 @@ class EdgeNodeKeepsSession(KeptSessionRule):
         }
     }
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         a new session
-            {EDGE}
+            NODE
         another client
             opened resume session_expiry_interval=60 will=plant/n will_payload=x; > publish plant/n x
         the CONNECT is not in the capture
             midstream; > publish spBv1.0/g/NDATA/n spb(seq=3 T:Int32=1)
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         Clean Session 0
             > connect 3.1.1 resume will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1 !clean_start; < connack
         Clean Start 0, and an expiry
@@ -127,11 +127,11 @@ class HostKeepsSession(KeptSessionRule):
         }
     }
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         a new session
-            {HOST}
+            APPLICATION
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         Clean Session 0
             > connect 3.1.1 resume will=spBv1.0/STATE/h will_payload=x will_qos=1 will_retain !clean_start; < connack
         an expiry
@@ -160,11 +160,11 @@ class BirthBeforeConnack(SparkplugRule):
     signs = {Publish: ("sparkplug",)}
     Memory = ReportedTexts
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         after the CONNACK
-            {EDGE}
+            NODE
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         before the CONNACK, reported once
             > connect will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1; > publish spBv1.0/g/NBIRTH/n x
             > publish spBv1.0/g/DBIRTH/n/d x; < connack !!
@@ -200,17 +200,15 @@ class EdgeNodeDisconnectsSilently(SparkplugRule):
     version_matters = True
     signs = ()
     needs = Needs.OPENING
-    statements = {
-        SPARKPLUG: {"tck-id-payloads-ndeath-will-message-publisher-disconnect-mqtt50": "client disconnect.reason_code"}
-    }
+    statements = stated("client disconnect.reason_code: payloads-ndeath-will-message-publisher-disconnect-mqtt50")
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         with the will
-            {EDGE}; > disconnect code=0x04; > fin
+            NODE; > disconnect code=0x04; > fin
         another client
             opened; > disconnect; > fin
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         without the will
             opened will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1; > disconnect !reason_code; > fin
     """)

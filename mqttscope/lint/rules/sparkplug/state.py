@@ -4,24 +4,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from mqttscope.lint.rules import (
-    C2S,
     SPARKPLUG,
     Confidence,
-    Connection,
     Findings,
     Needs,
+    Related,
     Report,
     RuleContext,
     Severity,
     shown,
 )
-from mqttscope.lint.rules.sparkplug import is_bridge
-from mqttscope.lint.rules.sparkplug.payload_checks import (
-    NodeRule,
-    WillPayloadRule,
-    sparkplug_examples,
-    stated,
-)
+from mqttscope.lint.rules.sparkplug import is_bridge, sparkplug_examples, stated
+from mqttscope.lint.rules.sparkplug.payload_checks import DisconnectRule, NodeRule, UnansweredRule, WillPayloadRule
 from mqttscope.lint.sparkplug_model import (
     BIRTHS,
     COMMANDS,
@@ -31,16 +25,13 @@ from mqttscope.lint.sparkplug_model import (
     MAX_HOSTS,
     MAX_METRICS,
     MAX_NODES,
-    HostState,
     SparkplugMessage,
     SparkplugModel,
     read_message,
     will_message,
 )
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.lint.waiting import has_arrived, is_over
-from mqttscope.mqtt import Connect, Direction, PacketType, Publish
-from mqttscope.mqtt.packets import Disconnect
+from mqttscope.mqtt import Connect, PacketType, Publish
 from mqttscope.payloads.sparkplug_topics import host_of_state
 
 _HOST = "tck-id-operational-behavior-host-application"
@@ -65,7 +56,7 @@ class StatePayloadRule(WillPayloadRule):
 
     kinds = ("STATE",)
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """The statements about births or about deaths."""
         is_death = message.field != "payload" or message.payload.get("online") is False
         return tuple(name for name in self.statements[SPARKPLUG] if (name in _DEATH_PAYLOADS) == is_death)
@@ -102,7 +93,7 @@ class StatePayloadInvalid(StatePayloadRule):
         message = read_message(packet, at)
         if message is None or message.kind not in self.kinds:
             return None
-        return self.joined(self.faults(message, at), message)
+        return self.joined(self.faults(message, at), message, at)
 
     def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
         """Check both keys."""
@@ -156,14 +147,11 @@ class StateTimestampDiffers(StatePayloadRule):
     """
 
     code = "SPB282"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         host-topic-phid-birth-payload-timestamp message-flow-phid-sparkplug-state-publish-payload-timestamp
-        message-flow-phid-sparkplug-state-publish-payload operational-behavior-host-application-connect-birth-payload
-        payloads-state-birth-payload
-        """,
-    )
+        message-flow-phid-sparkplug-state-publish-payload
+        operational-behavior-host-application-connect-birth-payload payloads-state-birth-payload
+    """)
 
     good = sparkplug_examples("""
         equal
@@ -188,7 +176,7 @@ class StateTimestampDiffers(StatePayloadRule):
             yield f"timestamp is {born}, and {registered} in the will of the connection"
 
 
-class HostDisconnectWithoutDeath(NodeRule):
+class HostDisconnectWithoutDeath(DisconnectRule):
     """A host sends DISCONNECT without a STATE with online false before it.
 
     The server drops the will at a DISCONNECT, so the retained STATE still has online true.
@@ -197,15 +185,10 @@ class HostDisconnectWithoutDeath(NodeRule):
     """
 
     code = "SPB284"
-    statements = stated(
-        "client disconnect",
-        """
-        host-topic-phid-death-payload-timestamp-disconnect-clean operational-behavior-host-application-termination
-        components-ph-state
-        """,
-    )
-    looks_at = Disconnect
-    signs = ()
+    statements = stated("""
+        client disconnect: host-topic-phid-death-payload-timestamp-disconnect-clean
+        operational-behavior-host-application-termination components-ph-state
+    """)
     needs = Needs.WHOLE_SENDER
 
     good = sparkplug_examples("""
@@ -220,11 +203,7 @@ class HostDisconnectWithoutDeath(NodeRule):
             ONLINE; > disconnect !; > fin
     """)
 
-    def check(self, packet: Disconnect, at: RuleContext) -> Findings:  # type: ignore[override]
-        """Look at the last STATE; other Reason Codes than 0 publish the will."""
-        return None if packet.reason_code or is_bridge(at) else self._left(at)
-
-    def _left(self, at: RuleContext) -> Iterator[Report]:
+    def left(self, at: RuleContext) -> Iterator[Report]:
         """Reports about all hosts of the connection."""
         for host, state in at.model(SparkplugModel).own_states.items():
             if state.online:
@@ -249,13 +228,10 @@ class BirthNotFirst(NodeRule):
     code = "SPB288"
     needs = Needs.OPENING | Needs.WHOLE_SENDER
     confidence = Confidence.LIKELY
-    statements = stated(
-        "client publish",
-        """
-        principles-birth-certificates-order host-topic-phid-birth-message
+    statements = stated("""
+        client publish: principles-birth-certificates-order host-topic-phid-birth-message
         operational-behavior-primary-application-state-with-multiple-servers-state
-        """,
-    )
+    """)
     kinds = ("NBIRTH", "STATE")
 
     good = sparkplug_examples("""
@@ -281,13 +257,13 @@ class BirthNotFirst(NodeRule):
         if count:
             yield f"the client has published {count:,} other message{'s' if count > 1 else ''} before it"
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         """Hosts have statements of their own."""
         names = tuple(self.statements[SPARKPLUG])
         return names if message.kind == "STATE" else names[:1]
 
 
-class StateNotRepublished(NodeRule):
+class StateNotRepublished(UnansweredRule):
     """A host receives that it is offline, and does not publish that it is online.
 
     For the edge nodes the host is gone, because of an old will or another client. A host that has published its own
@@ -297,11 +273,7 @@ class StateNotRepublished(NodeRule):
     """
 
     code = "SPB585"
-    confidence = Confidence.LIKELY
-    sender = Direction.SERVER_TO_CLIENT
-    needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    settings = {"timeout": 30}
-    statements = stated("client", "message-flow-hid-sparkplug-state-message-delivered")
+    statements = stated("client: message-flow-hid-sparkplug-state-message-delivered")
     kinds = ("STATE",)
 
     good = sparkplug_examples("""
@@ -322,37 +294,18 @@ class StateNotRepublished(NodeRule):
         message = read_message(packet, at)
         if message is None or message.kind != "STATE" or is_bridge(at) or message.payload.get("online") is not False:
             return None
-        if message.owner in at.model(SparkplugModel).own_states and not at.history.is_asked(self.code):
-            at.ask(self, at.timestamp_ns + self.nanoseconds("timeout"))
+        if message.owner in at.model(SparkplugModel).own_states:
+            self.wait(at)
         return None
 
-    @staticmethod
-    def _denied(at: RuleContext) -> Iterator[tuple[str, HostState]]:
-        """Hosts that received online false after they had published online true."""
+    def unanswered(self, at: RuleContext) -> Iterator[tuple[Related, int, str]]:
+        """STATE with online false that hosts received after they had published online true."""
         model = at.model(SparkplugModel)
         for host, state in model.states.items():
             own = model.own_states.get(host)
             if own is not None and own.online and not state.online and own.related.packet < state.related.packet:
-                yield host, state
-
-    def awaits(self, at: RuleContext) -> bool:
-        return any(True for _ in self._denied(at))
-
-    def check_due(self, connection: Connection, at: RuleContext) -> Iterator[Report]:
-        """Report what is older than the timeout, and wait on for later ones."""
-        if is_over(at):
-            return
-        due_ns = at.timestamp_ns - self.nanoseconds("timeout")
-        for host, state in self._denied(at):
-            if state.related.timestamp_ns > due_ns or not has_arrived(at.history.server, state.position):
-                at.ask(
-                    self,
-                    (state.related if state.related.timestamp_ns > due_ns else at).timestamp_ns
-                    + self.nanoseconds("timeout"),
-                )
-            else:
                 text = f"host {shown(host)} received that it is offline, and has not published that it is online"
-                yield self.report("", text, sender=C2S, related=(state.related,), overdue=True)
+                yield state.related, state.position, text
 
 
 class NbirthBeforeHostOnline(NodeRule):
@@ -368,13 +321,11 @@ class NbirthBeforeHostOnline(NodeRule):
     severity = Severity.INFO
     confidence = Confidence.HEURISTIC
     needs = Needs.OPENING | Needs.BOTH_DIRECTIONS | Needs.WHOLE
-    statements = stated(
-        "client publish",
-        """
-        message-flow-edge-node-birth-publish-phid-wait message-flow-edge-node-birth-publish-phid-wait-online
-        message-flow-edge-node-birth-publish-phid-wait-id operational-behavior-edge-node-birth-sequence-wait
-        """,
-    )
+    statements = stated("""
+        client publish: message-flow-edge-node-birth-publish-phid-wait
+        message-flow-edge-node-birth-publish-phid-wait-online message-flow-edge-node-birth-publish-phid-wait-id
+        operational-behavior-edge-node-birth-sequence-wait
+    """)
     kinds = ("NBIRTH",)
 
     good = sparkplug_examples("""
@@ -402,7 +353,7 @@ class NbirthBeforeHostOnline(NodeRule):
             known = "has received no STATE" if state is None else "has received that it is offline"
             yield f"the client subscribes to host {shown(hosts[0])}, and {known}"
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         return tuple(self.statements[SPARKPLUG])
 
 
@@ -428,13 +379,11 @@ class PrimaryHostOffline(NodeRule):
     confidence = Confidence.HEURISTIC
     needs = Needs.BOTH_DIRECTIONS | Needs.WHOLE
     settings = {"grace": 5}
-    statements = stated(
-        "client publish",
-        """
-        message-flow-edge-node-birth-publish-phid-offline operational-behavior-edge-node-termination-host-offline
+    statements = stated("""
+        client publish: message-flow-edge-node-birth-publish-phid-offline
+        operational-behavior-edge-node-termination-host-offline
         operational-behavior-primary-application-state-with-multiple-servers-walk
-        """,
-    )
+    """)
     kinds = DATA
     Memory = OfflineReport
 
@@ -468,7 +417,7 @@ class PrimaryHostOffline(NodeRule):
         memory.is_reported = True
         return [f"data {late_ns / 1e9:.1f} s after the client received that host {shown(host)} is offline"]
 
-    def broken(self, message: SparkplugMessage) -> tuple[str, ...]:
+    def broken(self, message: SparkplugMessage, at: RuleContext) -> tuple[str, ...]:
         return tuple(self.statements[SPARKPLUG])
 
 

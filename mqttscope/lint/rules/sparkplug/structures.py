@@ -3,22 +3,9 @@
 from collections.abc import Iterator
 
 from mqttscope.lint.rules import RuleContext, shown
-from mqttscope.lint.rules.sparkplug.payload_checks import (
-    NodeRule,
-    PayloadRule,
-    metric_name,
-    sparkplug_examples,
-    stated,
-    type_name,
-    value_of,
-)
-from mqttscope.lint.sparkplug_model import (
-    BIRTHS,
-    KINDS,
-    SparkplugMessage,
-    nested,
-    template_definition,
-)
+from mqttscope.lint.rules.sparkplug import sparkplug_examples, stated
+from mqttscope.lint.rules.sparkplug.payload_checks import NodeRule, PayloadRule, metric_name, type_name, value_of
+from mqttscope.lint.sparkplug_model import BIRTHS, KINDS, SparkplugMessage, nested, template_definition
 from mqttscope.payloads.sparkplug_wire import DATATYPES, SCALARS, Message
 
 _LAST_BASIC = DATATYPES.index("Text")
@@ -36,12 +23,7 @@ class DataSetSizesDiffer(PayloadRule):
     """
 
     code = "SPB153"
-    statements = stated(
-        "client publish.payload",
-        """
-        payloads-dataset-column-size payloads-dataset-column-num-headers payloads-dataset-types-num
-        """,
-    )
+    statements = stated("payloads-dataset-column-size payloads-dataset-column-num-headers payloads-dataset-types-num")
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -59,14 +41,15 @@ class DataSetSizesDiffer(PayloadRule):
                 D:DataSet{"dataset_value":{"num_of_columns":3,"columns":["a","b"],"types":[3,3]}}) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
+    part = "dataset_value"
+
+    def fault(self, metric: Message) -> str:
         """Compare the three numbers; another rule reports a data set without types."""
-        for metric in nested(message.metrics, "dataset_value"):
-            held = metric["dataset_value"]
-            columns, types = len(held.get("columns", ())), len(held.get("types", ()))
-            number = held.get("num_of_columns", 0)
-            if number != columns or (types and types != columns):
-                yield f"data set {metric_name(metric)} has {number} columns, {columns} names and {types} types"
+        held = metric["dataset_value"]
+        columns, types, number = len(held.get("columns", ())), len(held.get("types", ())), held.get("num_of_columns", 0)
+        is_equal = number == columns and types in (0, columns)
+        counts = f"{number} columns, {columns} names and {types} types"
+        return "" if is_equal else f"data set {metric_name(metric)} has {counts}"
 
 
 class DataSetTypeInvalid(PayloadRule):
@@ -78,13 +61,10 @@ class DataSetTypeInvalid(PayloadRule):
     """
 
     code = "SPB154"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-dataset-parameter-type-req payloads-dataset-types-def payloads-dataset-types-value
         payloads-dataset-types-type
-        """,
-    )
+    """)
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -122,7 +102,7 @@ class DataSetElementInvalid(PayloadRule):
     """
 
     code = "SPB155"
-    statements = stated("client publish.payload", "payloads-template-dataset-value")
+    statements = stated("payloads-template-dataset-value")
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -156,7 +136,7 @@ class TemplateDefinitionMisplaced(PayloadRule):
     """
 
     code = "SPB156"
-    statements = stated("client publish.payload", "payloads-template-definition-nbirth-only")
+    statements = stated("payloads-template-definition-nbirth-only")
     kinds = tuple(kind for kind in KINDS if kind != "NBIRTH")
     cited_as = dict.fromkeys(kinds, "NBIRTH")
 
@@ -172,11 +152,11 @@ class TemplateDefinitionMisplaced(PayloadRule):
             BORN; > publish spBv1.0/g/DBIRTH/e/d spb(seq=1 M:Template{"template_value":{"is_definition":true}}) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
-        """Look for definitions."""
-        for metric in nested(message.metrics, "template_value"):
-            if metric["template_value"].get("is_definition"):
-                yield f"template {metric_name(metric)} is a definition, which only an NBIRTH may have"
+    part = "template_value"
+
+    def fault(self, metric: Message) -> str:
+        is_definition, name = metric["template_value"].get("is_definition"), metric_name(metric)
+        return f"template {name} is a definition, which only an NBIRTH may have" if is_definition else ""
 
 
 class TemplateReferenceWrong(PayloadRule):
@@ -188,15 +168,12 @@ class TemplateReferenceWrong(PayloadRule):
     """
 
     code = "SPB157"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-template-is-definition payloads-template-is-definition-definition
         payloads-template-is-definition-instance payloads-template-definition-is-definition
-        payloads-template-instance-is-definition payloads-template-definition-ref payloads-template-ref-definition
-        payloads-template-instance-ref payloads-template-ref-instance
-        """,
-    )
+        payloads-template-instance-is-definition payloads-template-definition-ref
+        payloads-template-ref-definition payloads-template-instance-ref payloads-template-ref-instance
+    """)
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -217,17 +194,17 @@ class TemplateReferenceWrong(PayloadRule):
                 M:Template{"template_value":{"version":"1"}}) !payload
     """)
 
-    def faults(self, message: SparkplugMessage, at: RuleContext) -> Iterator[str]:
+    part = "template_value"
+
+    def fault(self, metric: Message) -> str:
         """Compare is_definition with the reference."""
-        for metric in nested(message.metrics, "template_value"):
-            template = metric["template_value"]
-            is_definition, reference = template.get("is_definition"), template.get("template_ref")
-            if is_definition is None:
-                yield f"template {metric_name(metric)} has no is_definition"
-            elif is_definition and reference is not None:
-                yield f"template {metric_name(metric)} is a definition, and refers to {shown(reference)}"
-            elif not is_definition and not reference:
-                yield f"template {metric_name(metric)} is an instance, and refers to no definition"
+        template, name = metric["template_value"], f"template {metric_name(metric)}"
+        is_definition, reference = template.get("is_definition"), template.get("template_ref")
+        if is_definition is None:
+            return f"{name} has no is_definition"
+        if is_definition:
+            return "" if reference is None else f"{name} is a definition, and refers to {shown(reference)}"
+        return "" if reference else f"{name} is an instance, and refers to no definition"
 
 
 class TemplateParameterInvalid(PayloadRule):
@@ -239,14 +216,11 @@ class TemplateParameterInvalid(PayloadRule):
     """
 
     code = "SPB158"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-template-parameter-name-required payloads-template-parameter-name-type
         payloads-template-parameter-type-req payloads-template-parameter-type-value
         payloads-template-parameter-value-type payloads-template-parameter-value
-        """,
-    )
+    """)
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -292,12 +266,7 @@ class PropertySetSizesDiffer(PayloadRule):
     """
 
     code = "SPB159"
-    statements = stated(
-        "client publish.payload",
-        """
-        payloads-propertyset-keys-array-size payloads-propertyset-values-array-size
-        """,
-    )
+    statements = stated("payloads-propertyset-keys-array-size payloads-propertyset-values-array-size")
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -327,13 +296,10 @@ class PropertyTypeInvalid(PayloadRule):
     """
 
     code = "SPB160"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-metric-propertyvalue-type-req payloads-metric-propertyvalue-type-value
         payloads-metric-propertyvalue-type-type
-        """,
-    )
+    """)
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -370,12 +336,7 @@ class QualityInvalid(PayloadRule):
     """
 
     code = "SPB161"
-    statements = stated(
-        "client publish.payload",
-        """
-        payloads-propertyset-quality-value-type payloads-propertyset-quality-value-value
-        """,
-    )
+    statements = stated("payloads-propertyset-quality-value-type payloads-propertyset-quality-value-value")
     kinds = KINDS
 
     good = sparkplug_examples("""
@@ -427,7 +388,7 @@ class TemplateUndefined(NodeRule):
     """
 
     code = "SPB262"
-    statements = stated("client publish.payload", "payloads-template-definition-nbirth topics-nbirth-templates")
+    statements = stated("payloads-template-definition-nbirth topics-nbirth-templates")
     kinds = KINDS
     cited_as = dict.fromkeys(KINDS, "NBIRTH")
 
@@ -468,13 +429,10 @@ class TemplateMembersDiffer(NodeRule):
     """
 
     code = "SPB263"
-    statements = stated(
-        "client publish.payload",
-        """
+    statements = stated("""
         payloads-template-instance-members payloads-template-definition-members
         payloads-template-definition-parameters payloads-template-instance-members-birth
-        """,
-    )
+    """)
     kinds = KINDS
 
     good = sparkplug_examples("""

@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from mqttscope.lint.rules import C2S, SPARKPLUG, Confidence, Connection, Findings, Needs, Report, RuleContext, examples
+from mqttscope.lint.rules import C2S, SPARKPLUG, Confidence, Connection, Findings, Needs, Report, RuleContext
 from mqttscope.lint.rules.sparkplug import (
-    EDGE,
-    HOST,
     ROLE,
     SparkplugRule,
     commands_filter,
@@ -14,6 +12,8 @@ from mqttscope.lint.rules.sparkplug import (
     host_of_will,
     is_online,
     node_of_will,
+    sparkplug_examples,
+    stated,
 )
 from mqttscope.lint.topics import ReportedTexts
 from mqttscope.mqtt import Publish, Subscribe
@@ -89,16 +89,16 @@ class CommandsNotSubscribed(OwnSubscriptionRule):
     code = "SPB224"
     statements = {SPARKPLUG: {"tck-id-message-flow-edge-node-ncmd-subscribe": ""}}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         subscribed
-            {EDGE}; +60 > pingreq & disconnect code=0x04; > fin
+            NODE; +60 > pingreq & disconnect code=0x04; > fin
         the server refuses the subscription
             opened will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1
             > subscribe 1 spBv1.0/g/NCMD/n:1; < suback 1 0x87
             > publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false)
             +60 > pingreq; > disconnect code=0x04; > fin
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         never
             opened will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1; > publish spBv1.0/g/NBIRTH/n x; +60 > pingreq !!
         until it leaves, in MQTT 3.1.1
@@ -131,20 +131,18 @@ class CommandSubscriptionQos(SparkplugRule):
     """
 
     code = "SPB225"
-    statements = {
-        SPARKPLUG: {
-            "tck-id-message-flow-edge-node-ncmd-subscribe": "client subscribe.subscriptions,client publish",
-            "tck-id-message-flow-device-dcmd-subscribe": "client subscribe.subscriptions,client publish",
-        }
-    }
+    statements = stated("""
+        client subscribe.subscriptions,client publish: message-flow-edge-node-ncmd-subscribe
+        message-flow-device-dcmd-subscribe
+    """)
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         QoS 1
-            {EDGE}
+            NODE
         another client that watches the commands
             opened client=c2; > subscribe 1 spBv1.0/g/NCMD/n:0; < suback 1 0
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         QoS 0 for a node, and QoS 2 for its devices
             opened will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1
             > subscribe 1 spBv1.0/g/NCMD/n:0 spBv1.0/g/DCMD/n/+:2 !subscriptions[0].maximum_qos
@@ -196,17 +194,15 @@ class StateNotSubscribed(OwnSubscriptionRule):
     """
 
     code = "SPB226"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-sub-required", f"{_FLOW}-subscription", "tck-id-payloads-state-subscribe"), ""
-        )
-    }
-
-    good = examples(f"""
-        subscribed
-            {HOST}; +60 > pingreq
+    statements = stated("""
+        : host-topic-phid-birth-sub-required message-flow-phid-sparkplug-subscription payloads-state-subscribe
     """)
-    bad = examples("""
+
+    good = sparkplug_examples("""
+        subscribed
+            APPLICATION; +60 > pingreq
+    """)
+    bad = sparkplug_examples("""
         never
             opened will=spBv1.0/STATE/h will_payload=x will_qos=1 will_retain
             > publish spBv1.0/STATE/h state(online=true timestamp=5) qos=1 id=1 retain; < puback 1; +60 > pingreq !!
@@ -239,19 +235,17 @@ class StateBeforeSubscription(SparkplugRule):
 
     code = "SPB227"
     confidence = Confidence.LIKELY
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-required", f"{_FLOW}-subscription", f"{_FLOW}-state-publish", "tck-id-payloads-state-birth"),
-            "client subscribe",
-        )
-    }
+    statements = stated("""
+        client subscribe: host-topic-phid-birth-required message-flow-phid-sparkplug-subscription
+        message-flow-phid-sparkplug-state-publish payloads-state-birth
+    """)
     Memory = ReportedTexts
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         the subscription first
-            {HOST}
+            APPLICATION
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         the birth first
             opened will=spBv1.0/STATE/h will_payload=x will_qos=1 will_retain
             > publish spBv1.0/STATE/h state(online=true timestamp=5) qos=1 id=1 retain; < puback 1
@@ -288,29 +282,22 @@ class ClientWithoutState(MissingReactionRule):
     """
 
     code = "SPB228"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (
-                "tck-id-intro-sparkplug-host-state",
-                "tck-id-conformance-primary-host",
-                "tck-id-operational-behavior-host-application-connect-birth",
-                f"{_FLOW}-state-publish",
-            ),
-            "",
-        )
-    }
+    statements = stated("""
+        : intro-sparkplug-host-state conformance-primary-host
+        operational-behavior-host-application-connect-birth message-flow-phid-sparkplug-state-publish
+    """)
     also = {SPARKPLUG: ("tck-id-components-ph-state",)}
     settings = {**MissingReactionRule.settings, ROLE: "", "profile": "the profile"}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         a STATE
-            settings sparkplug_role=host; {HOST}; +60 > pingreq
+            settings sparkplug_role=host; APPLICATION; +60 > pingreq
         an edge node by its will
-            settings sparkplug_role=host; {EDGE}; +60 > pingreq; < pingresp
+            settings sparkplug_role=host; NODE; +60 > pingreq; < pingresp
         without the profile
             opened; > subscribe 1 spBv1.0/#:0; < suback 1 0; +60 > pingreq
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         no STATE
             settings sparkplug_role=host; opened; > subscribe 1 spBv1.0/#:0; < suback 1 0; +60 > pingreq !!
         until it leaves

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from mqttscope.lint.rules import SPARKPLUG, Confidence, Findings, Report, RuleContext, examples
-from mqttscope.lint.rules.sparkplug import EDGE, HOST, SparkplugRule, is_of_others, is_online
+from mqttscope.lint.rules import SPARKPLUG, Confidence, Findings, Report, RuleContext
+from mqttscope.lint.rules.sparkplug import SparkplugRule, is_of_others, is_online, sparkplug_examples
 from mqttscope.mqtt import Connect, Publish
 from mqttscope.payloads.sparkplug_topics import DEVICE_TYPES, NAMESPACE, NODE_TYPES, STATE
 
@@ -74,15 +74,15 @@ class SparkplugTopicForm(SparkplugTopicRule):
         }
     }  # fmt: skip
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         an edge node with a device
-            {EDGE}; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2)
+            NODE; > publish spBv1.0/g/DDATA/n/d spb(seq=2 T:Int32=2)
         a Host Application
-            {HOST}; > publish spBv1.0/g/NCMD/n spb("Node Control/Rebirth":Boolean=true)
+            APPLICATION; > publish spBv1.0/g/NCMD/n spb("Node Control/Rebirth":Boolean=true)
         a topic without Sparkplug
             opened; > publish plant/spBv1.0 x
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         a device in the topic of an edge node
             opened; > publish spBv1.0/g/NDATA/n/d x !topic_name
         no device in the topic of a device, in MQTT 3.1.1
@@ -167,15 +167,15 @@ class SparkplugNamespace(SparkplugTopicRule):
     statements = {SPARKPLUG: {"tck-id-topic-structure": _BOTH, "tck-id-topic-structure-namespace-a": _BOTH}}
     confidence = Confidence.LIKELY
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         the namespace
-            {EDGE}
+            NODE
         other topics with such words
             opened; > publish plant/g/NDATA/n x; > publish spindle/NDATA/n x
         Sparkplug A, alone
             opened; > publish spAv1.0/g/NDATA/n x
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         lower case
             opened; > publish spbv1.0/g/NDATA/n x !topic_name
         another version, in a will
@@ -224,13 +224,13 @@ class SparkplugIdCharacters(SparkplugTopicRule):
         }
     }
 
-    good = examples("""
+    good = sparkplug_examples("""
         spaces and other scripts
             midstream; > publish "spBv1.0/Werk 1/DDATA/Linie ä/d-1" spb(seq=5 T:Int32=1)
         letters alone
             opened; > publish spBv1.0/g/NCMD/n spb(T:Int32=1)
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         wildcards in the group, the edge node and the device
             opened; > publish spBv1.0/g+/NDATA/n x !topic_name; > publish spBv1.0/g/DDATA/n/d#1 x !topic_name
             > publish spBv1.0/g/NBIRTH/+ x !topic_name
@@ -272,9 +272,9 @@ class StateTopicBeforeThree(SparkplugTopicRule):
     confidence = Confidence.LIKELY
     statements = {SPARKPLUG: {**_BIRTH_TOPICS, **_DEATH_TOPICS}}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         the topic of 3.0
-            {HOST}
+            APPLICATION
         another topic with this name
             opened; > publish STATE/pump running; > publish STATE/pump/1 ONLINE
         a client without a subscription to topics of Sparkplug
@@ -282,7 +282,7 @@ class StateTopicBeforeThree(SparkplugTopicRule):
         another payload
             opened; > subscribe 1 spBv1.0/#:0; < suback 1 0; > publish STATE/pump ONLINA
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         a birth
             > connect will=STATE/h will_payload=OFFLINE will_qos=1 will_retain; < connack
             > subscribe 1 spBv1.0/#:0; < suback 1 0

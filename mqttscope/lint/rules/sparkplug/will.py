@@ -2,10 +2,8 @@
 
 from typing import ClassVar
 
-from mqttscope.lint.rules import SPARKPLUG, Findings, Needs, Report, RuleContext, examples
+from mqttscope.lint.rules import SPARKPLUG, Findings, Needs, RuleContext
 from mqttscope.lint.rules.sparkplug import (
-    EDGE,
-    HOST,
     ROLE,
     SparkplugRule,
     certainty,
@@ -15,10 +13,12 @@ from mqttscope.lint.rules.sparkplug import (
     is_of_others,
     is_online,
     node_of_will,
+    sparkplug_examples,
+    stated,
 )
 from mqttscope.lint.rules.sparkplug.topics import form_fault
 from mqttscope.lint.topics import ReportedTexts
-from mqttscope.mqtt import Connect, Publish, Subscribe, Will
+from mqttscope.mqtt import Connect, Publish, Subscribe
 from mqttscope.payloads.sparkplug_topics import NAMESPACE, SparkplugTopic, host_of_state, read_topic
 
 _NODE = "tck-id-message-flow-edge-node-birth-publish-will-message"
@@ -29,22 +29,22 @@ _DEATH = "tck-id-host-topic-phid-death"
 
 
 class SparkplugWillRule(SparkplugRule):
-    """A rule about the will in a CONNECT."""
+    """A rule about QoS or RETAIN of the will in a CONNECT: QoS 1, and RETAIN for a STATE alone."""
 
     when = "will"
     of_host: ClassVar[bool] = False
     """Whether it judges wills on STATE, and not on NDEATH."""
+    field: ClassVar[str] = "will_qos"
 
     def check(self, packet: Connect, at: RuleContext) -> Findings:
         """Judge the will of an edge node or a Host Application."""
-        will = packet.will
-        if will is None or (host_of_will(packet) if self.of_host else node_of_will(packet)) is None:
+        will, of_host = packet.will, self.of_host
+        if will is None or (host_of_will(packet) if of_host else node_of_will(packet)) is None:
             return None
-        return self.judge(will)
-
-    def judge(self, will: Will) -> Report | None:
-        """The finding about a will."""
-        raise NotImplementedError
+        due, value = 1 if self.field == "will_qos" else of_host, getattr(will, self.field)
+        fault = f"QoS {value} instead of 1" if self.field == "will_qos" else "no RETAIN" if of_host else "RETAIN"
+        text = f"will {'STATE' if of_host else 'NDEATH'} {will.will_topic!r} has {fault}"
+        return None if value == due else self.report(f"will.{self.field}", text)
 
 
 class EdgeNodeWillQos(SparkplugWillRule):
@@ -58,23 +58,18 @@ class EdgeNodeWillQos(SparkplugWillRule):
     code = "SPB109"
     statements = {SPARKPLUG: dict.fromkeys((f"{_NODE}-qos", f"{_NDEATH}-qos"), "client connect.will.will_qos")}
 
-    good = examples("""
+    good = sparkplug_examples("""
         QoS 1
             opened will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1
         another will
             opened will=plant/n will_payload=x
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         QoS 0
             > connect will=spBv1.0/g/NDEATH/n will_payload=x !will.will_qos; < connack
         QoS 2 in MQTT 3.1.1
             > connect 3.1.1 will=spBv1.0/g/NDEATH/n will_payload=x will_qos=2 !will.will_qos; < connack
     """)
-
-    def judge(self, will: Will) -> Report | None:
-        """Compare the QoS with 1."""
-        text = f"will NDEATH {will.will_topic!r} has QoS {will.will_qos} instead of 1"
-        return None if will.will_qos == 1 else self.report("will.will_qos", text)
 
 
 class EdgeNodeWillRetained(SparkplugWillRule):
@@ -86,23 +81,19 @@ class EdgeNodeWillRetained(SparkplugWillRule):
     """
 
     code = "SPB110"
+    field = "will_retain"
     statements = {
         SPARKPLUG: dict.fromkeys((f"{_NODE}-will-retained", f"{_NDEATH}-retain"), "client connect.will.will_retain")
     }
 
-    good = examples("""
+    good = sparkplug_examples("""
         not retained
             opened will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         retained
             > connect will=spBv1.0/g/NDEATH/n will_payload=x will_qos=1 will_retain !will.will_retain; < connack
     """)
-
-    def judge(self, will: Will) -> Report | None:
-        """Look for RETAIN."""
-        text = f"will NDEATH {will.will_topic!r} has RETAIN"
-        return self.report("will.will_retain", text) if will.will_retain else None
 
 
 class HostWillQos(SparkplugWillRule):
@@ -115,25 +106,19 @@ class HostWillQos(SparkplugWillRule):
 
     code = "SPB111"
     of_host = True
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-connect-will-qos", f"{_STATE}-qos", f"{_DEATH}-qos"), "client connect.will.will_qos"
-        )
-    }
+    statements = stated("""
+        client connect.will.will_qos: operational-behavior-host-application-connect-will-qos
+        payloads-state-will-message-qos host-topic-phid-death-qos
+    """)
 
-    good = examples("""
+    good = sparkplug_examples("""
         QoS 1
             opened will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         QoS 0
             > connect will=spBv1.0/STATE/h will_payload=x will_retain !will.will_qos; < connack
     """)
-
-    def judge(self, will: Will) -> Report | None:
-        """Compare the QoS with 1."""
-        text = f"will STATE {will.will_topic!r} has QoS {will.will_qos} instead of 1"
-        return None if will.will_qos == 1 else self.report("will.will_qos", text)
 
 
 class HostWillNotRetained(SparkplugWillRule):
@@ -145,27 +130,21 @@ class HostWillNotRetained(SparkplugWillRule):
     """
 
     code = "SPB112"
+    field = "will_retain"
     of_host = True
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-connect-will-retained", f"{_STATE}-retain", f"{_DEATH}-retain"),
-            "client connect.will.will_retain",
-        )
-    }
+    statements = stated("""
+        client connect.will.will_retain: operational-behavior-host-application-connect-will-retained
+        payloads-state-will-message-retain host-topic-phid-death-retain
+    """)
 
-    good = examples("""
+    good = sparkplug_examples("""
         retained
             opened will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         not retained
             > connect will=spBv1.0/STATE/h will_payload=x will_qos=1 !will.will_retain; < connack
     """)
-
-    def judge(self, will: Will) -> Report | None:
-        """Look for RETAIN."""
-        text = f"will STATE {will.will_topic!r} has no RETAIN"
-        return None if will.will_retain else self.report("will.will_retain", text)
 
 
 class SparkplugWillType(SparkplugRule):
@@ -180,12 +159,12 @@ class SparkplugWillType(SparkplugRule):
     when = "will"
     statements = {SPARKPLUG: dict.fromkeys((_NDEATH, f"{_NODE}-topic"), "client connect.will.will_topic")}
 
-    good = examples("""
+    good = sparkplug_examples("""
         a death of an edge node, and of a Host Application
             opened will=spBv1.0/g/NDEATH/n will_payload=spb(bdSeq:Int64=0) will_qos=1
             @1 opened client=c2 will=spBv1.0/STATE/h will_payload=state(online=false timestamp=5) will_qos=1 will_retain
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         a birth
             > connect will=spBv1.0/g/NBIRTH/n will_payload=x will_qos=1 !will.will_topic; < connack
         the death of a device
@@ -236,16 +215,16 @@ class EdgeNodeWithoutWill(NodeBirthRule):
     code = "SPB214"
     statements = {SPARKPLUG: dict.fromkeys((_NODE, _NDEATH), "client publish")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         with its NDEATH
-            {EDGE}
+            NODE
         a bridge of mosquitto
             opened 3.1.1 protocol_level=0x84
             > publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false)
         the CONNECT is not in the capture
             midstream; > publish spBv1.0/g/NBIRTH/n spb(seq=0 bdSeq:Int64=0 "Node Control/Rebirth":Boolean=false)
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         without a will
             opened; > subscribe 1 spBv1.0/g/NCMD/n:1; < suback 1 1; > publish spBv1.0/g/NBIRTH/n x !topic_name
         perhaps a bridge, in MQTT 3.1.1
@@ -271,11 +250,11 @@ class EdgeNodeWillOfAnother(NodeBirthRule):
     code = "SPB215"
     statements = {SPARKPLUG: dict.fromkeys((f"{_NODE}-topic", _NDEATH), "client publish.topic_name")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         its own NDEATH
-            {EDGE}
+            NODE
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         the NDEATH of another edge node
             opened will=spBv1.0/g/NDEATH/m will_payload=x will_qos=1
             > subscribe 1 spBv1.0/g/NCMD/n:1; < suback 1 1; > publish spBv1.0/g/NBIRTH/n x !topic_name
@@ -326,13 +305,13 @@ class HostWithoutWill(HostBirthRule):
     code = "SPB216"
     statements = {SPARKPLUG: dict.fromkeys((f"{_DEATH}-required", f"{_HOST}-connect-will", _STATE), "client publish")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         with its STATE
-            {HOST}
+            APPLICATION
         an offline STATE
             opened; > publish spBv1.0/STATE/h state(online=false timestamp=1) qos=1 id=1 retain; < puback 1
     """)
-    bad = examples(r"""
+    bad = sparkplug_examples("""
         without a will
             opened; > subscribe 1 spBv1.0/STATE/h:1; < suback 1 1
             > publish spBv1.0/STATE/h state(online=true timestamp=1) qos=1 id=1 retain !topic_name; < puback 1
@@ -353,17 +332,16 @@ class HostWillOfAnother(HostBirthRule):
     """
 
     code = "SPB217"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_HOST}-connect-will-topic", f"{_DEATH}-topic", _STATE), "client publish.topic_name"
-        )
-    }
-
-    good = examples(f"""
-        its own STATE
-            {HOST}
+    statements = stated("""
+        client publish.topic_name: operational-behavior-host-application-connect-will-topic
+        host-topic-phid-death-topic payloads-state-will-message
     """)
-    bad = examples(r"""
+
+    good = sparkplug_examples("""
+        its own STATE
+            APPLICATION
+    """)
+    bad = sparkplug_examples("""
         the STATE of another Host Application, and another will
             opened will=spBv1.0/STATE/g will_payload=state(online=false timestamp=1) will_qos=1 will_retain
             > subscribe 1 spBv1.0/STATE/h:1; < suback 1 1
@@ -417,17 +395,17 @@ class ClientWithoutNodeDeath(RoleWillRule):
     wanted = "an NDEATH as its will"
     statements = {SPARKPLUG: dict.fromkeys((_NODE, f"{_NODE}-topic", _NDEATH), "client")}
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         an NDEATH
-            settings sparkplug_role=edge; {EDGE}
+            settings sparkplug_role=edge; NODE
         a Host Application by its will
-            settings sparkplug_role=edge; {HOST}
+            settings sparkplug_role=edge; APPLICATION
         without the profile
             opened; > subscribe 1 spBv1.0/g/NCMD/n:1; < suback 1 1
         without a topic of Sparkplug
             settings sparkplug_role=edge; opened; > subscribe 1 plant/#:1; < suback 1 1
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         no will
             settings sparkplug_role=edge; opened; > subscribe 1 spBv1.0/g/NCMD/n:1 !; < suback 1 1
         another will
@@ -448,21 +426,20 @@ class ClientWithoutHostDeath(RoleWillRule):
     code = "SPB219"
     role = "host"
     wanted = "a STATE as its will"
-    statements = {
-        SPARKPLUG: dict.fromkeys(
-            (f"{_DEATH}-required", f"{_HOST}-connect-will", f"{_HOST}-connect-will-topic", _STATE), "client"
-        )
-    }
+    statements = stated("""
+        client: host-topic-phid-death-required operational-behavior-host-application-connect-will
+        operational-behavior-host-application-connect-will-topic payloads-state-will-message
+    """)
 
-    good = examples(f"""
+    good = sparkplug_examples("""
         a STATE
-            settings sparkplug_role=host; {HOST}
+            settings sparkplug_role=host; APPLICATION
         an edge node by its will
-            settings sparkplug_role=host; {EDGE}
+            settings sparkplug_role=host; NODE
         without the profile
             opened; > subscribe 1 spBv1.0/#:0; < suback 1 0
     """)
-    bad = examples("""
+    bad = sparkplug_examples("""
         no will
             settings sparkplug_role=host; opened; > subscribe 1 spBv1.0/#:0 !; < suback 1 0
     """)
