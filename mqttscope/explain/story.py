@@ -12,10 +12,10 @@ from mqttscope.budget import Budget
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.echoes import Echoes
+from mqttscope.explain.logins import Login
 from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.oddities import announced, is_whole, oddity, old_refusal, unused_identifier, unusual
 from mqttscope.explain.segments import LEAST_REPEATS, FlowFacts, Half
-from mqttscope.explain.tokens import ExpiringToken, token_of
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.strings import has_controls
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
@@ -75,6 +75,8 @@ class ReasonPacket:
     """Its Reason String; empty without one."""
     version: ProtocolVersion | None = None
     """Version of its layout, if it differs from the version of the connection."""
+    server_reference: str = ""
+    """As it may be shown; empty without one."""
 
 
 @dataclass(slots=True)
@@ -167,11 +169,7 @@ class Story:
     counts: dict[str, int] = field(default_factory=lambda: {"client": 0, "server": 0})
     connect: ReasonPacket | None = None
     connack: ReasonPacket | None = None
-    user_name: bool = False
-    token: ExpiringToken | None = None
-    """A token in the CONNECT, with its expiry time."""
-    credentials: int = 0
-    """Hash of user name and password: they are compared, and not kept."""
+    login: Login = field(default_factory=Login)
     version: ProtocolVersion | None = None
     """That the CONNECT asked for."""
     announced_keep_alive: int | None = None
@@ -624,8 +622,8 @@ class Story:
         known: dict[str, int] = {}
         if self.will_topic is not None:
             known["will topic"] = hash(("will", self.will_topic))
-            if self.user_name:
-                known[WILL_OF_USER] = hash((self.credentials, self.will_topic, self.will_checksum))
+            if self.login.has_user_name:
+                known[WILL_OF_USER] = hash((self.login.credentials, self.will_topic, self.will_checksum))
         if self.filters:
             known["subscriptions"] = hash(frozenset(self.filters))
         return known
@@ -736,11 +734,12 @@ class Story:
         block = getattr(packet, "properties", None)
         text = "" if event.connection.doubtful else describe.reason_string(block)
         stated = ReasonPacket(event.timestamp_ns, event.frame, value, text)
+        if block is not None and block.server_reference and not event.connection.doubtful:
+            stated.server_reference = describe.name(block.server_reference)
         if isinstance(packet, packets.Connect):
             if self.connect is None:
                 self.connect, self.announced_keep_alive = stated, packet.keep_alive
-                self.user_name, self.version = packet.user_name is not None, packet.version
-                self.credentials, self.token = hash((packet.user_name, packet.password)), token_of(packet)
+                self.login, self.version = Login.of(packet), packet.version
                 self.unusual, self.is_bridge = list(unusual(packet)), packet.bridge
                 if packet.will is not None:
                     self.will_topic, self.will_checksum = packet.will.will_topic, zlib.crc32(packet.will.will_payload)
