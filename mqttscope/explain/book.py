@@ -120,6 +120,9 @@ class Hello:
     """Whether data came after the handshake, and no fatal alert."""
     certificate: str = ""
     """As `Flights.certificate`."""
+    has_alpn: bool = False
+    lasted_ns: int = 0
+    """Time from the beginning of the connection to its last data so far."""
 
 
 @dataclass(slots=True)
@@ -784,7 +787,8 @@ def _hello(story: Story, facts: FlowFacts | None) -> Hello | None:
     return Hello(
         connection.number, host_of(connection.client), connection.opened_ns, connection.frame, connection.capture,
         facts.hello_time, name if isinstance(name, str) else "", is_served and not is_refused,
-        "" if facts.flights is None else facts.flights.certificate,
+        "" if facts.flights is None else facts.flights.certificate, bool(details.get("alpn_offered")),
+        facts.data_ns - connection.opened_ns,
     )  # fmt: skip
 
 

@@ -57,11 +57,11 @@ MAX_COMPETING = 4
 Detector = Callable[[Case], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     unread.turned_away, tcp.without_packets,
-    listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port, listener.web_request,
+    listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port, listener.other_protocol,
     listener.broken_websocket, listener.unanswered_web_ping, listener.plain_to_a_tls_port, listener.proxy_header,
-    reason_codes.normal, reason_codes.server_disconnect, listener.websocket_close, reason_codes.connack_refusal,
-    reason_codes.no_connack, reason_codes.other_version,
-    reason_codes.authentication_cut, handshake.tls_alert, handshake.handshake_cut,
+    listener.health_check, reason_codes.normal, reason_codes.server_disconnect, listener.websocket_close,
+    reason_codes.connack_refusal, reason_codes.no_connack, reason_codes.other_version, reason_codes.authentication_cut,
+    handshake.tls_alert, handshake.handshake_cut, handshake.without_protocol,
     timing.keep_alive, timing.closed_unread, timing.no_ping_response, timing.closed_on_own_ping,
     timing.unanswered_request, lifetimes.token_expired, mqtt.taken_over,
     mqtt.wrong_length, mqtt.stray_bytes, mqtt.unreadable_bytes, mqtt.violation,

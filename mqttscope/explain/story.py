@@ -16,13 +16,13 @@ from mqttscope.explain.logins import Login
 from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.oddities import announced, is_whole, oddity, old_refusal, unused_identifier, unusual
 from mqttscope.explain.segments import LEAST_REPEATS, FlowFacts, Half
+from mqttscope.explain.unread_bytes import ForeignBytes, Misread, Stray
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.strings import has_controls
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
-from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.repair import Misreading, misreading
+from mqttscope.mqtt.foreign import foreign_protocol
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import HidingOptions, conceal
 from mqttscope.session.capture_time import captured
@@ -49,8 +49,8 @@ CONTROLS = "a control character in the topic"
 WILL_OF_USER = "user name, password and will"
 MAX_FILTERS = 64
 """Maximum number of Topic Filters of a client that are compared with other clients."""
-MAX_STRAY = 4
-"""Maximum number of bytes after a packet that are shown."""
+MAX_FOREIGN_BYTES = 2_048
+"""Maximum number of bytes of another protocol that are kept of a side."""
 MAX_MISREAD_BYTES = 65_536
 """Maximum bytes of a malformed packet that are read again with other lengths."""
 MAX_REREAD_BYTES = 16_777_216
@@ -102,46 +102,6 @@ class LastPublish:
         names = [f"QoS {self.qos}"] if self.qos else []
         names += [SPACE] * (" " in self.topic) + [CONTROLS] * has_controls(self.topic)
         return frozenset([*names, *["RETAIN"] * self.retain])
-
-
-@dataclass(slots=True)
-class Misread:
-    """The first packet of a side that may have broken its framing."""
-
-    kind: str
-    data: bytes
-    """Captured bytes of the packet, from its first one."""
-    version: ProtocolVersion
-    frame: int
-    timestamp_ns: int
-    offset: int
-    """Offset of its first byte in the stream of the side."""
-    before: bytes = b""
-    """The PUBLISH before it, as `Malformed.before` has it."""
-    before_moment: Moment | None = None
-
-    def reading(self, sent: int) -> Misreading | None:
-        """The reading that proves the fault; ``sent``: all bytes of MQTT that the side sent, -1 if unknown."""
-        return misreading(self.data, self.before, self.version, sent=sent - self.offset)
-
-    def place(self, reading: Misreading) -> Moment:
-        """Where the packet with the fault is."""
-        if reading.is_before and self.before_moment is not None:
-            return self.before_moment
-        return Moment(self.timestamp_ns, self.frame, "", self.kind)
-
-
-@dataclass(slots=True)
-class Stray:
-    """Bytes after a whole packet that are not a packet, or the beginning of a packet."""
-
-    before: Moment
-    """The packet."""
-    data: bytes
-    offset: int
-    """Offset of the first byte in the stream of the side."""
-    is_beginning: bool
-    """Whether a packet may begin so."""
 
 
 @dataclass(slots=True)
@@ -218,6 +178,8 @@ class Story:
     stray: Stray | None = None
     """First bytes of the server after a complete packet that are not a packet."""
     misread: dict[str, Misread] = field(default_factory=dict)
+    foreign: dict[str, ForeignBytes] = field(default_factory=dict)
+    """First bytes of sides that do not speak MQTT."""
     budget: Budget = field(default_factory=lambda: Budget(MAX_REREAD_BYTES))
     """Shared by all connections of a run."""
     header: Moment | None = None
@@ -498,13 +460,17 @@ class Story:
                     event.timestamp_ns, event.stream_offset, before, self.last[side][-1] if before else None,
                 )  # fmt: skip
         if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
-            self.stray = None if is_whole(event) else _stray(event, self.last[side][-1])
+            self.stray = None if is_whole(event) else Stray.of(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":
             self.header = self.last[side][-1]
             return
         if side == "server":
             self._sent(0)
+        if isinstance(event, UnparsedEvent) and event.unparsed.reason == "not_mqtt":
+            head, last = event.unparsed.raw[:MAX_FOREIGN_BYTES], self.last[side][-1]
+            protocol = foreign_protocol(head, is_answer=side == "server")
+            self.foreign.setdefault(side, ForeignBytes(protocol, head, last))
         if isinstance(event, UnparsedEvent):
             is_cut = event.unparsed.reason in ENDS
             self.gaps.setdefault(side, "cut" if is_cut else "unread")
@@ -785,14 +751,6 @@ class Story:
         self.granted = {name for code, name in zip(codes, filters, strict=False) if code < 0x80 and asked == identifier}
         if self.granted:
             self.most_filters = max(self.most_filters, len(filters))
-
-
-def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:
-    if isinstance(event, UnparsedEvent):
-        return Stray(before, event.unparsed.raw[:MAX_STRAY], event.stream_offset, True)
-    bad = event.malformed
-    is_beginning = bad.reason is MalformedReason.TRUNCATED and bool(bad.packet_type)
-    return Stray(before, (bad.raw + bad.after)[:MAX_STRAY], event.stream_offset, is_beginning)
 
 
 def _message(event: PacketEvent, publish: packets.Publish, size: int) -> LastPublish:

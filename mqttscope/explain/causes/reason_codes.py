@@ -199,9 +199,7 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
     before = [
         arrival
         for arrival in case.book.other_arrivals(case.story, 0, connack.timestamp_ns)
-        if arrival.accepted
-        and arrival.server == case.connection.server
-        and arrival.credentials == login.credentials
+        if arrival.accepted and arrival.server == case.connection.server and arrival.credentials == login.credentials
     ]
     if cause is Cause.USE_ANOTHER_SERVER:
         meaning, advice = _elsewhere(connack)
