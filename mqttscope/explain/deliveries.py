@@ -696,6 +696,7 @@ class Deliveries:
                         client.name, client.number, Fate.SESSION_GONE, f"{moved}; {text}", client.began[1],
                         client.began[0], wanted.capture, (CLUSTER,),
                     )  # fmt: skip
+                fate = Fate.SUBSCRIBED_LATER
                 advice = "Subscribe before publishing, or publish with RETAIN what later subscribers need."
                 forward = message.forward
                 if forward is not None and forward.retained and not message.retain and message.proof is None:
@@ -712,15 +713,15 @@ class Deliveries:
                         "; with RETAIN and an empty payload the message removes the retained one of its topic, so that"
                         " later subscribers rightly get none (3.3.1.3)"
                     )
-                    advice = ""
+                    advice, fate = "", Fate.NOT_CONCERNED
                 elif message.retain:
                     text += ": a new Shared Subscription is not sent retained messages (5.0 4.8.2)"
                     advice = (
                         "Subscribe to the topic without $share, too: an ordinary subscription gets retained messages."
                     )
                 return Delivery(
-                    client.name, client.number, Fate.SUBSCRIBED_LATER, text, wanted.frame, wanted.asked_ns,
-                    wanted.capture, (advice,) if advice else (),
+                    client.name, client.number, fate, text, wanted.frame, wanted.asked_ns, wanted.capture,
+                    (advice,) if advice else (),
                 )  # fmt: skip
         near = self.near_of(message.topic)
         like = [each for each in client.filters.values() if each.ended_ns is None and each.plain_filter in near]

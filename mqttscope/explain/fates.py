@@ -143,13 +143,19 @@ class Wanted:
     is_presumed: bool = False
     """Whether its version of MQTT has no Shared Subscriptions, and its filter has the form of one."""
 
-    asks_for_retained: bool = False
-    """Whether its SUBSCRIBE is answered with all retained messages that match: Retain Handling 0, and not shared."""
+    retain_handling: int = 0
+    largest: int | None = None
+    """Maximum Packet Size of the client then."""
     retained: Got | None = None
     """The first of them."""
     answers: int = 0
     """Number of them that came."""
     last_answer_ns: int = 0
+
+    @property
+    def asks_for_retained(self) -> bool:
+        """Whether its SUBSCRIBE is answered with all retained messages that match: Retain Handling 0, and not shared."""
+        return not self.share and not self.retain_handling
 
     def applies(self, message: Published, key: tuple[str, str]) -> bool:
         """Whether the client, with this key, had the subscription for a message when that was published."""

@@ -401,7 +401,8 @@ class MessageWatch:
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
                 is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
-                asks_for_retained=share is None and not row.retain_handling, rival=rival,
+                retain_handling=row.retain_handling or 0, largest=event.connection.client_side.maximum_packet_size,
+                rival=rival,
             )  # fmt: skip
             known.keeps_retain = known.keeps_retain or bool(row.retain_as_published)
             self.origins.retained_wills.ask(known, event.connection, row, wanted, existed=lasts)
@@ -767,27 +768,6 @@ class MessageWatch:
     def unknown_answer(self) -> str:
         """The reason why the acknowledgement of a message is unknown."""
         return f"its acknowledgement is unknown: more than {MAX_PENDING:,} messages waited for theirs"
-
-    def limits(self) -> Iterator[str]:
-        """A sentence for each limit that was reached."""
-        if self.beyond:
-            yield f"limit: {MAX_MESSAGES:,} messages are followed; earlier ones that are not: {self.beyond:,}."
-        if self.dropped:
-            yield f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {self.dropped:,}."
-        if self.forgotten:
-            yield (
-                "limit: what is shown of clients may be wrong; forgotten subscriptions and connections:"
-                f" {self.forgotten:,}."
-            )
-        if self.unfollowed:
-            yield (
-                f"limit: {model.MAX_REPORTED} UNSUBSCRIBE packets without a subscription are followed of each client;"
-                f" further ones: {self.unfollowed:,}."
-            )
-        if self.pauses.forgotten:
-            yield f"limit: not all pauses of senders are shown; forgotten: {self.pauses.forgotten:,}."
-        if self.unheld or self.uncompared:
-            yield "limit: for some messages, not all clients with a matching or similar subscription are shown."
 
 
 def _room(table: OrderedDict[Any, Any]) -> None:
