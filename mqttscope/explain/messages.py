@@ -181,6 +181,7 @@ class MessageWatch:
                 known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
+                    known.leave(event.connection)
                     known.has_room(event.timestamp_ns)
 
     def note_end(self, explanation: model.Explanation) -> None:
@@ -255,6 +256,8 @@ class MessageWatch:
                 will.disconnect(event, packet)
         elif isinstance(packet, packets.Unsubscribe) and from_client:
             known = self._client(event.connection)
+            if len(known.leaving) < MAX_FILTERS:
+                known.leaving[packet.packet_identifier or 0] = tuple(packet.topic_filters or ())
             for topic_filter in packet.topic_filters or ():
                 wanted = known.filters.get(topic_filter)
                 if wanted is not None and wanted.ended_ns is None:
@@ -269,7 +272,7 @@ class MessageWatch:
                         )
                     )  # fmt: skip
         elif isinstance(packet, packets.Unsuback) and not from_client:
-            self._client(event.connection).confirm(event.connection.number, packet)
+            self._client(event.connection).confirm(event, packet)
 
     def _note_payload(self, event: PacketEvent, publish: packets.Publish, checksum: int) -> None:
         """Take a PUBLISH of any topic."""
@@ -356,6 +359,8 @@ class MessageWatch:
                 known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
             else:
                 self.forgotten += 1
+        if connection.client_side.maximum_packet_size is not None and len(known.largest) < MAX_FILTERS:
+            known.largest[connection.number] = connection.client_side.maximum_packet_size
         if not present:
             for wanted in known.filters.values():
                 # A client need not wait for CONNACK before it subscribes.

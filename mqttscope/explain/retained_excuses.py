@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mqttscope.explain import describe
+from mqttscope.explain.arrivals import LARGER
 from mqttscope.explain.fates import Fate, Published, Wanted
 from mqttscope.explain.origins import Origins
 from mqttscope.session.matching import FAILURE
@@ -38,8 +39,7 @@ def excuse_of(message: Published, wanted: Wanted, origins: Origins) -> RetainedE
         return RetainedExcuse(Fate.NOT_CONCERNED, text, ("Subscribe with Retain Handling 0 to get them.",))
     if largest is not None and message.size > largest:
         text = f", and takes packets of at most {largest:,} bytes (Maximum Packet Size); this one has {message.size:,}"
-        advice = "Raise the Maximum Packet Size of the client, or send smaller messages."
-        return RetainedExcuse(Fate.TOO_LARGE, text, (advice,))
+        return RetainedExcuse(Fate.TOO_LARGE, text, (LARGER,))
     due = origins.due_will((message.server, message.topic), message.timestamp_ns, wanted.asked_ns)
     if due is None:
         return None

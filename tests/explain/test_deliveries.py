@@ -862,3 +862,51 @@ def test_a_stop_of_the_broker_after_which_a_session_is_gone(ends: str, is_stop: 
     (message,) = traced("t", *steps_of(*lines)).messages
 
     assert ("; between these, the broker stopped or restarted" in message.deliveries[0].outcome) is is_stop
+
+
+AWAY_FOR_A_WHILE = (
+    "opened client=r resume session_expiry_interval={}; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin"
+)
+WRITES = (
+    "@1 opened client=w; +1 @1 > publish a {}*40 qos=1 id=1; @1 < puback 1; @1 > publish a y qos=1 id=2; @1 < puback 2"
+)
+RETURNS = "+5 @2 opened client=r resume session_expiry_interval=300{}"
+
+
+@each(
+    "interval, returns, fate, outcome",
+    [
+        (3, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*had expired * (Session Expiry Interval 3 s)"),
+        (60, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*came back as #2 without its session *"),
+        (0xFFFFFFFF, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*came back as #2 without its *"),
+        (60, " maximum_packet_size=20 < present", "too_large", "*; as #2 it takes packets of at most 20 bytes *"),
+        (60, " maximum_packet_size=200 < present", "not_sent", "*; it resumed its session as #2, *"),
+        (60, " receive_maximum=1 < present; @2 < publish b z qos=1 id=9; @2 > ack", "quota_full",
+         "*; its Receive Maximum was used up after it had come back as #2: *"),
+        (60, " receive_maximum=1 < present; @2 < publish b z qos=1 id=9; @2 > puback 9", "not_sent", "*; it resumed *"),
+        (60, " receive_maximum=2 < present; @2 < publish b z qos=1 id=9; @2 > ack", "not_sent", "*; it resumed *"),
+    ],
+)  # fmt: skip
+def test_the_limits_of_a_client_that_comes_back(interval: int, returns: str, fate: str, outcome: str) -> None:
+    lines = AWAY_FOR_A_WHILE.format(interval), WRITES.format('"x"'), RETURNS.format(returns), "+3 @2 > pingreq"
+    (missed,) = traced("a", *steps_of(*lines)).messages[0].deliveries
+
+    assert (missed.fate, fnmatchcase(missed.outcome, outcome)) == (fate, True), missed.outcome
+
+
+@each(
+    "code, is_refused, then",
+    [("0x87", True, "< publish a x"), ("0x87", True, ""), ("0", False, "< publish a x"), ("0x11", False, "")],
+)
+def test_an_unsubscribe_that_the_broker_refuses_changes_nothing(code: str, is_refused: bool, then: str) -> None:
+    lines = "opened client=r; > subscribe 1 a:0; < suback 1 0; > unsubscribe 2 a", f"< unsuback 2 {code}"
+    writes = "@1 opened client=w; +1 @1 > publish a x qos=1 id=1; @1 < puback 1"
+    (row,) = (
+        traced("a", *steps_of(*lines, writes, *filter(None, [then]), "+2 > pingreq; < pingresp")).messages[0].deliveries
+    )
+
+    if then:
+        words = ", after its UNSUBSCRIBE of a, which the broker refused (0x87, frame "
+        assert (row.fate is Fate.DELIVERED, words in row.outcome) == (True, is_refused)
+    else:
+        assert row.fate is (Fate.NOT_SENT if is_refused else Fate.UNSUBSCRIBED)

@@ -17,9 +17,9 @@ WILL = SETS.replace("client=w", 'client=w will=a will_payload="{}" will_retain')
 @each(
     "sets, reads, fate, outcome",
     [
-        (SETS.replace("puback 1", "puback 1 code=0x87"), READS, "message_refused", "; the broker had refused the message *"),
-        (SETS.replace("qos=1", "qos=1 message_expiry_interval=1"), f"+1 {READS}", "expired", "; the message had expired *"),
-        (SETS.replace("qos=1", "qos=1 message_expiry_interval=60"), f"+1 {READS}", "not_sent", ", and the broker did *"),
+        (SETS.replace("puback 1", "puback 1 code=0x87"), READS, "message_refused", "; the broker had refused the *"),
+        (SETS.replace("retain", "retain message_expiry_interval=1"), f"+1 {READS}", "expired", "; * had expired *"),
+        (SETS.replace("retain", "retain message_expiry_interval=60"), f"+1 {READS}", "not_sent", ", and the broker *"),
         (SETS, READS.replace(":0", ":0,retain_handling=2"), "not_concerned", " with Retain Handling 2: *"),
         (SETS, READS.replace(":0", ":0,retain_handling=1"), "subscribed_later", ""),
         (SETS, READS.replace("client=r", "client=r maximum_packet_size=5"), "too_large", ", and takes packets of at *"),

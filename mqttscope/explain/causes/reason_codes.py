@@ -403,8 +403,7 @@ _OF_EMPTY_NAME = (
     OF_REFUSED_CONNECT[1],
 )
 _OF_METHOD = (
-    "Compare the Authentication Methods of the broker with the one of the client; a client of user name and password"
-    " sends none.",
+    "Compare the Authentication Method of the client with those of the broker; for user name and password it has none.",
 )
 _OF_AUTHENTICATION = (
     "Compare the account and the secret of the client for this Authentication Method with those of the broker.",

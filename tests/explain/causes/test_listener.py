@@ -341,10 +341,10 @@ def test_a_request_of_http_on_a_port_for_mqtt(is_served: bool, certainty: Certai
     "sent, answer, headline",
     [
         ('"GET / HTTP/1.1\\r\\n\\r\\n"', '; < raw "HTTP/1.1 400 Bad Request\\r\\n\\r\\n"',
-         "The client sent an HTTP request (GET) to port 1883, and the server answered in HTTP: neither side spoke MQTT"),
-        ('"POST /a HTTP/1.1\\r\\n\\r\\nabc"', "; < reset", "an HTTP request (POST) to port 1883, which most probably is"),
+         "sent an HTTP request (GET) to port 1883, and the server answered in HTTP: neither side spoke MQTT"),
+        ('"POST /a HTTP/1.1\\r\\n\\r\\nabc"', "; < reset", "an HTTP request (POST) to port 1883, which most"),
         ('"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n"', "", "The client sent bytes of HTTP to port 1883, which most"),
-        ('"SSH-2.0-OpenSSH_9.2\\r\\n"', "", "The client sent bytes of SSH to port 1883, which most probably is for plain"),
+        ('"SSH-2.0-OpenSSH_9.2\\r\\n"', "", "The client sent bytes of SSH to port 1883, which most"),
         ('"GET / HTTP/1.1\\r\\n\\r\\n"', "; < raw d0 00", "and the server did not answer in HTTP."),
     ],
 )  # fmt: skip
