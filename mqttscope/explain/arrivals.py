@@ -6,7 +6,7 @@ from typing import Protocol
 
 from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
-from mqttscope.explain.fates import NEVER, SECOND, Got, Published, Subscriber, Wanted
+from mqttscope.explain.fates import NEVER, SECOND, Fate, Got, Published, Subscriber, Wanted
 from mqttscope.explain.pauses import PauseWatch
 from mqttscope.explain.repetitions import has_answer
 from mqttscope.explain.segments import DELAYED_NS

@@ -15,8 +15,10 @@ _METHOD = "Authentication Method "
 
 @dataclass(slots=True, frozen=True)
 class Login:
-    """User name, password and Authentication Method of a CONNECT."""
+    """Client Identifier, user name, password and Authentication Method of a CONNECT."""
 
+    client_identifier: str = ""
+    """As on the wire; empty if the broker is to assign one."""
     credentials: int = 0
     """Hash of user name and password: they are compared, and not kept."""
     has_user_name: bool = False
@@ -32,8 +34,8 @@ class Login:
         block = connect.properties
         method = None if block is None else block.authentication_method
         return cls(
-            hash((connect.user_name, connect.password)), connect.user_name is not None, connect.user_name == "",
-            method or "", token_of(connect),
+            connect.client_identifier or "", hash((connect.user_name, connect.password)),
+            connect.user_name is not None, connect.user_name == "", method or "", token_of(connect),
         )  # fmt: skip
 
     @property
