@@ -100,6 +100,7 @@ class MessageReport:
         lines += watch.loops.sentences()
         lines += watch.forwards.sentences()
         lines += watch.changes.sentences(list(watch.published.values()))
+        lines += watch.renamed.sentences() if troubled else ()
         lines += watch.copies.sentences(watch.clients, watch.now_ns)
         lines += published_by_several(watch.published.values(), watch.clients)
         lines += undistributed(watch.published.values(), watch.clients)

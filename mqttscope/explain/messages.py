@@ -42,6 +42,7 @@ from mqttscope.explain.nearness import nearest
 from mqttscope.explain.oddities import announced
 from mqttscope.explain.origins import Origins
 from mqttscope.explain.pauses import PauseWatch
+from mqttscope.explain.renamed_forwards import RenamedForwards
 from mqttscope.explain.repetitions import Resend, answer_position, has_answer
 from mqttscope.explain.retained_copies import RetainedCopies
 from mqttscope.explain.wills import AnnouncedWill
@@ -131,6 +132,7 @@ class MessageWatch:
         """Topics beyond `MAX_COMPARED`."""
         self.forwards = ForwardWatch()
         self.changes = ChangedTopics()
+        self.renamed = RenamedForwards()
         self.copies = RetainedCopies()
         self.wildcard_answers: set[str] = set()
         """Hosts of the brokers that sent a retained message for a filter with a wildcard."""
@@ -282,9 +284,11 @@ class MessageWatch:
             self.copies.note_live(event, sightings)
         elif sightings and key in self.clients and not matches(self.topic_filter, event.topic or ""):
             self.copies.note(event, self.clients[key].name, sightings, self.topic_filter)
+        name = describe.name(event.connection.client_identifier) or event.connection.client
+        if event.direction is C2S:
+            self.renamed.note(event, name, self.forwards.sightings(*payload), payload[1], self.topic_filter)
         self.forwards.note(event, *payload)
         if event.direction is C2S:
-            name = describe.name(event.connection.client_identifier) or event.connection.client
             message = self.published.get(self._count)
             is_last = message is not None and (message.source, message.frame) == (event.connection, event.frame)
             self.changes.note_publish(event, name, payload, message if is_last else None)
