@@ -28,7 +28,7 @@ KEEP = (
     " Present 0."
 )
 SUBSCRIBE_AGAIN = "Connect with a Session Expiry Interval; subscribe after each CONNACK with Session Present 0."
-EXPIRED = "Raise the Session Expiry Interval of the client above the longest time for which it is away."
+EXPIRED = "Raise the Session Expiry Interval of the client above its longest absence."
 LARGER = "Raise the Maximum Packet Size of the client, or send smaller messages."
 ACKNOWLEDGE = "Let the client acknowledge messages sooner, or raise its Receive Maximum."
 CLUSTER = "Check whether the servers share sessions; after Session Present 0 a client has to subscribe again."
@@ -271,7 +271,7 @@ def unreleased(got: Got, now_ns: int) -> tuple[str, str] | None:
 def limit_after_return(
     message: Published, client: Subscriber, back_ns: int, number: int, now_ns: int
 ) -> tuple[Fate, str, str] | None:
-    """A limit of the connection with which a client resumed its session, as fate, words and advice."""
+    """A limit of the connection that resumed the session of a client, as fate, words and advice."""
     largest = client.largest.get(number, message.size)
     if message.size > largest:
         text = f"as #{number} it takes packets of at most {largest:,} bytes (Maximum Packet Size); this one has"

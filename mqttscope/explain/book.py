@@ -122,7 +122,7 @@ class Hello:
     """As `Flights.certificate`."""
     has_alpn: bool = False
     lasted_ns: int = 0
-    """Time from the beginning of the connection to its last data so far."""
+    """Time from the beginning of the connection to its last data."""
 
 
 @dataclass(slots=True)

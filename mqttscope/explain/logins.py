@@ -1,4 +1,4 @@
-"""The login in a CONNECT: what a broker may refuse, and which logins it has accepted from others."""
+"""The login in a CONNECT, and the kinds of login that a broker has accepted from other clients."""
 
 from __future__ import annotations
 

@@ -416,7 +416,7 @@ def _limits(watch: MessageWatch) -> Iterator[str]:
         yield f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {watch.dropped:,}."
     if watch.forgotten:
         yield (
-            "limit: what is shown of clients may be wrong; forgotten subscriptions and connections:"
+            "limit: the report about clients may be wrong; forgotten subscriptions and connections:"
             f" {watch.forgotten:,}."
         )
     if watch.unfollowed:

@@ -39,7 +39,7 @@ class RenamedForward:
 
 
 class RenamedForwards:
-    """Finds messages that a client publishes with another topic than somebody before it."""
+    """Finds messages that a client publishes with another topic than an earlier client."""
 
     def __init__(self) -> None:
         self._rows: dict[Pair, RenamedForward] = {}
@@ -63,11 +63,11 @@ class RenamedForwards:
                 continue
             pair = client, before.topic, topic
             if pair not in self._rows and len(self._rows) < MAX_ROWS:
-                whose = describe.name(before.connection.client_identifier) or before.connection.client
+                other = describe.name(before.connection.client_identifier) or before.connection.client
                 did = "published" if before.from_client else "got"
                 self._rows[pair] = RenamedForward(
                     f"{client} published to {event.connection.server} as {describe.name(topic)} (frame {event.frame})"
-                    f" what {whose} had {did} as {describe.name(before.topic)} (frame {before.frame})"
+                    f" the payload that {other} had {did} as {describe.name(before.topic)} (frame {before.frame})"
                     f" {describe.span(after_ns)} before: perhaps it forwards messages, and {how.removeprefix('it ')}"
                 )
             if pair in self._rows:

@@ -184,7 +184,7 @@ class Case:
 
     @property
     def served(self) -> Life | None:
-        """A connection on which the server sent before and after this end."""
+        """A connection that got packets of the server before and after this end."""
         at, server = self.ended_ns, self.connection.server
         return self.book.survivor(server, self.watch, at, at, {self.connection.number})
 

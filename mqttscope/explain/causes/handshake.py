@@ -139,7 +139,8 @@ def without_protocol(case: Case) -> Iterator[Candidate]:
     yield candidate(
         Cause.TLS_FAILURE, Certainty.HYPOTHESIS,
         f"The broker closed {describe.span(lasted_ns)} after the beginning of the connection: {missing.text}.",
-        [missing, case.closing()], [Evidence("nothing in the capture says so")], advice=(_OF_NO_PROTOCOL,), weight=61,
+        [missing, case.closing()], [Evidence("the end of the connection has no reason in the capture")],
+        advice=(_OF_NO_PROTOCOL,), weight=61,
     )  # fmt: skip
 
 

@@ -309,7 +309,7 @@ def _elsewhere(packet: ReasonPacket) -> tuple[str, tuple[str, ...]]:
         meaning = f"the broker has moved to {where}" if where else "the broker has moved, and names no new address"
     else:
         meaning = f"the broker sends the client to {where or 'another one'} for now" + ", without a name" * (not where)
-    return meaning, (f"Let the client connect to {where}, as the Server Reference of the packet says." if where else
+    return meaning, (f"Let the client connect to {where}, the Server Reference of the packet." if where else
                      "Ask who operates the broker for the address: the packet has no Server Reference.",)  # fmt: skip
 
 
@@ -348,7 +348,7 @@ def authentication_cut(case: Case) -> Iterator[Candidate]:
         Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
         f"The broker closed {case.apart(last.timestamp_ns)}after the client's AUTH: it may not have accepted the"
         f" authentication with {_method(case)}.",
-        [*case.last_packet("client"), case.closing()], [Evidence("nothing in the capture says so")],
+        [*case.last_packet("client"), case.closing()], [Evidence("no packet names the reason of the end")],
         advice=_OF_AUTHENTICATION, usual=False, weight=62,
     )  # fmt: skip
 
@@ -399,14 +399,14 @@ _OF_LONGEST = (
     "Otherwise use a Client Identifier that the broker allows.",
 )
 _OF_EMPTY_NAME = (
-    "Set the user name in the configuration of the client, or let it send none if the broker allows anonymous clients.",
+    "Set the user name in the configuration of the client, or remove it if the broker allows anonymous clients.",
     OF_REFUSED_CONNECT[1],
 )
 _OF_METHOD = (
-    "Compare the Authentication Method of the client with those of the broker; for user name and password it has none.",
+    "Compare the Authentication Method of the client with the methods of the broker; passwords need no method.",
 )
 _OF_AUTHENTICATION = (
-    "Compare the account and the secret of the client for this Authentication Method with those of the broker.",
+    "Compare the account and the secret of the client for this Authentication Method with the account in the broker.",
     OF_REFUSED_CONNECT[1],
 )
 _OF_ANONYMOUS = (

@@ -327,7 +327,7 @@ def test_a_missing_client_certificate_after_which_the_broker_closes_without_an_a
 
 
 def on_the_web_port(
-    *extensions: bytes, lasted: int = 1, alert: int = 0, records: int = 1, port: int = 443, served: int = 0
+    *extensions: bytes, lasted: float = 1, alert: int = 0, records: int = 1, port: int = 443, served: int = 0
 ) -> Explanation:
     """A handshake on the port of the web, and the end by the server; ``served``: seconds of another client."""
     tape = Tape()

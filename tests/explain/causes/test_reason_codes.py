@@ -535,7 +535,7 @@ def test_another_server_is_named(packet: str, code: str, says: str) -> None:
 
     assert says in named.headline
     assert "b2.example:1883" in named.headline
-    assert named.advice == ("Let the client connect to b2.example:1883, as the Server Reference of the packet says.",)
+    assert named.advice == ("Let the client connect to b2.example:1883, the Server Reference of the packet.",)
     assert nameless.advice == ("Ask who operates the broker for the address: the packet has no Server Reference.",)
 
 
