@@ -207,6 +207,7 @@ def command(args: ExplainOptions) -> int:
                 trace = Trace([], list(choice.absent()))
         if args.message is not None:
             trace.remarks[:0] = [row.sentence for row in explainer.totals.unresolved]
+            trace.remarks += explainer.assigned.sentences()
     answers = () if nodes is None else tuple(filter(choice.takes_node, nodes.answers()))
     if nodes is not None and answers:
         trace = trace or Trace([], [])

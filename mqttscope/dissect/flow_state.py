@@ -17,7 +17,7 @@ from mqttscope.mqtt.resync import count_packets, plausible_header
 from mqttscope.mqtt.stream import PacketStream, StreamItem
 from mqttscope.net.flow import Flow, SegmentDiscarded, StreamData, StreamGap
 from mqttscope.net.http_upgrade import Problem, Upgrade, looks_like_upgrade
-from mqttscope.net.proxy_protocol import header_length
+from mqttscope.net.proxy_protocol import MIN_SIGN, header_length
 from mqttscope.net.segment import ports
 from mqttscope.net.tls_hello import CLIENT_HELLO, TlsObserver, looks_like_tls, looks_like_tls_records
 from mqttscope.net.websocket import WebSocket, may_start_frame
@@ -468,7 +468,8 @@ class FlowState:
             length = header_length(first)
             if length is None and not final and self.waiting_bytes < MAX_UNDECIDED_BYTES:
                 return
-            self.preface = length or 0
+            is_cut = length is None and len(first) >= MIN_SIGN
+            self.preface = len(first) if is_cut else length or 0
             first = first[self.preface :]
         second, second_cut = self._head(from_initiator=False)
         self.joined = not (self.flow.syn_seen or self.flow.syn_ack_seen)

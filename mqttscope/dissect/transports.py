@@ -67,11 +67,11 @@ class PacketEvents:
     def feed(self, dialogue: FlowState, from_client: bool, data: bytes, at: Place) -> Iterator[Event]:
         """Events of the next bytes of one direction."""
         stream = dialogue.stream(from_client)
-        if not from_client and _is_beginning(dialogue, stream):
+        if _is_beginning(dialogue, stream, from_client):
             head = stream.beginning(data, MAX_SIGNATURE)
-            if foreign_protocol(head, is_answer=True):
+            if foreign_protocol(head, is_answer=not from_client):
                 stream.refuse()
-            elif len(head) < MAX_SIGNATURE and is_text(head):
+            elif not from_client and len(head) < MAX_SIGNATURE and is_text(head):
                 stream.hold(data)
                 return
         if stream.searching:
@@ -239,12 +239,19 @@ class PacketEvents:
                 stream.version, stream.version_source = connection.version, "CONNECT"
 
 
-def _is_beginning(dialogue: FlowState, stream: PacketStream) -> bool:
-    """Whether the next bytes are a server's first answer to a CONNECT: they may show another protocol."""
+def _is_beginning(dialogue: FlowState, stream: PacketStream, from_client: bool) -> bool:
+    """Whether the next bytes of a side may show another protocol.
+
+    They are the first ones of a client, or a server's first answer to a CONNECT or to a client of another protocol.
+    """
     connection = dialogue.connection
-    if connection is None or connection.connect_packet is None or connection.server_side.stream_offset:
+    if connection is None or stream.searching or stream.skip or stream.held >= MAX_SIGNATURE:
         return False
-    return not stream.searching and not stream.skip and stream.held < MAX_SIGNATURE
+    if from_client:
+        before = 0 if dialogue.proxied is None or connection.transport != "tcp" else len(dialogue.proxied.data)
+        return connection.handshake_seen and connection.client_side.stream_offset == before
+    is_asked = connection.connect_packet is not None or dialogue.client_stream.foreign
+    return is_asked and not connection.server_side.stream_offset
 
 
 def _length(item: StreamItem) -> int:

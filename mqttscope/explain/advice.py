@@ -135,9 +135,7 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         ("Compare the rate and the number of messages and connections with the limits of the broker; raise the limit"
         " or send less often."),
     ),
-    Cause.USE_ANOTHER_SERVER: (
-        "Follow the Server Reference of the packet, or correct the address in the configuration of the device.",
-    ),
+    Cause.USE_ANOTHER_SERVER: ("Correct the address in the configuration of the device.",),
     Cause.CONNECT_REFUSED: ("Look in the log of the broker for the reason of the refusal.",),
     Cause.NOT_LISTENING: (
         "Check that the broker runs and listens on this address and port, and that the device has the right ones.",
@@ -249,8 +247,7 @@ ADVICE: dict[Cause, tuple[str, ...]] = {
         " that closes with SO_LINGER 0."),
     ),
     Cause.SERVER_CLOSED: (
-        "Look in the log of the broker at that time: before 5.0 it has no packet to say why.",
-        "Use MQTT 5.0 where both sides can: its DISCONNECT says the reason.",
+        "Look in the log of the broker at that time.",
     ),
     Cause.SERVER_RESET: (
         "Look in the log of the broker and of a load balancer before it: a time-out, a crash, or a limit.",

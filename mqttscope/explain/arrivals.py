@@ -6,7 +6,7 @@ from typing import Protocol
 
 from mqttscope.events import PacketEvent
 from mqttscope.explain import describe
-from mqttscope.explain.fates import NEVER, SECOND, Got, Published, Subscriber, Wanted
+from mqttscope.explain.fates import NEVER, SECOND, Fate, Got, Published, Subscriber, Wanted
 from mqttscope.explain.pauses import PauseWatch
 from mqttscope.explain.repetitions import has_answer
 from mqttscope.explain.segments import DELAYED_NS
@@ -26,6 +26,15 @@ BUFFER = "Check how long a packet the client can take (PubSubClient: setBufferSi
 KEEP = (
     "Connect without Clean Start and, in 5.0, with a Session Expiry Interval; subscribe after each CONNACK with Session"
     " Present 0."
+)
+SUBSCRIBE_AGAIN = "Connect with a Session Expiry Interval; subscribe after each CONNACK with Session Present 0."
+EXPIRED = "Raise the Session Expiry Interval of the client above its longest absence."
+LARGER = "Raise the Maximum Packet Size of the client, or send smaller messages."
+ACKNOWLEDGE = "Let the client acknowledge messages sooner, or raise its Receive Maximum."
+CLUSTER = "Check whether the servers share sessions; after Session Present 0 a client has to subscribe again."
+RETRY = (
+    "Look at the retry interval of the broker: MQTT asks a server to send a message again after a reconnect (4.4), and"
+    " TCP repeats what is lost before that."
 )
 AGAIN = (
     "Subscribe after each CONNACK with Session Present 0.",
@@ -257,6 +266,33 @@ def unreleased(got: Got, now_ns: int) -> tuple[str, str] | None:
     if ended_ns < got.answered_ns + SECOND:
         return None  # the connection ended before an answer was due
     return "; the broker sent no PUBREL after its PUBREC, and some clients deliver a message only then", _UNRELEASED
+
+
+def limit_after_return(
+    message: Published, client: Subscriber, back_ns: int, number: int, now_ns: int
+) -> tuple[Fate, str, str] | None:
+    """A limit of the connection that resumed the session of a client, as fate, words and advice."""
+    largest = client.largest.get(number, message.size)
+    if message.size > largest:
+        text = f"as #{number} it takes packets of at most {largest:,} bytes (Maximum Packet Size); this one has"
+        return Fate.TOO_LARGE, f"{text} {message.size:,}", LARGER
+    over_ns = min(now_ns, client.ends.get(number, (NEVER, 0))[0])
+    if any(from_ns >= back_ns and until_ns >= over_ns for from_ns, until_ns in client.full):
+        text = f"its Receive Maximum was used up after it had come back as #{number}: it did not acknowledge earlier"
+        return Fate.QUOTA_FULL, f"{text} messages", ACKNOWLEDGE
+    return None
+
+
+def not_ended(message: Published, client: Subscriber) -> str:
+    """Words about an UNSUBSCRIBE before the message that the broker refused; empty without one."""
+    for wanted in client.filters.values():
+        end = wanted.refused_end
+        if end is not None and end[0] <= message.timestamp_ns and matches(wanted.plain_filter, message.topic):
+            name = describe.name(wanted.topic_filter)
+            return (
+                f", after its UNSUBSCRIBE of {name}, which the broker refused ({describe.code(end[2])}, frame {end[1]})"
+            )
+    return ""
 
 
 def uninvited(message: Published, client: Subscriber, got: Got) -> str:

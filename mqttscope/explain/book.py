@@ -38,6 +38,8 @@ MAX_WILLS_ALIKE = 8
 """Maximum number of wills of one topic that may still be published."""
 MAX_WEB_PATHS = 16
 """Maximum number of paths of WebSockets that are remembered of a server."""
+MAX_LOGINS = 16
+"""Maximum number of kinds of login that are remembered of a server."""
 MAX_GRANTED = 4_096
 """Maximum number of remembered Topic Filters that a server granted."""
 SECOND = 1_000_000_000
@@ -68,7 +70,7 @@ class Arrival:
     version: ProtocolVersion | None = None
     """That it asked for, once it is accepted."""
     credentials: int = 0
-    """As in `Story`."""
+    """As in `Login`."""
     client_identifier: str = ""
 
 
@@ -118,6 +120,9 @@ class Hello:
     """Whether data came after the handshake, and no fatal alert."""
     certificate: str = ""
     """As `Flights.certificate`."""
+    has_alpn: bool = False
+    lasted_ns: int = 0
+    """Time from the beginning of the connection to its last data."""
 
 
 @dataclass(slots=True)
@@ -182,14 +187,14 @@ class ServerTimes:
     """The first CONNECT over WebSocket that it accepted."""
     web_paths: dict[str, Arrival] = field(default_factory=dict)
     """The first accepted CONNECT of each path of a WebSocket, without its query."""
-    anonymous: Arrival | None = None
-    """The first CONNECT without a user name that it accepted."""
+    logins: dict[str, Arrival] = field(default_factory=dict)
+    """The first CONNECT of each kind of login (`Login.kinds`) that it accepted."""
     headed: Arrival | None = None
     """First answered connection with a PROXY protocol header; the three above have no such header."""
     versions: dict[ProtocolVersion, Arrival] = field(default_factory=dict)
     """The first CONNECT of each version that it accepted."""
     credentials: OrderedDict[int, Arrival] = field(default_factory=OrderedDict)
-    """Last accepted CONNECT with each user name and password, by `Story.credentials`."""
+    """Last accepted CONNECT with each user name and password, by `Login.credentials`."""
     longest_keep_alive: int | None = None
     """Longest Keep Alive that it accepted, in seconds; 0 if it accepted 0, ``None`` if it accepted nothing."""
     unheard: bool = False
@@ -311,7 +316,7 @@ class Book:
         known.append(
             Arrival(
                 connection.number, connection.client, connection.server, timestamp_ns, frame, capture,
-                credentials=story.credentials,
+                credentials=story.login.credentials,
             )
         )  # fmt: skip
         lately_ns = timestamp_ns - LATELY_NS
@@ -352,12 +357,14 @@ class Book:
             longest, keep_alive = server.longest_keep_alive, story.announced_keep_alive
             if keep_alive is not None and longest != 0:
                 server.longest_keep_alive = max(longest or 0, keep_alive) if keep_alive else 0
-            if story.user_name:
-                if story.credentials not in server.credentials and len(server.credentials) >= MAX_ENDS:
+            login = story.login
+            if login.has_user_name:
+                if login.credentials not in server.credentials and len(server.credentials) >= MAX_ENDS:
                     server.credentials.popitem(last=False)
-                server.credentials[story.credentials] = arrival
-            else:
-                server.anonymous = server.anonymous or arrival
+                server.credentials[login.credentials] = arrival
+            for kind in login.kinds:
+                if len(server.logins) < MAX_LOGINS:
+                    server.logins.setdefault(kind, arrival)
 
     def hellos(self, server: str, watch: SegmentWatch) -> list[Hello]:
         """The ClientHello packets of connections to a server: ended ones, then open ones."""
@@ -780,7 +787,8 @@ def _hello(story: Story, facts: FlowFacts | None) -> Hello | None:
     return Hello(
         connection.number, host_of(connection.client), connection.opened_ns, connection.frame, connection.capture,
         facts.hello_time, name if isinstance(name, str) else "", is_served and not is_refused,
-        "" if facts.flights is None else facts.flights.certificate,
+        "" if facts.flights is None else facts.flights.certificate, bool(details.get("alpn_offered")),
+        facts.data_ns - connection.opened_ns,
     )  # fmt: skip
 
 

@@ -8,14 +8,22 @@ from typing import Protocol
 
 from mqttscope.explain import describe
 from mqttscope.explain.arrivals import (
+    ACKNOWLEDGE,
     AGAIN,
     ALARM,
     BUFFER,
+    CLUSTER,
     DISJOINT,
+    EXPIRED,
     KEEP,
+    LARGER,
+    RETRY,
+    SUBSCRIBE_AGAIN,
     doubled_text,
     held_back,
     lapse,
+    limit_after_return,
+    not_ended,
     unheard,
     uninvited,
     unprocessed,
@@ -53,12 +61,6 @@ from mqttscope.session.matching import FAILURE
 
 MAX_COMPARED = 500_000
 """Maximum number of comparisons of topics with filters that do not match them."""
-_EXPIRY = "Connect with a Session Expiry Interval; subscribe after each CONNACK with Session Present 0."
-CLUSTER = "Check whether the servers share sessions; after Session Present 0 a client has to subscribe again."
-RETRY = (
-    "Look at the retry interval of the broker: MQTT asks a server to send a message again after a reconnect (4.4), and"
-    " TCP repeats what is lost before that."
-)
 
 
 class _Making(Protocol):
@@ -169,7 +171,7 @@ class Deliveries:
         if got.repetition is not None:
             more = got.repetition.by_broker(got.timestamp_ns, got.answered_ns) + more
             advice, remark = (*advice, RETRY), "came more than once, since the broker sent them again"
-        more = uninvited(message, client, got) + more
+        more = (uninvited(message, client, got) or not_ended(message, client)) + more
         held = unreleased(got, self._watch.now_ns)
         if held:
             more, remark, advice = more + held[0], "got no PUBREL of the broker", (held[1],)
@@ -396,7 +398,7 @@ class Deliveries:
         if held.largest is not None and message.size > held.largest:
             return make(
                 Fate.TOO_LARGE, f"takes packets of at most {held.largest:,} bytes (Maximum Packet Size); this one has"
-                f" {message.size:,}", "Raise the Maximum Packet Size of the client, or send smaller messages.",
+                f" {message.size:,}", LARGER,
             )  # fmt: skip
         if held.one_sided or client.gap_ns >= message.timestamp_ns - SECOND:
             return make(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
@@ -410,14 +412,13 @@ class Deliveries:
         )
         if until_ns:
             used = "its Receive Maximum was used up: it had not acknowledged earlier messages"
-            acknowledge = "Let the client acknowledge messages sooner, or raise its Receive Maximum."
             if not min(message.qos, wanted.qos):
                 used += "; a broker may hold back QoS 0 then, too"
             elif until_ns + SECOND <= min(self._watch.now_ns, client.ends.get(held.number, (NEVER, 0))[0]):
                 after = describe.span(until_ns - message.timestamp_ns)
                 used += f"; it acknowledged one {after} after the message, and the broker did not send it then either"
-                return make(Fate.QUOTA_FULL, used, acknowledge, QUEUE)
-            return make(Fate.QUOTA_FULL, used, acknowledge)
+                return make(Fate.QUOTA_FULL, used, ACKNOWLEDGE, QUEUE)
+            return make(Fate.QUOTA_FULL, used, ACKNOWLEDGE)
         # Two connections have no common order: the broker may have taken the later of two packets first.
         if held.number != message.connection:
             if wanted.granted_ns is None or wanted.granted_ns > message.timestamp_ns:
@@ -601,8 +602,12 @@ class Deliveries:
             return make(
                 Fate.SESSION_GONE,
                 f"{was}, and its session had ended with its connection" + (f": {why}" if why else ""),
-                _EXPIRY if "no Session Expiry" in why and client.resumes else KEEP, **place,
+                SUBSCRIBE_AGAIN if "no Session Expiry" in why and client.resumes else KEEP, **place,
             )  # fmt: skip
+        if back is not None and not back[2] and back[0] >= held.expires_ns:
+            interval = f"Session Expiry Interval {(held.expires_ns - held.left_ns) // SECOND:,} s"
+            text = f"{was}, and its session had expired before it came back as #{back[3]} ({interval})"
+            return make(Fate.SESSION_GONE, text, EXPIRED, **place)
         if back is not None and not back[2]:
             return make(
                 Fate.SESSION_GONE, f"{was}, and came back as #{back[3]} without its session (Session Present 0)"
@@ -627,6 +632,9 @@ class Deliveries:
             return make(Fate.NOT_CAPTURED, f"{was}; {self._ends_after(back[0], f'it came back as #{back[3]}')}")
         if wanted.share:
             return self._of_the_share(message, client, make, wanted)
+        limit = limit_after_return(message, client, back[0], back[3], self._watch.now_ns)
+        if limit is not None:
+            return make(limit[0], f"{was}; {limit[1]}", limit[2], **place)
         return make(
             Fate.NOT_SENT,
             f"{was}; it resumed its session as #{back[3]}, and the broker did not send the message in this capture",
@@ -696,6 +704,7 @@ class Deliveries:
                         client.name, client.number, Fate.SESSION_GONE, f"{moved}; {text}", client.began[1],
                         client.began[0], wanted.capture, (CLUSTER,),
                     )  # fmt: skip
+                fate = Fate.SUBSCRIBED_LATER
                 advice = "Subscribe before publishing, or publish with RETAIN what later subscribers need."
                 forward = message.forward
                 if forward is not None and forward.retained and not message.retain and message.proof is None:
@@ -712,15 +721,15 @@ class Deliveries:
                         "; with RETAIN and an empty payload the message removes the retained one of its topic, so that"
                         " later subscribers rightly get none (3.3.1.3)"
                     )
-                    advice = ""
+                    advice, fate = "", Fate.NOT_CONCERNED
                 elif message.retain:
                     text += ": a new Shared Subscription is not sent retained messages (5.0 4.8.2)"
                     advice = (
                         "Subscribe to the topic without $share, too: an ordinary subscription gets retained messages."
                     )
                 return Delivery(
-                    client.name, client.number, Fate.SUBSCRIBED_LATER, text, wanted.frame, wanted.asked_ns,
-                    wanted.capture, (advice,) if advice else (),
+                    client.name, client.number, fate, text, wanted.frame, wanted.asked_ns, wanted.capture,
+                    (advice,) if advice else (),
                 )  # fmt: skip
         near = self.near_of(message.topic)
         like = [each for each in client.filters.values() if each.ended_ns is None and each.plain_filter in near]

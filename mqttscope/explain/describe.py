@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import PacketType, Properties, ProtocolVersion, packets
-from mqttscope.mqtt.constants import reason_name, type_name
+from mqttscope.mqtt.constants import Direction, reason_name, type_name
+from mqttscope.mqtt.foreign import foreign_protocol
 from mqttscope.mqtt.view import without_topic
 from mqttscope.mqtt.wire import counted
-from mqttscope.net.proxy_protocol import is_health_check
+from mqttscope.net.proxy_protocol import header_length, is_health_check
 from mqttscope.secrets.findings import masked
 from mqttscope.secrets.packets import DISGUISED
 
@@ -158,8 +159,12 @@ def damaged(event: MalformedEvent | UnparsedEvent) -> str:
     left = event.unparsed
     if left.reason == "proxy_header":
         command = f", {LOCAL}" * is_health_check(left.raw)
-        return f"PROXY protocol header ({counted(left.length, 'byte')}{command})"
+        begun = "beginning of a " * (header_length(left.raw) is None)
+        return f"{begun}PROXY protocol header ({counted(left.length, 'byte')}{command})"
     size = counted(left.length, "byte")
+    if left.reason == "not_mqtt":
+        protocol = foreign_protocol(left.raw, is_answer=event.direction is Direction.SERVER_TO_CLIENT)
+        return f"bytes of {protocol} ({size})"
     if left.packet_type is None:
         return f"bytes ({size}) that were not read as a packet"
     return f"beginning of a {_type(left.packet_type)} ({size}), which was not read as a packet"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from mqttscope import events
 from mqttscope.budget import Budget
 from mqttscope.explain import describe
+from mqttscope.explain.assigned_identifiers import AssignedIdentifiers
 from mqttscope.explain.book import Book
 from mqttscope.explain.causes import (
     encrypted,
@@ -29,6 +30,7 @@ from mqttscope.explain.causes import (
 from mqttscope.explain.causes.case import MEANING, RETURN_NS, SECOND, Case, in_frames, replaced_state, returned, twin
 from mqttscope.explain.causes.declarations import client_spoke_last, possible
 from mqttscope.explain.lookups import unresolved
+from mqttscope.explain.lost_messages import LostMessages
 from mqttscope.explain.model import PLAIN, QUIET, Candidate, Cause, Certainty, Evidence, Explanation, Moment, Totals
 from mqttscope.explain.segments import SegmentWatch
 from mqttscope.explain.story import MAX_REREAD_BYTES, ODD_TEXT, Story
@@ -57,10 +59,11 @@ MAX_COMPETING = 4
 Detector = Callable[[Case], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     unread.turned_away, tcp.without_packets,
-    listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port, listener.web_request,
+    listener.answered_in_another_protocol, listener.refused_upgrade, listener.to_a_plain_port, listener.other_protocol,
     listener.broken_websocket, listener.unanswered_web_ping, listener.plain_to_a_tls_port, listener.proxy_header,
-    reason_codes.normal, reason_codes.server_disconnect, listener.websocket_close, reason_codes.connack_refusal,
-    reason_codes.no_connack, reason_codes.other_version, handshake.tls_alert, handshake.handshake_cut,
+    listener.health_check, reason_codes.normal, reason_codes.server_disconnect, listener.websocket_close,
+    reason_codes.connack_refusal, reason_codes.no_connack, reason_codes.other_version, reason_codes.authentication_cut,
+    handshake.tls_alert, handshake.handshake_cut, handshake.without_protocol,
     timing.keep_alive, timing.closed_unread, timing.no_ping_response, timing.closed_on_own_ping,
     timing.unanswered_request, lifetimes.token_expired, mqtt.taken_over,
     mqtt.wrong_length, mqtt.stray_bytes, mqtt.unreadable_bytes, mqtt.violation,
@@ -141,6 +144,8 @@ class Explainer:
         """The log of the broker, which confirms or contradicts causes."""
         self.book = Book()
         self.totals = Totals()
+        self.lost = LostMessages()
+        self.assigned = AssignedIdentifiers()
         self.stories: dict[int, Story] = {}
         """Open connections by number."""
         self.reread = Budget(MAX_REREAD_BYTES)
@@ -230,6 +235,7 @@ class Explainer:
         lost = unresolved(self.watch.lookups, names, hosts, self._still_open, self.watch.now_ns)
         self.totals.unresolved = list(islice(lost, MAX_REMARKS))
         self.totals.remarks += [row.sentence for row in self.totals.unresolved] + self.watch.lookups.limits
+        self.totals.remarks += filter(None, (self.lost.sentence(), *islice(self.assigned.sentences(), MAX_REMARKS)))
         self.totals.dropped = dict(self.book.dropped + self.book.voices.dropped + self.watch.dropped)
         return left
 
@@ -298,6 +304,7 @@ class Explainer:
         story = self.stories.get(finding.connection) or self._waiting.get(finding.connection)
         if story is not None:
             story.finding(finding)
+        self.lost.note(finding)
         if finding.rule in REMARKED and finding.severity is Severity.WARNING:
             self._remark(
                 f"{finding.confidence}: {conceal(finding, HidingOptions()).message} (frame {finding.frame:,})."
@@ -319,6 +326,7 @@ class Explainer:
         story.facts = self.watch.facts(connection.flow_key, connection.opened_ns, first, until)
         story.end(event.timestamp_ns, event.frame, event.capture)
         story.finished = connection.closed_how == "capture_end"
+        self.assigned.note(story)
         case = Case(story, self.book, self.watch)
         for remark in chain(timing.held_back(case), timing.loops(case)):
             self._remark(remark)

@@ -26,6 +26,8 @@ MANY = 20
 EXACTLY_ONCE = 2
 IGNORED_NS = 10 * SECOND
 """Minimum time for which a client sends other packets instead of the answer to a message."""
+FOREVER = 0xFFFF_FFFF
+"""Session Expiry Interval of a session that does not expire (5.0 3.1.2.11.2)."""
 NEVER = 1 << 62
 """A time that does not come."""
 
@@ -130,6 +132,8 @@ class Wanted:
     code: int | None = None
     ended_ns: int | None = None
     ended_frame: int = 0
+    refused_end: tuple[int, int, int] | None = None
+    """Time, frame and code of the UNSUBACK that refused to end it."""
     with_session: bool = False
     """Whether it ended with its session, and not by UNSUBSCRIBE."""
     is_lost: bool = False
@@ -143,13 +147,19 @@ class Wanted:
     is_presumed: bool = False
     """Whether its version of MQTT has no Shared Subscriptions, and its filter has the form of one."""
 
-    asks_for_retained: bool = False
-    """Whether its SUBSCRIBE is answered with all retained messages that match: Retain Handling 0, and not shared."""
+    retain_handling: int = 0
+    largest: int | None = None
+    """Maximum Packet Size of the client then."""
     retained: Got | None = None
     """The first of them."""
     answers: int = 0
     """Number of them that came."""
     last_answer_ns: int = 0
+
+    @property
+    def asks_for_retained(self) -> bool:
+        """Whether all retained messages that match answer its SUBSCRIBE: Retain Handling 0, and not shared."""
+        return not self.share and not self.retain_handling
 
     def applies(self, message: Published, key: tuple[str, str]) -> bool:
         """Whether the client, with this key, had the subscription for a message when that was published."""
@@ -200,6 +210,12 @@ class Subscriber:
     requests: dict[int, list[tuple[int, tuple[str, ...]]]] = field(default_factory=dict)
     """Frames and Topic Filters of SUBSCRIBE packets without SUBACK, oldest first, by Packet Identifier."""
     vain: list[VainUnsubscribe] = field(default_factory=list)
+    leaving: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Topic Filters of UNSUBSCRIBE packets without UNSUBACK, by Packet Identifier."""
+    expires_ns: int = NEVER
+    """When its session expires, after the end of its last connection."""
+    largest: dict[int, int] = field(default_factory=dict)
+    """Maximum Packet Size of its connections, by their numbers."""
     address: str = ""
     """Host of its last connection."""
     is_named: bool = False
@@ -249,14 +265,22 @@ class Subscriber:
         rows = [row for row in self.zero_answers if 0 <= row[0] - from_ns <= SECOND]
         return f"{rows[0][1]} with the Packet Identifier 0 (frame {rows[0][2]})" if rows else ""
 
-    def confirm(self, number: int, unsuback: packets.Unsuback) -> None:
-        """Take an UNSUBACK: success in MQTT 5.0 shows that the broker had the subscription."""
-        codes = unsuback.reason_codes or ()
-        rows = [
-            row for row in self.vain if (row.connection, row.packet_identifier) == (number, unsuback.packet_identifier)
-        ]
-        for row in rows:
-            row.is_denied = row.is_denied or 0 in codes
+    def leave(self, connection: Connection) -> None:
+        """Note when its session expires, as its connection ends."""
+        interval = connection.session_expiry_interval or 0
+        is_limited = connection.version is ProtocolVersion.V5 and 0 < interval < FOREVER
+        self.expires_ns = connection.closed_ns + interval * SECOND if is_limited else NEVER
+
+    def confirm(self, event: PacketEvent, unsuback: packets.Unsuback) -> None:
+        """Take an UNSUBACK: success in MQTT 5.0 shows that the broker had the subscription, an error that it stays."""
+        codes, place = unsuback.reason_codes or (), (event.connection.number, unsuback.packet_identifier)
+        for row in self.vain:
+            if (row.connection, row.packet_identifier) == place:
+                row.is_denied = row.is_denied or 0 in codes
+        for name, code in zip(self.leaving.pop(unsuback.packet_identifier or 0, ()), codes, strict=False):
+            wanted = self.filters.get(name)
+            if wanted is not None and code >= FAILURE and not wanted.with_session:
+                wanted.ended_ns, wanted.refused_end = None, (event.timestamp_ns, event.frame, code)
 
     def has_no_local(self, topic: str) -> bool:
         """Whether one of its subscriptions to a topic has No Local."""
@@ -426,6 +450,8 @@ class Held:
     left_ns: int = 0
     left_frame: int = 0
     """When that connection had ended."""
+    expires_ns: int = NEVER
+    """When the session expires, if the client stays away."""
     reader: Connection | None = None
     """The connection, while it is open."""
     in_flight: int = 0
@@ -672,7 +698,7 @@ def held_by(client: Subscriber, topic: str) -> tuple[Held, ...]:
         return tuple(
             Held(
                 tuple(subscriptions), online=False, number=client.number, keeps=client.keeps, left_ns=client.left_ns,
-                left_frame=client.left_frame, was_cut=client.was_cut,
+                left_frame=client.left_frame, was_cut=client.was_cut, expires_ns=client.expires_ns,
             )
             for subscriptions in needs.values()
         )  # fmt: skip

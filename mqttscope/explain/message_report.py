@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from mqttscope.explain import describe, model
 from mqttscope.explain.arrivals import doubled, section
@@ -24,6 +23,7 @@ from mqttscope.explain.fates import (
     is_loss,
     shown_order,
 )
+from mqttscope.explain.messages import MAX_CLIENTS, MAX_MESSAGES, MessageWatch
 from mqttscope.explain.model import Evidence
 from mqttscope.explain.nearness import SLASH
 from mqttscope.explain.retained_answers import LEAST_ANSWERS, RetainedShortfall
@@ -31,9 +31,6 @@ from mqttscope.explain.size_limits import SIZE
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.matching import FAILURE
-
-if TYPE_CHECKING:
-    from mqttscope.explain.messages import MessageWatch
 
 MAX_SHOWN = 20
 """Maximum number of messages that did not arrive everywhere and are reported one by one."""
@@ -103,6 +100,7 @@ class MessageReport:
         lines += watch.loops.sentences()
         lines += watch.forwards.sentences()
         lines += watch.changes.sentences(list(watch.published.values()))
+        lines += watch.renamed.sentences() if troubled else ()
         lines += watch.copies.sentences(watch.clients, watch.now_ns)
         lines += published_by_several(watch.published.values(), watch.clients)
         lines += undistributed(watch.published.values(), watch.clients)
@@ -129,7 +127,7 @@ class MessageReport:
                 f"{counted(incomplete, 'client')} may have subscriptions that were made before the capture began."
             )
         lines += self._deliveries.answers.limits()
-        lines += watch.limits()
+        lines += _limits(watch)
         return Trace(shown, lines)
 
     def _missed(self, fates: list[MessageFate], of: Callable[[str], bool] | None) -> Trace:
@@ -395,15 +393,41 @@ class MessageReport:
         if len(watch.expected[message.server, message.topic, message.checksum]) > 1:
             return
         text = f"did not get the message to {describe.name(message.topic)} of {message.client}"
-        for key in message.held:
+        for key in dict.fromkeys((*message.held, *(watch.matching(message.topic) if message.retain else ()))):
             reader = watch.clients.get(key)
-            if reader is None:
+            if reader is None or reader.server != message.server:
                 continue
             for delivery, held in self._deliveries.of(message, key, reader):
                 if held is not None and is_loss(delivery.fate, message, held, reader):
                     yield Loss(
                         reader.name, held.number, delivery.fate, message.topic, f"{text}: {delivery.outcome}", *place
                     )
+                elif held is None and delivery.fate is Fate.NOT_SENT and delivery.group is None:
+                    yield Loss(
+                        reader.name, reader.number, delivery.fate, message.topic, f"{text}: {delivery.outcome}", *place
+                    )  # a retained message, for a later subscription
+
+
+def _limits(watch: MessageWatch) -> Iterator[str]:
+    """A sentence for each limit that was reached."""
+    if watch.beyond:
+        yield f"limit: {MAX_MESSAGES:,} messages are followed; earlier ones that are not: {watch.beyond:,}."
+    if watch.dropped:
+        yield f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {watch.dropped:,}."
+    if watch.forgotten:
+        yield (
+            "limit: the report about clients may be wrong; forgotten subscriptions and connections:"
+            f" {watch.forgotten:,}."
+        )
+    if watch.unfollowed:
+        yield (
+            f"limit: {model.MAX_REPORTED} UNSUBSCRIBE packets without a subscription are followed of each client;"
+            f" further ones: {watch.unfollowed:,}."
+        )
+    if watch.pauses.forgotten:
+        yield f"limit: not all pauses of senders are shown; forgotten: {watch.pauses.forgotten:,}."
+    if watch.unheld or watch.uncompared:
+        yield "limit: for some messages, not all clients with a matching or similar subscription are shown."
 
 
 def _left_out(shortfall: RetainedShortfall) -> Loss:

@@ -42,6 +42,7 @@ from mqttscope.explain.nearness import nearest
 from mqttscope.explain.oddities import announced
 from mqttscope.explain.origins import Origins
 from mqttscope.explain.pauses import PauseWatch
+from mqttscope.explain.renamed_forwards import RenamedForwards
 from mqttscope.explain.repetitions import Resend, answer_position, has_answer
 from mqttscope.explain.retained_copies import RetainedCopies
 from mqttscope.explain.wills import AnnouncedWill
@@ -131,6 +132,7 @@ class MessageWatch:
         """Topics beyond `MAX_COMPARED`."""
         self.forwards = ForwardWatch()
         self.changes = ChangedTopics()
+        self.renamed = RenamedForwards()
         self.copies = RetainedCopies()
         self.wildcard_answers: set[str] = set()
         """Hosts of the brokers that sent a retained message for a filter with a wildcard."""
@@ -181,6 +183,7 @@ class MessageWatch:
                 known.was_cut = event.connection.disconnect_by is None
                 if event.connection.closed_how != "capture_end":
                     known.left_ns, known.left_frame = event.timestamp_ns, event.frame
+                    known.leave(event.connection)
                     known.has_room(event.timestamp_ns)
 
     def note_end(self, explanation: model.Explanation) -> None:
@@ -255,6 +258,8 @@ class MessageWatch:
                 will.disconnect(event, packet)
         elif isinstance(packet, packets.Unsubscribe) and from_client:
             known = self._client(event.connection)
+            if len(known.leaving) < MAX_FILTERS:
+                known.leaving[packet.packet_identifier or 0] = tuple(packet.topic_filters or ())
             for topic_filter in packet.topic_filters or ():
                 wanted = known.filters.get(topic_filter)
                 if wanted is not None and wanted.ended_ns is None:
@@ -269,7 +274,7 @@ class MessageWatch:
                         )
                     )  # fmt: skip
         elif isinstance(packet, packets.Unsuback) and not from_client:
-            self._client(event.connection).confirm(event.connection.number, packet)
+            self._client(event.connection).confirm(event, packet)
 
     def _note_payload(self, event: PacketEvent, publish: packets.Publish, checksum: int) -> None:
         """Take a PUBLISH of any topic."""
@@ -279,9 +284,11 @@ class MessageWatch:
             self.copies.note_live(event, sightings)
         elif sightings and key in self.clients and not matches(self.topic_filter, event.topic or ""):
             self.copies.note(event, self.clients[key].name, sightings, self.topic_filter)
+        name = describe.name(event.connection.client_identifier) or event.connection.client
+        if event.direction is C2S:
+            self.renamed.note(event, name, self.forwards.sightings(*payload), payload[1], self.topic_filter)
         self.forwards.note(event, *payload)
         if event.direction is C2S:
-            name = describe.name(event.connection.client_identifier) or event.connection.client
             message = self.published.get(self._count)
             is_last = message is not None and (message.source, message.frame) == (event.connection, event.frame)
             self.changes.note_publish(event, name, payload, message if is_last else None)
@@ -356,6 +363,8 @@ class MessageWatch:
                 known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
             else:
                 self.forgotten += 1
+        if connection.client_side.maximum_packet_size is not None and len(known.largest) < MAX_FILTERS:
+            known.largest[connection.number] = connection.client_side.maximum_packet_size
         if not present:
             for wanted in known.filters.values():
                 # A client need not wait for CONNACK before it subscribes.
@@ -401,7 +410,8 @@ class MessageWatch:
                 bool(row.no_local), identifier, event.timestamp_ns, event.frame, event.capture, event.connection.number,
                 event.timestamp_ns, former.granted_ns if former is not None and lasts else None,
                 is_presumed=share is not None and event.connection.version != ProtocolVersion.V5,
-                asks_for_retained=share is None and not row.retain_handling, rival=rival,
+                retain_handling=row.retain_handling or 0, largest=event.connection.client_side.maximum_packet_size,
+                rival=rival,
             )  # fmt: skip
             known.keeps_retain = known.keeps_retain or bool(row.retain_as_published)
             self.origins.retained_wills.ask(known, event.connection, row, wanted, existed=lasts)
@@ -767,27 +777,6 @@ class MessageWatch:
     def unknown_answer(self) -> str:
         """The reason why the acknowledgement of a message is unknown."""
         return f"its acknowledgement is unknown: more than {MAX_PENDING:,} messages waited for theirs"
-
-    def limits(self) -> Iterator[str]:
-        """A sentence for each limit that was reached."""
-        if self.beyond:
-            yield f"limit: {MAX_MESSAGES:,} messages are followed; earlier ones that are not: {self.beyond:,}."
-        if self.dropped:
-            yield f"limit: {MAX_CLIENTS:,} clients are followed; forgotten: {self.dropped:,}."
-        if self.forgotten:
-            yield (
-                "limit: what is shown of clients may be wrong; forgotten subscriptions and connections:"
-                f" {self.forgotten:,}."
-            )
-        if self.unfollowed:
-            yield (
-                f"limit: {model.MAX_REPORTED} UNSUBSCRIBE packets without a subscription are followed of each client;"
-                f" further ones: {self.unfollowed:,}."
-            )
-        if self.pauses.forgotten:
-            yield f"limit: not all pauses of senders are shown; forgotten: {self.pauses.forgotten:,}."
-        if self.unheld or self.uncompared:
-            yield "limit: for some messages, not all clients with a matching or similar subscription are shown."
 
 
 def _room(table: OrderedDict[Any, Any]) -> None:

@@ -116,6 +116,15 @@ class Origins:
         """Whether the capture has a will to a topic."""
         return any(known == place for known, _ in self._willed)
 
+    def due_will(self, place: Place, from_ns: int, until_ns: int) -> tuple[int, Will] | None:
+        """Frame and will of a connection that ended in a time without DISCONNECT: the broker has to publish it."""
+        for (known, _), rows in self._willed.items():
+            for connection, frame, will in rows if known == place else ():
+                is_over = from_ns <= connection.closed_ns <= until_ns and not said_goodbye(connection)
+                if will.will_retain and is_over and connection.closed_how != "capture_end":
+                    return frame, will
+        return None
+
     def find(
         self, known: Subscriber, place: Place, checksum: int, event: PacketEvent, publish: packets.Publish,
         retained: Published | None,

@@ -24,6 +24,7 @@ from mqttscope.explain.fates import (
 from mqttscope.explain.model import MAX_REPORTED, Explanation
 from mqttscope.explain.origins import Origins
 from mqttscope.explain.pauses import PauseWatch
+from mqttscope.explain.retained_excuses import excuse_of
 from mqttscope.mqtt.topics import compile_filter
 from mqttscope.session.connection import host_of
 from mqttscope.session.matching import FAILURE
@@ -39,6 +40,7 @@ LIMIT = (
     " max_queued_messages together)."
 )
 ACCESS = "Look whether the broker's access rules let the client read this topic; a SUBACK need not refuse that."
+KEEPS = "It was published with RETAIN: look whether the broker keeps retained messages."
 WILDCARDS = (
     "Look whether the broker sends retained messages for filters with wildcards (some do not, RabbitMQ among them), or"
     " subscribe to the topic itself."
@@ -217,6 +219,7 @@ class RetainedAnswers:
             self._watch.origins.replacement(message, wanted.asked_ns),
         )
         shortfall = self.shortfall(key, client, wanted)
+        excuse = excuse_of(message, wanted, self._watch.origins)
         if later is not None:
             result.outcome += f"; by then frame {later.frame} had replaced this retained message"
             result.fate = Fate.NOT_CONCERNED
@@ -225,6 +228,8 @@ class RetainedAnswers:
                 f"; by then the will of {will.name} (frame {will.frame}) had replaced this retained message"
             )
             result.fate = Fate.NOT_CONCERNED
+        elif excuse is not None:
+            result.outcome, result.fate, result.advice = result.outcome + excuse.text, excuse.fate, excuse.advice
         elif shortfall is not None and message in shortfall.missing:
             many = f"{shortfall.came:,} of {shortfall.total:,} retained messages"
             result.outcome += f", and the broker sent it {many} for that, without this one"
@@ -298,7 +303,15 @@ class RetainedAnswers:
         proof_ns = 0 if proof is None else proof.timestamp_ns or 0
         is_proven = proof_ns > wanted.asked_ns or self._watch.is_whole(message.server, message.topic)
         if proof is None or not is_proven or self.replacement(message, proof_ns) is not None:
-            result.advice = ("It was published with RETAIN: look whether the broker keeps retained messages.",)
+            result.advice = (KEEPS,)
+            if proof is None and self._is_due(message, key, client, wanted):
+                over = "the capture ends" if self._watch.now_ns < end_ns else "its connection ended"
+                result.outcome += (
+                    ", and the broker did not send it this retained message (3.3.1.3) in the"
+                    f" {describe.span(over_ns - wanted.asked_ns)} until {over}"
+                )
+                result.fate, result.advice = Fate.NOT_SENT, (KEEPS, ACCESS)
+                return
             stop = self._stop(message, wanted) if self._watch.is_whole(message.server, message.topic) else None
             if stop is not None and message.answer is not None:
                 result.outcome += f"{stop_text(stop, '; between these, ')}: it may have lost its retained messages then"
@@ -327,6 +340,30 @@ class RetainedAnswers:
             is_usual = is_wildcard and client.server in self._watch.wildcard_answers
             result.fate = Fate.NOT_SENT
             result.advice = (WILDCARDS, ACCESS) if is_wildcard and not is_usual else (ACCESS,)
+
+    def _is_due(self, message: Published, key: Key, client: Subscriber, wanted: Wanted) -> bool:
+        """Whether a broker should have sent a message for a SUBSCRIBE, without a proof that it kept the message.
+
+        It had acknowledged the message with success, and no stop, will, later message or other origin is known that
+        removed or replaced the copy.
+        """
+        until_ns, source = wanted.asked_ns + SECOND, message.source
+        return (
+            is_stored(message, wanted.asked_ns, until_ns, wanted.largest)
+            and wanted.asks_for_retained
+            and not (wanted.no_local and key == message.key)
+            and wanted.granted_ns is not None
+            and (wanted.code or 0) < FAILURE
+            and client.gap_ns < wanted.asked_ns
+            and not client.full_until(wanted.asked_ns)
+            and until_ns <= min(self._watch.now_ns, client.ends.get(wanted.connection, (NEVER, 0))[0])
+            and until_ns <= (wanted.ended_ns or NEVER)
+            and source.retain_available
+            and (source.closed_by != "server" or source.closed_ns > wanted.asked_ns)
+            and self._watch.is_whole(message.server, message.topic)
+            and self._stop(message, wanted) is None
+            and self.replacement(message, NEVER) is None
+        )
 
     def _is_left_out(self, message: Published, key: Key, client: Subscriber, wanted: Wanted) -> bool:
         """Whether the broker should have answered a SUBSCRIBE with this message, as it did with another one."""

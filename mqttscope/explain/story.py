@@ -12,17 +12,17 @@ from mqttscope.budget import Budget
 from mqttscope.events import ClockStep, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.explain import describe
 from mqttscope.explain.echoes import Echoes
+from mqttscope.explain.logins import Login
 from mqttscope.explain.model import Broken, Evidence, Moment
 from mqttscope.explain.oddities import announced, is_whole, oddity, old_refusal, unused_identifier, unusual
 from mqttscope.explain.segments import LEAST_REPEATS, FlowFacts, Half
-from mqttscope.explain.tokens import ExpiringToken, token_of
+from mqttscope.explain.unread_bytes import ForeignBytes, Misread, Stray
 from mqttscope.lint.finding import Finding, Severity
 from mqttscope.lint.strings import has_controls
 from mqttscope.mqtt import Direction, PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
-from mqttscope.mqtt.constants import MalformedReason
 from mqttscope.mqtt.declare import ControlPacket
-from mqttscope.mqtt.repair import Misreading, misreading
+from mqttscope.mqtt.foreign import foreign_protocol
 from mqttscope.net.segment import ACK, distance
 from mqttscope.secrets.findings import HidingOptions, conceal
 from mqttscope.session.capture_time import captured
@@ -49,8 +49,8 @@ CONTROLS = "a control character in the topic"
 WILL_OF_USER = "user name, password and will"
 MAX_FILTERS = 64
 """Maximum number of Topic Filters of a client that are compared with other clients."""
-MAX_STRAY = 4
-"""Maximum number of bytes after a packet that are shown."""
+MAX_FOREIGN_BYTES = 2_048
+"""Maximum number of bytes of another protocol that are kept of a side."""
 MAX_MISREAD_BYTES = 65_536
 """Maximum bytes of a malformed packet that are read again with other lengths."""
 MAX_REREAD_BYTES = 16_777_216
@@ -75,6 +75,8 @@ class ReasonPacket:
     """Its Reason String; empty without one."""
     version: ProtocolVersion | None = None
     """Version of its layout, if it differs from the version of the connection."""
+    server_reference: str = ""
+    """As it may be shown; empty without one."""
 
 
 @dataclass(slots=True)
@@ -103,46 +105,6 @@ class LastPublish:
 
 
 @dataclass(slots=True)
-class Misread:
-    """The first packet of a side that may have broken its framing."""
-
-    kind: str
-    data: bytes
-    """Captured bytes of the packet, from its first one."""
-    version: ProtocolVersion
-    frame: int
-    timestamp_ns: int
-    offset: int
-    """Offset of its first byte in the stream of the side."""
-    before: bytes = b""
-    """The PUBLISH before it, as `Malformed.before` has it."""
-    before_moment: Moment | None = None
-
-    def reading(self, sent: int) -> Misreading | None:
-        """The reading that proves the fault; ``sent``: all bytes of MQTT that the side sent, -1 if unknown."""
-        return misreading(self.data, self.before, self.version, sent=sent - self.offset)
-
-    def place(self, reading: Misreading) -> Moment:
-        """Where the packet with the fault is."""
-        if reading.is_before and self.before_moment is not None:
-            return self.before_moment
-        return Moment(self.timestamp_ns, self.frame, "", self.kind)
-
-
-@dataclass(slots=True)
-class Stray:
-    """Bytes after a whole packet that are not a packet, or the beginning of a packet."""
-
-    before: Moment
-    """The packet."""
-    data: bytes
-    offset: int
-    """Offset of the first byte in the stream of the side."""
-    is_beginning: bool
-    """Whether a packet may begin so."""
-
-
-@dataclass(slots=True)
 class Refusal:
     """A subscription or a message that was refused."""
 
@@ -167,11 +129,7 @@ class Story:
     counts: dict[str, int] = field(default_factory=lambda: {"client": 0, "server": 0})
     connect: ReasonPacket | None = None
     connack: ReasonPacket | None = None
-    user_name: bool = False
-    token: ExpiringToken | None = None
-    """A token in the CONNECT, with its expiry time."""
-    credentials: int = 0
-    """Hash of user name and password: they are compared, and not kept."""
+    login: Login = field(default_factory=Login)
     version: ProtocolVersion | None = None
     """That the CONNECT asked for."""
     announced_keep_alive: int | None = None
@@ -220,6 +178,8 @@ class Story:
     stray: Stray | None = None
     """First bytes of the server after a complete packet that are not a packet."""
     misread: dict[str, Misread] = field(default_factory=dict)
+    foreign: dict[str, ForeignBytes] = field(default_factory=dict)
+    """First bytes of sides that do not speak MQTT."""
     budget: Budget = field(default_factory=lambda: Budget(MAX_REREAD_BYTES))
     """Shared by all connections of a run."""
     header: Moment | None = None
@@ -500,13 +460,17 @@ class Story:
                     event.timestamp_ns, event.stream_offset, before, self.last[side][-1] if before else None,
                 )  # fmt: skip
         if side == "server" and self.stray is None and self.last[side] and event.stream_offset >= 0:
-            self.stray = None if is_whole(event) else _stray(event, self.last[side][-1])
+            self.stray = None if is_whole(event) else Stray.of(event, self.last[side][-1])
         self._note(Moment(event.timestamp_ns, event.frame, side, describe.damaged(event), event.capture))
         if isinstance(event, UnparsedEvent) and event.unparsed.reason == "proxy_header":
             self.header = self.last[side][-1]
             return
         if side == "server":
             self._sent(0)
+        if isinstance(event, UnparsedEvent) and event.unparsed.reason == "not_mqtt":
+            head, last = event.unparsed.raw[:MAX_FOREIGN_BYTES], self.last[side][-1]
+            protocol = foreign_protocol(head, is_answer=side == "server")
+            self.foreign.setdefault(side, ForeignBytes(protocol, head, last))
         if isinstance(event, UnparsedEvent):
             is_cut = event.unparsed.reason in ENDS
             self.gaps.setdefault(side, "cut" if is_cut else "unread")
@@ -624,8 +588,8 @@ class Story:
         known: dict[str, int] = {}
         if self.will_topic is not None:
             known["will topic"] = hash(("will", self.will_topic))
-            if self.user_name:
-                known[WILL_OF_USER] = hash((self.credentials, self.will_topic, self.will_checksum))
+            if self.login.has_user_name:
+                known[WILL_OF_USER] = hash((self.login.credentials, self.will_topic, self.will_checksum))
         if self.filters:
             known["subscriptions"] = hash(frozenset(self.filters))
         return known
@@ -736,11 +700,12 @@ class Story:
         block = getattr(packet, "properties", None)
         text = "" if event.connection.doubtful else describe.reason_string(block)
         stated = ReasonPacket(event.timestamp_ns, event.frame, value, text)
+        if block is not None and block.server_reference and not event.connection.doubtful:
+            stated.server_reference = describe.name(block.server_reference)
         if isinstance(packet, packets.Connect):
             if self.connect is None:
                 self.connect, self.announced_keep_alive = stated, packet.keep_alive
-                self.user_name, self.version = packet.user_name is not None, packet.version
-                self.credentials, self.token = hash((packet.user_name, packet.password)), token_of(packet)
+                self.login, self.version = Login.of(packet), packet.version
                 self.unusual, self.is_bridge = list(unusual(packet)), packet.bridge
                 if packet.will is not None:
                     self.will_topic, self.will_checksum = packet.will.will_topic, zlib.crc32(packet.will.will_payload)
@@ -786,14 +751,6 @@ class Story:
         self.granted = {name for code, name in zip(codes, filters, strict=False) if code < 0x80 and asked == identifier}
         if self.granted:
             self.most_filters = max(self.most_filters, len(filters))
-
-
-def _stray(event: MalformedEvent | UnparsedEvent, before: Moment) -> Stray:
-    if isinstance(event, UnparsedEvent):
-        return Stray(before, event.unparsed.raw[:MAX_STRAY], event.stream_offset, True)
-    bad = event.malformed
-    is_beginning = bad.reason is MalformedReason.TRUNCATED and bool(bad.packet_type)
-    return Stray(before, (bad.raw + bad.after)[:MAX_STRAY], event.stream_offset, is_beginning)
 
 
 def _message(event: PacketEvent, publish: packets.Publish, size: int) -> LastPublish:

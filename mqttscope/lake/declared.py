@@ -129,7 +129,7 @@ def _known_sha256(value: bytes) -> str:
 
 
 class PayloadPart(NamedTuple):
-    """What the columns of a payload keep of it."""
+    """How much of a payload its columns keep."""
 
     limit: int = 0
     """Maximum number of payload bytes, 0 to leave the payload out."""
@@ -227,7 +227,7 @@ _UNKNOWN: tuple[str, Any, bool] = ("", (), False)
 def packet_fields(
     packet: ControlPacket,
     version: ProtocolVersion,
-    kept: PayloadPart,
+    part: PayloadPart,
     bad: Bad,
     other: Bad,
     only: tuple[str, ...] | None = None,
@@ -243,7 +243,7 @@ def packet_fields(
         if is_plain:
             row[field.name] = getattr(packet, field.name)
         else:
-            row |= _values(field, packet, place, version, kept, bad, other)
+            row |= _values(field, packet, place, version, part, bad, other)
     if kind in _STRUCTS:
         flat[_STRUCTS[kind]] = inner
     return flat
@@ -272,7 +272,7 @@ def _is_plain(field: PacketField, version: ProtocolVersion) -> bool:
 
 
 def _values(
-    field: PacketField, holder: Any, place: str, version: ProtocolVersion, kept: PayloadPart, bad: Bad, other: Bad
+    field: PacketField, holder: Any, place: str, version: ProtocolVersion, part: PayloadPart, bad: Bad, other: Bad
 ) -> Row:
     """Values of the columns of one field; ``place``: path of the packet or part around it."""
     name = field.name
@@ -287,19 +287,19 @@ def _values(
             return {}
         missing = holder.missing if field.wire == REST.name else 0
         columns = f"{name}_length", f"{name}_sha256", name
-        return dict(zip(columns, kept.columns(value, missing), strict=True))
+        return dict(zip(columns, part.columns(value, missing), strict=True))
     if name == "reason_code":
         return {name: value or 0}  # an omitted code means success
     if name == "reserved":
         return {name: value or None}
     if not field.path.endswith("[]"):
-        return {name: _value(field, value, path, version, kept, bad, other)}
+        return {name: _value(field, value, path, version, part, bad, other)}
     values = enumerate(value or ())
-    return {name: [_value(field, element, f"{path}[{at}]", version, kept, bad, other) for at, element in values]}
+    return {name: [_value(field, element, f"{path}[{at}]", version, part, bad, other) for at, element in values]}
 
 
 def _value(
-    field: PacketField, value: Any, path: str, version: ProtocolVersion, kept: PayloadPart, bad: Bad, other: Bad
+    field: PacketField, value: Any, path: str, version: ProtocolVersion, part: PayloadPart, bad: Bad, other: Bad
 ) -> Any:
     """A text, or the struct of a Will or of a subscription."""
     if value is None:
@@ -311,5 +311,5 @@ def _value(
         if is_plain:
             shown[member.name] = getattr(value, member.name)
         else:
-            shown |= _values(member, value, f"{path}.", version, kept, bad, other)
+            shown |= _values(member, value, f"{path}.", version, part, bad, other)
     return shown

@@ -43,7 +43,7 @@ PENDING = "pending.json"
 SCHEMA = 2
 """Version of the schemas of its tables (`lake.schemas`)."""
 DIGEST_DIGITS, ALL_DIGITS = 32, 64
-"""Hexadecimal digits of the SHA-256 of a payload, in lakes made today and in those of 1.0.0.
+"""Hexadecimal digits of the SHA-256 of a payload, in today's lakes and in lakes of 1.0.0.
 
 Digests of payloads that do not recur cannot be compressed: all digits are up to 44 % of the tables.  With 128 bits, two
 payloads of a lake do not get the same digest by chance.

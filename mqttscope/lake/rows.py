@@ -96,7 +96,7 @@ def place_of(event: Any) -> Values:
     return (_name(event.capture), event.frame, timestamp_ns // 1000, timestamp_ns)
 
 
-def packet_row(event: PacketEvent, intro: RowPrefix, kept: PayloadPart) -> tuple[Values, Row]:
+def packet_row(event: PacketEvent, intro: RowPrefix, part: PayloadPart) -> tuple[Values, Row]:
     """The row of a packet, and its fields by column."""
     packet, connection = event.packet, event.connection
     version = connection.version
@@ -106,10 +106,10 @@ def packet_row(event: PacketEvent, intro: RowPrefix, kept: PayloadPart) -> tuple
     if type(packet) is Publish:
         may = connection.doubtful or packet.topic_name in DISGUISED
         if may and hides_payload(packet, connection.side(event.direction).doubt):
-            kept = kept._replace(limit=0)
-        fields = _publish(packet, version, kept, bad, other)
+            part = part._replace(limit=0)
+        fields = _publish(packet, version, part, bad, other)
     else:
-        fields = packet_fields(packet, version, kept, bad, other)
+        fields = packet_fields(packet, version, part, bad, other)
     topic = None if event.topic is None else text(event.topic, "topic", bad)
     raw = packet.raw
     header = 2
@@ -133,9 +133,9 @@ def _cells(fields: Row) -> list[Any]:
     return cells
 
 
-def _publish(packet: Publish, version: ProtocolVersion, kept: PayloadPart, bad: Bad, other: Bad) -> Row:
+def _publish(packet: Publish, version: ProtocolVersion, part: PayloadPart, bad: Bad, other: Bad) -> Row:
     """The fields of a PUBLISH as `packet_fields` returns them, but faster."""
-    length, digest, beginning = kept.columns(packet.payload, packet.missing)
+    length, digest, beginning = part.columns(packet.payload, packet.missing)
     name = packet.topic_name
     fields: Row = {
         "dup": packet.dup,
@@ -153,7 +153,7 @@ def _publish(packet: Publish, version: ProtocolVersion, kept: PayloadPart, bad: 
     return fields
 
 
-def malformed_row(event: MalformedEvent, intro: RowPrefix, kept: PayloadPart) -> tuple[Values, Row]:
+def malformed_row(event: MalformedEvent, intro: RowPrefix, part: PayloadPart) -> tuple[Values, Row]:
     """The row of a malformed packet, and its readable fields."""
     malformed, connection = event.malformed, event.connection
     version, kind = connection.version, event.type
@@ -165,7 +165,7 @@ def malformed_row(event: MalformedEvent, intro: RowPrefix, kept: PayloadPart) ->
     hidden = hidden_in_damaged(malformed.raw, version, connection.side(event.direction).doubt)
     visible = visible_fields(malformed.fields_read, malformed.raw, version, hidden)
     if malformed.packet is not None and kind is not None:
-        fields = packet_fields(malformed.packet, version, kept, bad, other, visible)
+        fields = packet_fields(malformed.packet, version, part, bad, other, visible)
         flags = malformed.packet.header_flags
         if kind == "publish" and event.topic is not None and (not hidden or "topic_name" in fields):
             topic = text(event.topic, "topic", bad)

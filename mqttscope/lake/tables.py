@@ -84,7 +84,7 @@ class Collector:
         the endpoints; findings of wide rules for this key are the only rows.
         """
         self.options = options
-        self._kept = PayloadPart(options.payload_limit, options.digest_digits)
+        self._payload_part = PayloadPart(options.payload_limit, options.digest_digits)
         self._key = key
         if key is not None:
             rules = options.wide_rules()
@@ -313,9 +313,9 @@ class Collector:
         intro = self._introductions[event.connection.number]
         if isinstance(event, PacketEvent):
             packet = event.packet
-            row, fields = packet_row(event, intro, self._kept)
+            row, fields = packet_row(event, intro, self._payload_part)
         else:
-            row, fields = malformed_row(event, intro, self._kept)
+            row, fields = malformed_row(event, intro, self._payload_part)
             if event.malformed.packet is None or not event.malformed.complete:
                 self.rows["packets"].append(row)
                 return

@@ -15,6 +15,8 @@ MAX_LINE: Final = 107
 """Longest header of version 1, its end of line included."""
 SIGNATURE: Final = b"\r\n\r\n\x00\r\nQUIT\n"
 """First bytes of a header of version 2."""
+MIN_SIGN: Final = 5
+"""Minimum number of bytes that show that a stream begins with a header."""
 _WORD: Final = b"PROXY "
 _LINE: Final = re.compile(rb"PROXY TCP[46] (\S+) (\S+) (\d{1,5}) (\d{1,5})\r\n")
 _ADDRESS_LENGTHS: Final = {0x11: 4, 0x21: 16}

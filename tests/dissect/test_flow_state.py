@@ -26,7 +26,7 @@ from mqttscope.dissect.flow_state import (
     may_start_packet,
     starts_with_connect,
 )
-from mqttscope.events import ConnectionOpened, GapEvent, PacketEvent, UnparsedEvent
+from mqttscope.events import ConnectionOpened, GapEvent, MalformedEvent, PacketEvent, UnparsedEvent
 from mqttscope.mqtt import Auth, Disconnect, Unsuback, Unsubscribe
 from mqttscope.net.frame import Plaintext
 from tests.dissect.scenes import (
@@ -397,6 +397,24 @@ def test_a_proxy_protocol_header_is_told_and_what_is_behind_it_is_read(header: b
     assert not connection.client_side.gapped
     expected = None if header == LOCAL else {"client": "10.0.0.4:51234", "server": "10.0.0.2:1883"}
     assert connection.details.get("proxy") == expected
+
+
+@pytest.mark.parametrize("header", [TEXT, BINARY])
+@pytest.mark.parametrize("then", ["close", "gap", "end"])
+def test_a_proxy_protocol_header_that_is_cut_is_not_read_as_packets(header: bytes, then: str) -> None:
+    talk = Talk().handshake()
+    talk.client(header[:-3])
+    if then == "gap":
+        talk.lose("client", 3)
+        talk.client(wire(connect(), PINGREQ))
+    if then != "end":
+        talk.close()
+    events = talk.events()
+    left = [event.unparsed for event in only(events, UnparsedEvent)]
+
+    assert [(part.reason, part.raw) for part in left] == [("proxy_header", header[:-3])]
+    assert not only(events, MalformedEvent)
+    assert [event.type for event in only(events, PacketEvent)] == (["connect", "pingreq"] if then == "gap" else [])
 
 
 def test_a_proxy_protocol_header_before_tls_and_websocket() -> None:

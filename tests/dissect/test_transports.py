@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from mqttscope.dissect import Dissector, Options
-from mqttscope.events import ConnectionOpened, PacketEvent, UnparsedEvent
+from mqttscope.events import ConnectionOpened, MalformedEvent, PacketEvent, UnparsedEvent
 from tests.dissect.scenes import HELLO, HTTP, HTTP_ANSWER, MASK, MQTT_HELLO, Joined, types
 from tests.dissect.talk import (
     CONNACK,
@@ -355,3 +355,28 @@ def test_an_answer_in_another_protocol_is_not_read_as_packets(
 
     assert sum(event.direction.name == "SERVER_TO_CLIENT" for event in only(events, PacketEvent)) == packets
     assert [event.unparsed.length for event in left if event.unparsed.reason == "not_mqtt"] == unparsed
+
+
+@pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", b"SSH-2.0-a\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"])
+def test_a_client_of_another_protocol_is_not_read_as_packets(sent: bytes) -> None:
+    talk = Talk().handshake()
+    talk.client(sent)
+    talk.client(sent)
+    talk.server(HTTP_ANSWER)
+    talk.close()
+    events = talk.events()
+
+    assert not only(events, MalformedEvent)
+    assert [(event.unparsed.reason, event.unparsed.length) for event in only(events, UnparsedEvent)] == [
+        ("not_mqtt", len(sent)), ("not_mqtt", len(sent)), ("not_mqtt", len(HTTP_ANSWER)),
+    ]  # fmt: skip
+
+
+def test_text_of_a_client_that_has_sent_packets_is_malformed() -> None:
+    talk = Talk().handshake()
+    talk.client(connect())
+    talk.server(CONNACK)
+    talk.client(b"GET / HTTP/1.1\r\n\r\n")
+    talk.close()
+
+    assert not [event for event in only(talk.events(), UnparsedEvent) if event.unparsed.reason == "not_mqtt"]

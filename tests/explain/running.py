@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from mqttscope.capture import open_capture
-from mqttscope.dissect import Dissector, dissect_segments, segments
+from mqttscope.dissect import Dissector, Options, dissect_segments, segments
 from mqttscope.explain import Explainer, Explanation
 from mqttscope.explain.fates import Trace
 from mqttscope.explain.message_report import MessageReport
@@ -46,9 +46,11 @@ def explained(
     return _explained(running, segments_of(conversation("", *steps, handshake=handshake)), rules)
 
 
-def of_segments(source: Iterable[Segment], explainer: Explainer | None = None) -> list[Explanation]:
+def of_segments(
+    source: Iterable[Segment], explainer: Explainer | None = None, *, options: Options | None = None
+) -> list[Explanation]:
     """The explanations of segments."""
-    return _explained(explainer or Explainer(), source)
+    return _explained(explainer or Explainer(), source, options=options)
 
 
 def only(*steps: ExampleStep) -> Explanation:
@@ -94,10 +96,12 @@ def _moved(segment: Segment, places: dict[int, tuple[int, int]]) -> Segment:
     return replace(segment, key=addresses + segment.key[8:])
 
 
-def _explained(explainer: Explainer, source: Iterable[object], rules: Iterable[Rule] = ()) -> list[Explanation]:
+def _explained(
+    explainer: Explainer, source: Iterable[object], rules: Iterable[Rule] = (), options: Options | None = None
+) -> list[Explanation]:
     linter = Linter([*(usual_rule(rule) for rule in select().values()), *rules], strict=True)
     explanations: list[Explanation] = []
-    dissector = Dissector()
+    dissector = Dissector(options)
     watched = explainer.watch.segments(dissector.clock.follow(source))
     for event in dissect_segments(watched, dissector=dissector):
         explanations += explainer.feed(event, linter.feed(event))

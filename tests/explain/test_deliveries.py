@@ -356,7 +356,7 @@ SETS = f"{WRITER}; @1 > publish {TOPIC} m1 qos=1 retain id=1; @1 < puback 1"
 SETS_OTHER = "@1 > publish plant/8/alarm m1 qos=1 retain id=2; @1 < puback 2"
 JOINS = "opened client=reader; > subscribe 1 plant/+/alarm:0; < suback 1 0"
 GETS_OTHER = "< publish plant/8/alarm m1 retain"
-LEFT_OUT = "subscribed to plant/+/alarm * later, and the broker did not send it this retained message: *"
+LEFT_OUT = "subscribed to plant/+/alarm * later, and the broker did not send it this retained message* *"
 REPLACES = f"@1 > publish {TOPIC} m2 retain; @1 < ack"
 
 
@@ -365,14 +365,13 @@ REPLACES = f"@1 > publish {TOPIC} m2 retain; @1 < ack"
     [
         ((SETS, SETS_OTHER, JOINS, GETS_OTHER, LATER), "not_sent"),
         ((SETS, SETS_OTHER, "opened 3.1.1 client=reader;" + JOINS.partition(";")[2], GETS_OTHER, LATER), "not_sent"),
+        ((SETS, SETS_OTHER, JOINS, LATER), "not_sent"),
+        ((SETS, SETS_OTHER, JOINS, GETS_OTHER.removesuffix(" retain"), LATER), "not_sent"),
         # The broker may not keep retained messages, or not this one.
-        ((SETS, SETS_OTHER, JOINS, LATER), "subscribed_later"),
-        ((SETS, SETS_OTHER, JOINS, GETS_OTHER.removesuffix(" retain"), LATER), "subscribed_later"),
         ((SETS.replace(" qos=1 retain id=1; @1 < puback 1", " retain"), SETS_OTHER, JOINS, GETS_OTHER, LATER),
          "subscribed_later"),
         ((SETS.replace("< puback 1", "< pingresp"), SETS_OTHER, JOINS, GETS_OTHER, LATER), "subscribed_later"),
-        ((SETS.replace("m1", "m1 message_expiry_interval=1"), "+1 @1 > pingreq", JOINS, GETS_OTHER, LATER),
-         "subscribed_later"),
+        ((SETS.replace("m1", "m1 message_expiry_interval=1"), "+1 @1 > pingreq", JOINS, GETS_OTHER, LATER), "expired"),
         ((SETS.replace("1 retain", "2 retain").replace("puback", "pubrec"), JOINS, GETS_OTHER, LATER),
          "subscribed_later"),
         # It may have been replaced, by a message or a will, or the broker may have been restarted.
@@ -380,11 +379,12 @@ REPLACES = f"@1 > publish {TOPIC} m2 retain; @1 < ack"
         ((SETS, SETS_OTHER, JOINS, GETS_OTHER, REPLACES, LATER), "subscribed_later"),
         ((f"@2 opened client=other will={TOPIC} will_retain", SETS, JOINS, GETS_OTHER, LATER), "subscribed_later"),
         ((SETS, "@1 > fin", JOINS, GETS_OTHER, "+2 > pingreq"), "subscribed_later"),
-        # The subscription does not ask for it, or another one asks for what came.
-        ((SETS, JOINS.replace(":0", ":0,retain_handling=2"), GETS_OTHER, LATER), "subscribed_later"),
-        ((SETS, JOINS.replace(":0", ":0,retain_as_published"), GETS_OTHER, LATER), "subscribed_later"),
-        ((SETS, JOINS, "> subscribe 2 plant/8/#:0; < suback 2 0", GETS_OTHER, LATER), "subscribed_later"),
-        ((SETS, JOINS.replace("opened", "opened 3.1.1 protocol_level=0x84"), GETS_OTHER, LATER), "subscribed_later"),
+        # The subscription does not ask for it.
+        ((SETS, JOINS.replace(":0", ":0,retain_handling=2"), GETS_OTHER, LATER), "not_concerned"),
+        # Whatever the other message is: this one did not come.
+        ((SETS, JOINS.replace(":0", ":0,retain_as_published"), GETS_OTHER, LATER), "not_sent"),
+        ((SETS, JOINS, "> subscribe 2 plant/8/#:0; < suback 2 0", GETS_OTHER, LATER), "not_sent"),
+        ((SETS, JOINS.replace("opened", "opened 3.1.1 protocol_level=0x84"), GETS_OTHER, LATER), "not_sent"),
         # It may come later, or the client may not take it.
         ((SETS, SETS_OTHER, JOINS, GETS_OTHER), "subscribed_later"),
         ((SETS, SETS_OTHER, JOINS, GETS_OTHER, "> fin", LATER), "subscribed_later"),
@@ -429,23 +429,23 @@ def test_a_share_before_5_0_is_one_if_messages_came_through_it(texts: tuple[str,
 
 
 @each(
-    "publishes, expected, advises",
+    "publishes, expected, fate",
     [
-        ("- qos=1 id=5 retain", "*the message removes the retained one *(3.3.1.3)", False),
-        ("x qos=1 id=5 retain", "subscribed to *", True),
-        ("- qos=1 id=5", "subscribed to *", True),
+        ("- qos=1 id=5 retain", "*the message removes the retained one *(3.3.1.3)", "not_concerned"),
+        ("x qos=1 id=5 retain", "subscribed to *", "not_sent"),
+        ("- qos=1 id=5", "subscribed to *", "subscribed_later"),
     ],
 )
 def test_an_empty_retained_message_rightly_does_not_come_to_later_subscribers(
-    publishes: str, expected: str, advises: bool
+    publishes: str, expected: str, fate: str
 ) -> None:
     texts = ("opened client=reader", WRITER, f"@1 > publish {TOPIC} {publishes}; @1 < puback 5")
     asks = f"+1 > subscribe 1 {TOPIC}:1; < suback 1 1"
     (missed,) = traced(TOPIC, *steps_of(*texts, asks, LATER)).messages[0].deliveries
 
-    assert missed.fate is Fate.SUBSCRIBED_LATER
+    assert missed.fate == fate
     assert fnmatchcase(missed.outcome, expected)
-    assert ("(3.3.1.3)" not in missed.outcome) is advises is bool(missed.advice)
+    assert (fate != "not_concerned") is bool(missed.advice)
 
 
 @each(
@@ -485,7 +485,7 @@ PART = '< raw 32 c1 01 000d "plant/7/alarm" 0001 00 "mmm"'
         ),
         (
             (WRITER, RETAINS, f"+1 {READER}", LATER),
-            "subscribed_later", "subscribed to * later", "*keeps retained messages*",
+            "not_sent", "subscribed to * later, and the broker did not send it this *", "*keeps retained messages*",
         ),
         # Whose QoS is 0.
         (
@@ -862,3 +862,51 @@ def test_a_stop_of_the_broker_after_which_a_session_is_gone(ends: str, is_stop: 
     (message,) = traced("t", *steps_of(*lines)).messages
 
     assert ("; between these, the broker stopped or restarted" in message.deliveries[0].outcome) is is_stop
+
+
+AWAY_FOR_A_WHILE = (
+    "opened client=r resume session_expiry_interval={}; > subscribe 1 a:1; < suback 1 1; > disconnect; > fin"
+)
+WRITES = (
+    "@1 opened client=w; +1 @1 > publish a {}*40 qos=1 id=1; @1 < puback 1; @1 > publish a y qos=1 id=2; @1 < puback 2"
+)
+RETURNS = "+5 @2 opened client=r resume session_expiry_interval=300{}"
+
+
+@each(
+    "interval, returns, fate, outcome",
+    [
+        (3, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*had expired * (Session Expiry Interval 3 s)"),
+        (60, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*came back as #2 without its session *"),
+        (0xFFFFFFFF, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*came back as #2 without its *"),
+        (60, " maximum_packet_size=20 < present", "too_large", "*; as #2 it takes packets of at most 20 bytes *"),
+        (60, " maximum_packet_size=200 < present", "not_sent", "*; it resumed its session as #2, *"),
+        (60, " receive_maximum=1 < present; @2 < publish b z qos=1 id=9; @2 > ack", "quota_full",
+         "*; its Receive Maximum was used up after it had come back as #2: *"),
+        (60, " receive_maximum=1 < present; @2 < publish b z qos=1 id=9; @2 > puback 9", "not_sent", "*; it resumed *"),
+        (60, " receive_maximum=2 < present; @2 < publish b z qos=1 id=9; @2 > ack", "not_sent", "*; it resumed *"),
+    ],
+)  # fmt: skip
+def test_the_limits_of_a_client_that_comes_back(interval: int, returns: str, fate: str, outcome: str) -> None:
+    lines = AWAY_FOR_A_WHILE.format(interval), WRITES.format('"x"'), RETURNS.format(returns), "+3 @2 > pingreq"
+    (missed,) = traced("a", *steps_of(*lines)).messages[0].deliveries
+
+    assert (missed.fate, fnmatchcase(missed.outcome, outcome)) == (fate, True), missed.outcome
+
+
+@each(
+    "code, is_refused, then",
+    [("0x87", True, "< publish a x"), ("0x87", True, ""), ("0", False, "< publish a x"), ("0x11", False, "")],
+)
+def test_an_unsubscribe_that_the_broker_refuses_changes_nothing(code: str, is_refused: bool, then: str) -> None:
+    lines = "opened client=r; > subscribe 1 a:0; < suback 1 0; > unsubscribe 2 a", f"< unsuback 2 {code}"
+    writes = "@1 opened client=w; +1 @1 > publish a x qos=1 id=1; @1 < puback 1"
+    (row,) = (
+        traced("a", *steps_of(*lines, writes, *filter(None, [then]), "+2 > pingreq; < pingresp")).messages[0].deliveries
+    )
+
+    if then:
+        words = ", after its UNSUBSCRIBE of a, which the broker refused (0x87, frame "
+        assert (row.fate is Fate.DELIVERED, words in row.outcome) == (True, is_refused)
+    else:
+        assert row.fate is (Fate.NOT_SENT if is_refused else Fate.UNSUBSCRIBED)

@@ -22,6 +22,7 @@ LATER = "+1.1 > pingreq; < pingresp"
 KEPT = "*; the broker kept it: exact got it with RETAIN 1 after it had subscribed (frame *)"
 NOT_SENT = f"subscribed to a/# * later, and the broker did not send it this retained message (3.3.1.3){KEPT}"
 PLAIN = "subscribed to a/# * later"
+NEVER_SENT = f"{PLAIN}, and the broker did not send it this retained message (3.3.1.3) in the * until the capture ends"
 
 
 @each(
@@ -37,8 +38,12 @@ PLAIN = "subscribed to a/# * later"
             "access rules",
         ),
         # Without a proof, or with one that may be of another message.
-        ((WRITER, READER, LATER), "subscribed_later", PLAIN, "keeps retained"),
-        ((WRITER, READER, EXACT, GETS.replace(" retain", ""), LATER), "subscribed_later", PLAIN, "keeps retained"),
+        ((WRITER, READER, LATER), "not_sent", NEVER_SENT, "keeps retained"),
+        ((WRITER, READER, EXACT, GETS.replace(" retain", ""), LATER), "not_sent", NEVER_SENT, "keeps retained"),
+        ((WRITER.replace("3.1.1", "5.0").replace("writer", "writer < retain_available=0"), READER, LATER),
+         "subscribed_later", PLAIN, "keeps retained"),
+        ((WRITER, "@1 < fin", READER, LATER), "subscribed_later", PLAIN, "keeps retained"),
+        ((WRITER, "@4 opened client=w will=a/t will_retain", READER, LATER), "subscribed_later", PLAIN, "keeps"),
         (
             (WRITER, EXACT, GETS, "@2 < publish a/t unknown qos=1 id=2; @2 > puback 2", READER, LATER),
             "subscribed_later",
@@ -61,9 +66,9 @@ PLAIN = "subscribed to a/# * later"
         ),
         (
             (WRITER, EXACT, GETS, READER.replace("3.1.1", "5.0").replace("#:1", "#:1,retain_handling=2"), LATER),
-            "subscribed_later",
-            PLAIN + KEPT,
-            "",
+            "not_concerned",
+            PLAIN + " with Retain Handling 2: it asked for no retained messages (5.0 3.8.3.1)",
+            "Retain Handling 0",
         ),
         # Another message had replaced it.
         (

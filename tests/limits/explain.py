@@ -6,18 +6,21 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from io import BytesIO
+from unittest.mock import patch
 
 from mqttscope.dissect import Dissector, dissect_segments
 from mqttscope.dissect import segments as segments_of_frames
-from mqttscope.events import ConnectionClosed
-from mqttscope.explain import Cause, Explainer, Explanation
+from mqttscope.events import ConnectionClosed, UnparsedEvent
+from mqttscope.explain import Cause, Explainer, Explanation, lost_messages
 from mqttscope.explain.broker_log import BrokerLog, LogLine, iterate
 from mqttscope.explain.broker_log import shown as shown
 from mqttscope.explain.describe import name as name
 from mqttscope.explain.hushes import Voices
 from mqttscope.explain.lookups import OUTAGE_NS, LookupWatch, unresolved
+from mqttscope.explain.lost_messages import LostMessages
 from mqttscope.explain.pauses import PauseWatch
 from mqttscope.explain.segments import SegmentWatch
+from mqttscope.explain.story import Story
 from mqttscope.explain.tls_flights import FlightReader
 from mqttscope.explain.tokens import token_of
 from mqttscope.lint.catalogue import all_rules, select, usual_rule
@@ -30,19 +33,24 @@ from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
 from tests.dissect.talk import CONNACK, SECOND, START, Talk, Tape, connect
 from tests.explain.causes.test_encrypted import LARGE, PING, alerted, pinging, shaken
 from tests.explain.causes.test_encrypted import decrypted as decrypted
+from tests.explain.causes.test_handshake import on_the_web_port
+from tests.explain.causes.test_listener import HELLO
 from tests.explain.running import across, explained, of_segments, traced
+from tests.explain.test_assigned_identifiers import session
 from tests.explain.test_edge_nodes import ASKED, BORN, DEATH, DELIVERED, HOST, SEEN, answers, watched
 from tests.explain.test_edge_nodes import unborn_metrics as unborn_metrics
+from tests.explain.test_forwards import BRIDGE, OPENS, told
+from tests.explain.test_forwards import on as over
 from tests.explain.test_segments import OPENED, TO_CLIENT, TO_SERVER, client_of, facts_of, fed, segment
 from tests.explain.test_tokens import SAS, jwt
-from tests.lint.lint_help import steps_of
+from tests.lint.lint_help import linted, steps_of
 from tests.net.dns import query, received
 from tests.net.hellos import client_hello, extension, message, record, server_hello
 from tests.net.octets import frame, ip4, tcp
 
 MILLISECOND = 1_000_000
 """Between two frames of a `Tape`."""
-FORGOTTEN = "limit: what is shown of clients may be wrong; forgotten subscriptions and connections: 1."
+FORGOTTEN = "limit: the report about clients may be wrong; forgotten subscriptions and connections: 1."
 NOT_ALL = "limit: for some messages, not all clients with a matching or similar subscription are shown."
 
 
@@ -124,6 +132,67 @@ def refused(*lines: str) -> str:
     """What the server refused, as the explanation has it."""
     result = re.search("had refused (.*?): ", explanations(talk(*lines))[0].first.headline)
     return "" if result is None else result[1]
+
+
+def assigned(sessions: int) -> str:
+    """The identifiers that are named of a client with new sessions."""
+    running = Explainer()
+    explained(*steps_of(*map(session, range(1, sessions + 1))), explainer=running)
+    return re.sub(r".*(\(.*?\)).*", r"\1", running.totals.remarks[0])
+
+
+def assigned_again(users: int) -> int:
+    """Number of sentences about a client with two sessions, if others had theirs between these."""
+    explainer = finished(talk(*(session(number, user=f"u{number % users}") for number in range(users + 1))))
+    return len([*explainer.assigned.sentences()])
+
+
+def newest_method_is_known(count: int) -> bool:
+    """Whether the last of the accepted Authentication Methods is remembered."""
+    opens = f"for 1..{count}: @{{n}} opened client=c{{n}} authentication_method=m{{n}}"
+    lines = opens, f"> connect authentication_method=m{count}; < connack code=0x8c; < fin"
+    return any("although" in end.first.headline for end in explanations(talk(*lines)))
+
+
+def without_alpn(nanoseconds: int) -> str:
+    """Cause of an end on the port of the web after a time."""
+    return str(on_the_web_port(lasted=(nanoseconds - 7 * MILLISECOND) / 1e9).cause)
+
+
+def gives_tls_up(nanoseconds: int) -> str:
+    """Cause of an end by a client after a time without an answer to its ClientHello."""
+    return str(explanations(talk(f"silent > {HELLO}; {after(nanoseconds)} > fin"))[0].cause)
+
+
+def foreign(length: int) -> int:
+    """Number of bytes that are kept of a client of another protocol."""
+    talking = Talk().handshake()
+    talking.client(b"GET / HTTP/1.1".ljust(length))
+    for event in dissect_segments(talking.tape.segments):
+        if isinstance(event, UnparsedEvent):
+            story = Story(event.connection)
+            story.damaged(event)
+            return len(story.foreign["client"].head)
+    return 0
+
+
+def lost(topics: int) -> str:
+    """The sentence about messages of this many topics, without its first and last words."""
+    messages = LostMessages()
+    (finding,) = linted(*steps_of("opened; > publish a/+ x; > disconnect; > fin"), codes=("PUB103",))
+    with patch.object(lost_messages, "RULES", ("PUB103",)):
+        for number in range(1, topics + 1):
+            messages.note(replace(finding, topic=f"a{number}"))
+    return messages.sentence().removeprefix("likely: ").removesuffix(" Add --message TOPIC.")
+
+
+def renamed(length: int, topics: int = 1) -> int:
+    """Number of sentences about topics that a bridge may have changed, with payloads of a length."""
+    forwards = [
+        f"@1 > publish a{number} {str(number) * length}; @2 > publish x/a{number} {str(number) * length}"
+        for number in range(1, topics + 1)
+    ]
+    return told(PLACES, OPENS, over(2, BRIDGE), *forwards, "+2 @0 > pingreq", topic="#").count("perhaps it forwards")
 
 
 def clients(count: int) -> str:

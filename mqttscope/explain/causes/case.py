@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import ADVICE, OF_CLOSE
-from mqttscope.explain.book import DISORDER_NS, MOMENT_NS, Arrival, Book, End
+from mqttscope.explain.book import DISORDER_NS, MOMENT_NS, Arrival, Book, End, Life
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen, SegmentWatch
 from mqttscope.explain.story import LastPublish, Story
@@ -181,6 +181,20 @@ class Case:
             first = min([self.ended_ns, *(end.timestamp_ns for end in others)])
             self._together = [end for end in others if end.opened_ns < first]
         return self._together
+
+    @property
+    def served(self) -> Life | None:
+        """A connection that got packets of the server before and after this end."""
+        at, server = self.ended_ns, self.connection.server
+        return self.book.survivor(server, self.watch, at, at, {self.connection.number})
+
+    @property
+    def is_authenticating(self) -> bool:
+        """Whether the last packet of the client before the end is an AUTH without an answer of the server."""
+        last, answer = self.story.last_of("client"), self.story.last_of("server")
+        is_answered = last is not None and answer is not None and last.timestamp_ns < answer.timestamp_ns
+        is_goodbye = is_answered and answer is not None and answer.what.startswith("DISCONNECT")
+        return last is not None and last.what.startswith("AUTH") and (not is_answered or is_goodbye)
 
     @property
     def first_and_last(self) -> tuple[int, int]:

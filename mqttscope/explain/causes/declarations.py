@@ -160,8 +160,7 @@ def is_unheard(case: Case) -> bool:
 
 def served_others(case: Case) -> bool:
     """A server on this port sent to others before and after."""
-    number, at = case.connection.number, case.ended_ns
-    return case.book.survivor(case.connection.server, case.watch, at, at, {number}) is not None
+    return case.served is not None
 
 
 def server_ran_on(case: Case) -> bool:
@@ -247,7 +246,7 @@ DECLARATIONS: dict[Cause, Declaration] = {
     Cause.NOT_AUTHORIZED: Declaration(LIKELY, "", (*SILENT, was_accepted_before)),
     Cause.BANNED: OF_CONNACK,
     Cause.UNSUPPORTED_VERSION: Declaration(LIKELY, "", SILENT, (served_version,)),
-    Cause.SERVER_UNAVAILABLE: OF_CONNACK,
+    Cause.SERVER_UNAVAILABLE: Declaration(LIKELY, "", (*SILENT, served_others)),
     Cause.QUOTA_EXCEEDED: Declaration(LIKELY, "", (is_open, has_disconnect, was_refused)),
     Cause.USE_ANOTHER_SERVER: OF_CONNACK,
     Cause.CONNECT_REFUSED: OF_CONNACK,

@@ -10,7 +10,7 @@ from mqttscope.explain.book import Hello
 from mqttscope.explain.causes.case import MEANING, SECOND, Case, candidate, other_side, records_of
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.tls_flights import EMPTY, SENT
-from mqttscope.session.connection import host_of
+from mqttscope.session.connection import host_of, port_of
 
 
 def tls_alert(case: Case) -> Iterator[Candidate]:
@@ -90,8 +90,10 @@ def tls_alert(case: Case) -> Iterator[Candidate]:
                 advice=(f"{_OF_NO_NAME.removesuffix('.')}: {named[0]}.",), usual=False, weight=100, stated_by="alert",
             )  # fmt: skip
             return
-    advice_lines = [advice] if advice else []
-    reasons: list[Evidence | None] = [Evidence(f"{statement}: {meaning}")]
+    no_alpn = _without_protocol(case) if sender == "server" else None
+    advice_lines = [_OF_NO_PROTOCOL] if no_alpn is not None else []
+    advice_lines += [advice] if advice else []
+    reasons: list[Evidence | None] = [Evidence(f"{statement}: {meaning}"), no_alpn]
     valid = _valid(case, accused)
     if is_named and valid:
         latest, earliest = max(valid)[0], min(until for _, until in valid)
@@ -122,6 +124,41 @@ def handshake_cut(case: Case) -> Iterator[Candidate]:
         yield _of_validity(case, other_side(by), invalid, ended)
     elif missing is not None:
         yield missing
+
+
+def without_protocol(case: Case) -> Iterator[Candidate]:
+    """The server closed at once on a client that offered no protocol (ALPN) on the port of the web."""
+    missing = _without_protocol(case)
+    if missing is None or case.connection.details.get("alerts") or case.by != "server" or not case.is_closed:
+        return
+    lasted_ns = case.ended_ns - case.connection.opened_ns
+    # TLS 1.3 counts the end of the handshake as data; a CONNECT is one record, and more of them show an answer.
+    is_served = records_of(case, "client", "application_data") > 2 or case.story.counts["server"]
+    if case.lacks_bytes or lasted_ns > PROMPT_NS or is_served:
+        return
+    yield candidate(
+        Cause.TLS_FAILURE, Certainty.HYPOTHESIS,
+        f"The broker closed {describe.span(lasted_ns)} after the beginning of the connection: {missing.text}.",
+        [missing, case.closing()], [Evidence("the end of the connection has no reason in the capture")],
+        advice=(_OF_NO_PROTOCOL,), weight=61,
+    )  # fmt: skip
+
+
+def _without_protocol(case: Case) -> Evidence | None:
+    """That the hello has no ALPN on the port of the web, which services share between protocols by ALPN.
+
+    A connection without ALPN to the same server that the server kept disproves it.
+    """
+    connection, details = case.connection, case.connection.details
+    if port_of(connection.server) != WEB_PORT or not details.get("client_hello") or details.get("alpn_offered"):
+        return None
+    if details.get("encrypted_client_hello"):
+        return None  # it may have one inside
+    hellos = case.book.hellos(connection.server, case.watch)
+    if any(not hello.has_alpn and hello.lasted_ns > PROMPT_NS for hello in hellos if hello.is_served):
+        return None
+    text = f"the hello of the client has no ALPN, which some services need on port {WEB_PORT} to take it for MQTT"
+    return Evidence(text, connection.frame, connection.opened_ns, connection.capture)
 
 
 def _valid(case: Case, side: str) -> list[tuple[int, int]]:
@@ -242,6 +279,13 @@ def _named_by_others(case: Case) -> tuple[str, Evidence] | None:
 
 
 DAY_S, MONTH_S = 86_400, 2_592_000
+WEB_PORT = "443"
+PROMPT_NS = 10 * SECOND
+"""Maximum duration of a connection that a server refuses for its protocol; a served client sends data after it."""
+_OF_NO_PROTOCOL = (
+    "Let the client offer the protocol that the service names for this port (AWS IoT Core: x-amzn-mqtt-ca, mqtt), or"
+    " connect to port 8883."
+)
 _OF_CERTIFICATE = ("bad_certificate", "certificate_unknown", "certificate_expired")
 """Alerts of a client that may take a certificate for not yet valid."""
 _OF_NAME = ("unrecognized_name", "handshake_failure", "internal_error", "access_denied")

@@ -103,7 +103,7 @@ def fixed_age(case: Case) -> Iterator[Candidate]:
 
 def token_expired(case: Case) -> Iterator[Candidate]:
     """The server closed when the token in the CONNECT had expired."""
-    token, story = case.story.token, case.story
+    token, story = case.story.login.token, case.story
     if token is None or case.by != "server" or not case.is_closed or story.connack is None or story.disconnects:
         return
     late_ns = case.ended_ns - token.expires_s * SECOND
@@ -112,7 +112,7 @@ def token_expired(case: Case) -> Iterator[Candidate]:
     later = [
         arrival
         for arrival in case.book.other_arrivals(story, case.ended_ns, case.watch.now_ns)
-        if arrival.credentials == story.credentials
+        if arrival.credentials == story.login.credentials
     ]
     if any(arrival.accepted for arrival in later) or is_taken_late(case, token):
         return
@@ -134,7 +134,7 @@ def token_expired(case: Case) -> Iterator[Candidate]:
 
 def is_taken_late(case: Case, token: ExpiringToken) -> bool:
     """Whether the server accepted these credentials after the expiry: it ignores that, or has another clock."""
-    arrival = case.book.of(case.connection.server).credentials.get(case.story.credentials)
+    arrival = case.book.of(case.connection.server).credentials.get(case.story.login.credentials)
     return arrival is not None and arrival.timestamp_ns > token.expires_s * SECOND
 
 

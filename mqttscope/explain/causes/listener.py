@@ -89,6 +89,8 @@ _OF_HEALTH_CHECK = (
 _PLAIN_HERE = ("Switch TLS off for this port, or connect to the broker's port for TLS (usually 8883).",)
 UNSPECIFIC_CLOSE = (1008, 1011)
 """Status codes that servers send for faults of many kinds: policy violation and internal error."""
+GIVE_UP_NS = 2 * SECOND
+"""Minimum time that a client waits for a ServerHello before it gives up for that."""
 MOST_WEB_PINGS = 3
 """Maximum number of Ping frames without a Pong before an end that most probably has this cause."""
 ORDINARY_CLOSE = (1000, 1001)
@@ -128,38 +130,60 @@ def answered_in_another_protocol(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
-def web_request(case: Case) -> Iterator[Candidate]:
-    """The client began with a request of HTTP that asks for no WebSocket, and had no answer in HTTP."""
-    begun, server = case.story.misread.get("client"), case.half("server")
-    request = None if begun is None or begun.offset else _REQUEST.match(begun.data)
-    if begun is None or request is None or case.story.connect is not None or server is None or server.data:
+def other_protocol(case: Case) -> Iterator[Candidate]:
+    """The client speaks another protocol than MQTT, such as HTTP without a request for a WebSocket."""
+    spoken, server = case.story.foreign.get("client"), case.half("server")
+    if spoken is None or case.story.connect is not None or server is None:
         return
-    what, port = f"an HTTP request ({request[1].decode()})", port_of(case.connection.server)
-    plain = case.book.of(case.connection.server).plain
-    served = None
+    if spoken.protocol == "HTTP" and b" HTTP/" not in spoken.head:
+        return  # a text that begins with a word of HTTP
+    request = _REQUEST.match(spoken.head)
+    what = f"bytes of {spoken.protocol}" if request is None else f"an HTTP request ({request[1].decode()})"
+    answer, plain = case.story.foreign.get("server"), case.book.of(case.connection.server).plain
+    served, port = None, port_of(case.connection.server)
     if plain is not None:
         served = Evidence.at(f"the server speaks plain MQTT on this port, with connection #{plain.connection}", plain)
+    if answer is not None:
+        then = f"the server answered in {answer.protocol}"
+        headline = f"The client sent {what} to port {port}, and {then}: neither side spoke MQTT on this connection."
+    elif server.data:
+        then = f"the server did not answer in {spoken.protocol}"
+        headline = f"The client sent {what} to port {port}, and {then}."
+    else:
+        is_plain = "most probably is" if plain is None else "is"
+        headline = (
+            f"The client sent {what} to port {port}, which {is_plain} for plain MQTT, and the server sent nothing."
+        )
+    is_sure = plain is not None or answer is not None
     yield candidate(
-        Cause.WRONG_LISTENER, Certainty.LIKELY if plain is None else Certainty.CERTAIN,
-        f"The client sent {what} to port {port}, which "
-        + ("most probably is" if plain is None else "is") + " for plain MQTT, and the server sent nothing.",
-        [Evidence(f"the client sent {what}", begun.frame, begun.timestamp_ns), served, case.closing()],
-        advice=_OF_REQUESTS, usual=False, weight=100, stated_by="HTTP",
+        Cause.WRONG_LISTENER, Certainty.CERTAIN if is_sure else Certainty.LIKELY, headline,
+        [
+            case.story.evidence(spoken.moment, f"the client sent {what}"), served,
+            None if answer is None else case.story.evidence(answer.moment, then), case.closing(),
+        ],
+        advice=_OF_REQUESTS, usual=False, weight=100, stated_by=spoken.protocol,
     )  # fmt: skip
 
 
 def to_a_plain_port(case: Case) -> Iterator[Candidate]:
-    """The client began TLS or a WebSocket, and the server closed without a word of it."""
-    connection, server = case.connection, case.half("server")
-    if not case.is_closed or case.by != "server" or server is None or case.lacks_bytes:
+    """The client began TLS or a WebSocket, and the server sent nothing of it until one side closed."""
+    connection, client, server = case.connection, case.half("client"), case.half("server")
+    if not case.is_closed or case.by is None or client is None or server is None or case.lacks_bytes:
         return
+    gave_up = case.by == "client"
     if connection.transport == "websocket":
+        if gave_up:
+            return
         yield from _web_to_a_plain_port(case, server)
         return
     details = connection.details
     if connection.transport != "tls" or not details.get("client_hello") or details.get("server_hello"):
         return
     if details.get("alerts"):
+        return
+    sent = [seen.timestamp_ns for seen in client.recent if seen.length]
+    waited_ns = case.ended_ns - max(sent, default=case.ended_ns)
+    if gave_up and (waited_ns < GIVE_UP_NS or client.outstanding_bytes):
         return
     port, plain = port_of(connection.server), case.book.of(connection.server).plain
     reasons: list[Evidence | None] = [
@@ -169,6 +193,16 @@ def to_a_plain_port(case: Case) -> Iterator[Candidate]:
     if plain is not None:
         reasons.append(Evidence.at(f"it speaks plain MQTT on this port, with connection #{plain.connection}", plain))
     proven = bool(server.data) or plain is not None
+    if gave_up:
+        waited = describe.span(waited_ns)
+        yield candidate(
+            Cause.WRONG_LISTENER, Certainty.LIKELY if proven else Certainty.HYPOTHESIS,
+            f"The client began TLS on port {port} and gave up after {waited} without an answer: the server "
+            + ("most probably does" if proven else "may") + " not speak TLS there.",
+            [*reasons, Evidence("TCP acknowledged the ClientHello: it reached the server"), case.closing()],
+            advice=_PLAIN_HERE, usual=False, weight=65,
+        )  # fmt: skip
+        return
     yield candidate(
         Cause.WRONG_LISTENER, Certainty.CERTAIN if proven else Certainty.LIKELY,
         f"The client began TLS on port {port}, where the server does not speak TLS: it closed without an answer.",
@@ -378,6 +412,18 @@ def plain_to_a_tls_port(case: Case) -> Iterator[Candidate]:
             case.closing(),
         ],
         advice=_TLS_HERE, usual=False, weight=115,
+    )  # fmt: skip
+
+
+def health_check(case: Case) -> Iterator[Candidate]:
+    """The client sent a PROXY protocol header, or a part of it, and closed."""
+    header, server = case.story.header, case.half("server")
+    if case.by != "client" or header is None or server is None or server.data or case.story.counts["client"] != 1:
+        return
+    yield candidate(
+        Cause.NO_MQTT, Certainty.CERTAIN,
+        f"The connection has the {header.what} of a load balancer and no MQTT, as health checks do.",
+        [case.story.evidence(header, f"the client sent the {header.what}"), case.closing()], weight=100,
     )  # fmt: skip
 
 

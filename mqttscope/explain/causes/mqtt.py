@@ -26,7 +26,8 @@ from mqttscope.explain.causes.case import (
 from mqttscope.explain.causes.timing import PATIENT_NS
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import LEAST_REPEATS
-from mqttscope.explain.story import CONTROLS, MAX_STRAY, SPACE, Misread
+from mqttscope.explain.story import CONTROLS, SPACE
+from mqttscope.explain.unread_bytes import MAX_STRAY, Misread
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.lint.strings import has_controls
 from mqttscope.mqtt.codec import reserved

@@ -27,6 +27,7 @@ from mqttscope.explain.causes.lifetimes import OF_TOKEN, expiry_text, is_taken_l
 from mqttscope.explain.causes.listener import OF_HEADER
 from mqttscope.explain.causes.mqtt import again, odd_text, of_odd_text
 from mqttscope.explain.causes.timing import OF_UNFINISHED, OF_UNREAD, closed_window, keep_alive_sentences, unfinished
+from mqttscope.explain.logins import ANONYMOUS, EMPTY
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import ReasonPacket
 from mqttscope.lint.shared_checks import NOT_OFFERED, problem
@@ -40,6 +41,7 @@ OF_TEXT = (0x81, 0x82, 0x8F, 0x90)
 """Reason codes for a packet, a Topic Filter or a Topic Name that is not accepted."""
 OF_EXPIRY = (0x80, 0x87, 0x98, 0xA0)
 """Reason codes that brokers use when a token has expired."""
+BAD_METHOD, SERVER_MOVED = 0x8C, 0x9D
 PROTOCOL_NAME = "CON101"
 """The rule of the linter about a protocol name that does not go with the protocol level."""
 
@@ -117,6 +119,13 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     reasons: list[Evidence | None] = [sent]
     broken = _of_code(case, "client", disconnect.code)
     advice: tuple[str, ...] = ()
+    is_advised = cause is Cause.USE_ANOTHER_SERVER
+    if is_advised:
+        meaning, advice = _elsewhere(disconnect)
+    elif cause in OF_LOGIN and not broken and case.is_authenticating:
+        is_advised = True
+        meaning = f"it most probably did not accept the authentication with {_method(case)}"
+        advice = _OF_AUTHENTICATION
     packet = unfinished(case) if cause is Cause.KEEP_ALIVE else ""
     if cause is Cause.KEEP_ALIVE:
         reasons = [*keep_alive_sentences(case, disconnect.timestamp_ns), sent]
@@ -151,7 +160,8 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
         advice = OF_UNFINISHED
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker disconnected the client with {text}: {meaning}.",
-        [*reasons, case.closing()], broken=broken, advice=advice, usual=not packet and not odd, weight=100,
+        [*reasons, case.closing()], broken=broken, advice=advice, usual=not (packet or odd or is_advised),
+        weight=100,
         reason_code=disconnect.code, stated_by="DISCONNECT",
     )  # fmt: skip
 
@@ -168,11 +178,11 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
     sent = Evidence(f"the broker answered CONNACK {text}{_quoted(connack)}", connack.frame, connack.timestamp_ns)
     reasons = case.sent_connect()
     server = case.book.of(case.connection.server)
-    is_nameless = cause in (Cause.BAD_CREDENTIALS, Cause.NOT_AUTHORIZED) and not case.story.user_name
-    if is_nameless and server.anonymous is not None:
-        text = f"the broker accepted connection #{server.anonymous.connection} without one"
-        text = f"the CONNECT has no user name, but {text}"
-        reasons.append(Evidence.at(text, server.anonymous))
+    login = case.story.login
+    is_nameless = cause in OF_LOGIN and ANONYMOUS in login.kinds and connack.code != BAD_METHOD
+    if is_nameless and (anonymous := server.logins.get(ANONYMOUS)) is not None:
+        accepted = f"the broker accepted connection #{anonymous.connection} without one"
+        reasons.append(Evidence.at(f"the CONNECT has no user name, but {accepted}", anonymous))
     elif is_nameless:
         likely = ": the broker may not allow anonymous clients" if cause is Cause.NOT_AUTHORIZED else ""
         reasons.append(Evidence(f"the CONNECT has no user name{likely}"))
@@ -189,12 +199,14 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
     before = [
         arrival
         for arrival in case.book.other_arrivals(case.story, 0, connack.timestamp_ns)
-        if arrival.accepted
-        and arrival.server == case.connection.server
-        and arrival.credentials == case.story.credentials
+        if arrival.accepted and arrival.server == case.connection.server and arrival.credentials == login.credentials
     ]
-    if before and cause is Cause.NOT_AUTHORIZED and case.story.connect is not None:
-        known = "the same user name and password" if case.story.user_name else "no user name either"
+    if cause is Cause.USE_ANOTHER_SERVER:
+        meaning, advice = _elsewhere(connack)
+    elif cause in OF_LOGIN and (login.authentication_method or connack.code == BAD_METHOD):
+        meaning, advice = _of_method(case, connack.code, meaning, reasons)
+    elif before and cause is Cause.NOT_AUTHORIZED and case.story.connect is not None:
+        known = "the same user name and password" if login.has_user_name else "no user name either"
         known = f"the broker had accepted this Client Identifier with {known} before"
         meaning = f"{known}, {counted(len(before), 'time')}"
         reasons.append(Evidence.at(f"{known}, as connection #{before[-1].connection}", before[-1]))
@@ -242,13 +254,13 @@ def _bridge_bit(case: Case) -> tuple[str, str] | None:
 def _of_token(case: Case, cause: Cause, reasons: list[Evidence]) -> tuple[str, tuple[str, ...]] | None:
     """A token in the refused CONNECT that had expired: a meaning, and advice.  Adds to the reasons."""
     connack = case.story.connack
-    if cause not in (Cause.BAD_CREDENTIALS, Cause.NOT_AUTHORIZED) or connack is None:
+    if cause not in OF_LOGIN or connack is None:
         return None
     return _expired(case, connack.timestamp_ns, reasons)
 
 
 def _expired(case: Case, at_ns: int, reasons: list[Evidence]) -> tuple[str, tuple[str, ...]] | None:
-    token = case.story.token
+    token = case.story.login.token
     late_ns = 0 if token is None else at_ns - token.expires_s * SECOND
     if token is None or late_ns <= 0 or is_taken_late(case, token):
         return None
@@ -258,20 +270,87 @@ def _expired(case: Case, at_ns: int, reasons: list[Evidence]) -> tuple[str, tupl
 
 def _of_twin(case: Case, cause: Cause, reasons: list[Evidence]) -> tuple[str, tuple[str, ...]] | None:
     """A connection with the same Client Identifier that was open then: a meaning, and advice.  Adds to the reasons."""
-    connack, server = case.story.connack, case.connection.server
+    connack = case.story.connack
     if cause not in OF_TWIN or connack is None:
         return None
+    other = _connected_twin(case, connack.timestamp_ns)
+    if other is None or (cause is Cause.NOT_AUTHORIZED and other.credentials != case.story.login.credentials):
+        return None  # the credentials are the likelier reason
+    reasons.append(Evidence.at(_twin_text(other), other))
+    return f"{refused(connack.code, case.connection.version)[1]}, or {_twin_text(other)}", _OF_TWIN
+
+
+def _twin_text(other: Arrival) -> str:
+    return f"the same Client Identifier was connected then, as #{other.connection} from {other.client}"
+
+
+def _connected_twin(case: Case, at_ns: int) -> Arrival | None:
+    """A connection with the same Client Identifier that was open at a time.
+
+    ``None`` if the server accepted the Client Identifier while it was connected: this server takes sessions over.
+    """
+    server, open_ns = case.connection.server, 1 << 63
     ended = {end.connection: end.timestamp_ns for end in case.book.of(server).ends}
-    still_open = case.book.open.get(server, {})
-    for other in reversed(case.book.other_arrivals(case.story, 0, connack.timestamp_ns)):
-        is_open = other.connection in still_open or ended.get(other.connection, 0) > connack.timestamp_ns
-        if cause is Cause.NOT_AUTHORIZED and other.credentials != case.story.credentials:
-            continue  # the credentials are the likelier reason
-        if other.accepted and other.server == server and is_open:
-            text = f"the same Client Identifier was connected then, as #{other.connection} from {other.client}"
-            reasons.append(Evidence.at(text, other))
-            return f"{refused(connack.code, case.connection.version)[1]}, or {text}", _OF_TWIN
-    return None
+    ended |= dict.fromkeys(case.book.open.get(server, ()), open_ns)
+    others = [
+        (other, ended.get(other.connection, 0))
+        for other in case.book.other_arrivals(case.story, 0, open_ns)
+        if other.accepted and other.server == server
+    ]
+    if any(older.timestamp_ns < other.timestamp_ns < end_ns for older, end_ns in others for other, _ in others):
+        return None
+    return next((other for other, end_ns in others if other.timestamp_ns <= at_ns < end_ns), None)
+
+
+def _elsewhere(packet: ReasonPacket) -> tuple[str, tuple[str, ...]]:
+    """Meaning of a packet that names another server, and advice."""
+    where = packet.server_reference
+    if packet.code == SERVER_MOVED:
+        meaning = f"the broker has moved to {where}" if where else "the broker has moved, and names no new address"
+    else:
+        meaning = f"the broker sends the client to {where or 'another one'} for now" + ", without a name" * (not where)
+    return meaning, (f"Let the client connect to {where}, the Server Reference of the packet." if where else
+                     "Ask who operates the broker for the address: the packet has no Server Reference.",)  # fmt: skip
+
+
+def _method(case: Case) -> str:
+    """The Authentication Method of the client, as it may be shown."""
+    method = case.story.login.authentication_method
+    return "(hidden)" if case.connection.doubtful else describe.name(method)
+
+
+def _of_method(case: Case, code: int, meaning: str, reasons: list[Evidence]) -> tuple[str, tuple[str, ...]]:
+    """Meaning of the refusal of an Authentication Method, and advice.  Adds to the reasons."""
+    login, name = case.story.login, _method(case)
+    if not login.authentication_method:
+        reasons.append(Evidence("the CONNECT has no Authentication Method"))
+        return "the CONNECT has no Authentication Method, which the broker may require", _OF_METHOD
+    accepted = next(filter(None, map(case.book.of(case.connection.server).logins.get, login.kinds)), None)
+    reasons.append(Evidence(f"the Authentication Method of the CONNECT is {name}"))
+    if accepted is not None:
+        text = f"the broker accepted the Authentication Method {name} with connection #{accepted.connection}"
+        reasons.append(Evidence.at(text, accepted))
+    if code == BAD_METHOD and accepted is not None:
+        return f"it refused the Authentication Method {name}, although {reasons[-1].text}", _OF_METHOD
+    if code == BAD_METHOD:
+        return f"the broker does not offer the Authentication Method {name}", _OF_METHOD
+    return f"{meaning}, or did not accept the authentication with {name}", _OF_AUTHENTICATION
+
+
+def authentication_cut(case: Case) -> Iterator[Candidate]:
+    """The server closed on an AUTH of the client."""
+    last = case.story.last_of("client")
+    if case.by != "server" or not case.is_authenticating or last is None or case.lacks_bytes:
+        return
+    if case.ended_ns - last.timestamp_ns > AT_ONCE_NS:
+        return
+    yield candidate(
+        Cause.NOT_AUTHORIZED, Certainty.HYPOTHESIS,
+        f"The broker closed {case.apart(last.timestamp_ns)}after the client's AUTH: it may not have accepted the"
+        f" authentication with {_method(case)}.",
+        [*case.last_packet("client"), case.closing()], [Evidence("no packet names the reason of the end")],
+        advice=_OF_AUTHENTICATION, usual=False, weight=62,
+    )  # fmt: skip
 
 
 def _compared(case: Case, cause: Cause, code: int, reasons: list[Evidence]) -> tuple[str, tuple[str, ...]] | None:
@@ -279,26 +358,32 @@ def _compared(case: Case, cause: Cause, code: int, reasons: list[Evidence]) -> t
 
     Adds to the reasons.
     """
-    story, server = case.story, case.book.of(case.connection.server)
+    story, server, login = case.story, case.book.of(case.connection.server), case.story.login
     keep_alive, longest = story.announced_keep_alive, server.longest_keep_alive
     if code == IDENTIFIER_REJECTED and keep_alive is not None and longest and (not keep_alive or keep_alive > longest):
         text = f"its Keep Alive is {keep_alive} s, and no accepted client has 0 s or more than {longest} s"
         reasons.append(Evidence(text))
         return f"{refused(code, case.connection.version)[1]}, or minds that {text}", _OF_LONGEST
-    if not story.user_name and server.credentials and server.anonymous is None:
-        if cause not in (Cause.BAD_CREDENTIALS, Cause.NOT_AUTHORIZED):
+    if login.is_user_name_empty and cause in OF_LOGIN and EMPTY not in server.logins:
+        text = "the user name in the CONNECT is empty"
+        reasons.append(Evidence(text))
+        return f"{refused(code, case.connection.version)[1]}; {text}", _OF_EMPTY_NAME
+    if not login.has_user_name and server.credentials and ANONYMOUS not in server.logins:
+        if cause not in OF_LOGIN:
             return None
         named = next(reversed(server.credentials.values()))
         reasons.append(Evidence.at(f"the broker accepted connection #{named.connection} with a user name", named))
         return "the CONNECT has no user name, and the broker accepted only clients with one", _OF_ANONYMOUS
-    other = server.credentials.get(story.credentials) if story.user_name else None
-    if other is None or cause not in (Cause.BAD_CREDENTIALS, Cause.NOT_AUTHORIZED, Cause.CLIENT_IDENTIFIER_REJECTED):
+    other = server.credentials.get(login.credentials) if login.has_user_name else None
+    if other is None or cause not in OF_LOGIN | {Cause.CLIENT_IDENTIFIER_REJECTED}:
         return None
     text = f"the broker accepted the same user name and password as connection #{other.connection}"
     reasons.append(Evidence.at(text, other))
     return f"{text}, so that something else than these is refused, or they were changed", _OF_COMPARISON
 
 
+OF_LOGIN = frozenset((Cause.BAD_CREDENTIALS, Cause.NOT_AUTHORIZED))
+"""Causes of refusals that are about credentials, or an Authentication Method."""
 OF_TWIN = frozenset(
     (Cause.CLIENT_IDENTIFIER_REJECTED, Cause.SERVER_UNAVAILABLE, Cause.CONNECT_REFUSED, Cause.NOT_AUTHORIZED)
 )
@@ -312,6 +397,17 @@ IDENTIFIER_REJECTED = 2
 _OF_LONGEST = (
     "Set a Keep Alive that the broker takes: mosquitto with max_keepalive refuses 0 and longer ones with this code.",
     "Otherwise use a Client Identifier that the broker allows.",
+)
+_OF_EMPTY_NAME = (
+    "Set the user name in the configuration of the client, or remove it if the broker allows anonymous clients.",
+    OF_REFUSED_CONNECT[1],
+)
+_OF_METHOD = (
+    "Compare the Authentication Method of the client with the methods of the broker; passwords need no method.",
+)
+_OF_AUTHENTICATION = (
+    "Compare the account and the secret of the client for this Authentication Method with the account in the broker.",
+    OF_REFUSED_CONNECT[1],
 )
 _OF_ANONYMOUS = (
     "Give the client a user name and password, or let the broker allow anonymous clients (allow_anonymous true).",
@@ -372,12 +468,17 @@ def no_connack(case: Case) -> Iterator[Candidate]:
         for arrival in case.book.other_arrivals(story, 0, case.watch.now_ns)
         if arrival.accepted
         and (arrival.server, arrival.credentials, arrival.version)
-        == (connection.server, story.credentials, story.version)
+        == (connection.server, story.login.credentials, story.version)
     ]
-    if case.by == "server" and accepted:
+    if case.by == "server" and accepted and case.served is None:
         yield _not_ready(case, accepted[-1], headline)
         return
     unusual = list(story.unusual) if case.by == "server" else []
+    if case.by == "server" and (other := _connected_twin(case, story.connect.timestamp_ns)) is not None:
+        headline = f"{headline[:-1]}; {_twin_text(other)}, and some brokers refuse the second connection."
+        unusual.append((_twin_text(other), _OF_TWIN[0]))
+    if case.by == "server" and story.login.is_user_name_empty and EMPTY not in case.book.of(connection.server).logins:
+        unusual.append(("the user name in the CONNECT is empty", _OF_EMPTY_NAME[0]))
     versions = case.book.of(connection.server).versions
     if case.by == "server" and versions and story.version is not None and story.version not in versions:
         spoken, version = " and ".join(each.text for each in versions), story.version.text

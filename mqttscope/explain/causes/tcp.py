@@ -29,7 +29,7 @@ from mqttscope.explain.causes.timing import (
 from mqttscope.explain.model import PLAIN, Candidate, Cause, Certainty, Evidence, Moment
 from mqttscope.explain.segments import Half, Seen
 from mqttscope.explain.story import ALIKE
-from mqttscope.mqtt.constants import PacketType
+from mqttscope.mqtt.constants import PacketType, ProtocolVersion
 from mqttscope.mqtt.wire import counted
 from mqttscope.net.segment import ACK, FIN, SYN, distance
 from mqttscope.session.connection import host_of
@@ -68,8 +68,7 @@ def without_packets(case: Case) -> Iterator[Candidate]:
             f"Nothing listened on {connection.server}: its host refused the TCP connection.",
             [asked, Evidence.at("the host answered with RST", answer)], weight=100,
         )  # fmt: skip
-        at = case.ended_ns
-        listened = case.book.survivor(connection.server, case.watch, at, at, {connection.number})
+        listened = case.served
         if listened is None:
             return
         yield candidate(
@@ -497,9 +496,11 @@ def _plain(case: Case) -> Candidate:
             )
         if len(alike) >= LEAST_ALIKE:
             headline = headline.partition(", and")[0] + f" {_on_each(case, alike)}, most probably because of it."
+        first = (_OF_TRIGGER.format("broker", case.story.trigger),) if len(alike) >= LEAST_ALIKE else ()
+        later = () if connection.version == ProtocolVersion.V5 or case.how == "reset" else (_OF_VERSION,)
         return candidate(
             cause, Certainty.HYPOTHESIS, headline, [*reasons, *not_all(case)], [unknown], weight=10,
-            advice=(_OF_TRIGGER.format("broker", case.story.trigger),) if len(alike) >= LEAST_ALIKE else (),
+            advice=(*first, *ADVICE[cause], *later), usual=False,
         )  # fmt: skip
     sure = Certainty.LIKELY
     if case.how == "reset":
@@ -545,6 +546,7 @@ def _plain(case: Case) -> Candidate:
     )  # fmt: skip
 
 
+_OF_VERSION = "Use MQTT 5.0 if both sides can: a broker states the reason in its DISCONNECT there."
 _OF_TRIGGER = "Look what the {} does with this packet, in its log at that time: {}."
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from mqttscope.explain import describe
-from mqttscope.explain.book import Arrival, End, Life
+from mqttscope.explain.book import Arrival, End
 from mqttscope.explain.causes.case import SECOND, Case, candidate
 from mqttscope.explain.model import Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.segments import Half, Seen
@@ -77,16 +77,10 @@ def _accepted_ns(case: Case, server: Half) -> int:
     return case.connection.opened_ns if answer is None else answer.timestamp_ns
 
 
-def _served(case: Case) -> Life | None:
-    """A connection that the server served before and after this end."""
-    at, connection = case.ended_ns, case.connection
-    return case.book.survivor(connection.server, case.watch, at, at, {connection.number})
-
-
 def is_one_of_many(case: Case) -> bool:
     """The server ends connections in this way again and again while it serves others."""
     many = len(case.book.of(case.connection.server).turned_away) >= LEAST_TURNED_AWAY
-    return bool(case.story.unread) and many and _served(case) is not None
+    return bool(case.story.unread) and many and case.served is not None
 
 
 def turned_away(case: Case) -> Iterator[Candidate]:
@@ -95,7 +89,7 @@ def turned_away(case: Case) -> Iterator[Candidate]:
     client, server = case.half("client"), case.half("server")
     if not story.unread or client is None or server is None:
         return
-    alike, at, served = case.book.of(connection.server).turned_away, case.ended_ns, _served(case)
+    alike, at, served = case.book.of(connection.server).turned_away, case.ended_ns, case.served
     is_rule = len(alike) >= LEAST_TURNED_AWAY and served is not None
     if not is_rule and (not client.data or story.unread == AT_ARRIVAL):
         return

@@ -121,7 +121,7 @@ def verdict(totals: Totals | None, shown: Counter[Cause], asked: str) -> list[st
     normal = totals.quiet - totals.empty
     rest = [plural(normal, "connection") + " ended with DISCONNECT"] if normal else []
     if totals.empty:
-        rest.append(f"{plural(totals.empty, 'connection')} ended without data from either side")
+        rest.append(f"{plural(totals.empty, 'connection')} ended without MQTT from either side")
     if totals.open:
         verb = "is" if totals.open == 1 else "are"
         rest.append(f"{plural(totals.open, 'connection')} {verb} still open where the capture ends")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from mqttscope.dissect import Options
 from mqttscope.explain import Cause, Certainty, Explanation
 from tests.dissect.talk import SECOND, START, Talk, Tape
 from tests.each import each
 from tests.explain.running import of_segments
-from tests.net.hellos import SNI, certificate, chain, client_hello, extension, message, record, server_hello
+from tests.net.hellos import ALPN_OFFER, SNI, certificate, chain, client_hello, extension, message, record, server_hello
 
 NOW = START // SECOND
 ECH = extension(0xFE0D, bytes(8))
@@ -323,3 +324,65 @@ def test_a_missing_client_certificate_after_which_the_broker_closes_without_an_a
 
     assert (end.cause, end.first.certainty) == (Cause.TLS_FAILURE, Certainty.LIKELY)
     assert "an empty list, and the broker ended the connection without an alert" in end.first.headline
+
+
+def on_the_web_port(
+    *extensions: bytes, lasted: float = 1, alert: int = 0, records: int = 1, port: int = 443, served: int = 0
+) -> Explanation:
+    """A handshake on the port of the web, and the end by the server; ``served``: seconds of another client."""
+    tape = Tape()
+    if served:
+        talk = Talk(tape, port, 50_009, "192.0.2.9").handshake()
+        talk.client(hello())
+        talk.server(record(22, server_hello()))
+        for _ in range(3):
+            talk.client(DATA)
+            talk.server(DATA)
+        tape.wait(served)
+        talk.client(DATA)
+    talk = Talk(tape, port).handshake()
+    talk.client(hello(0, *extensions))
+    if alert:
+        talk.server(record(21, bytes((2, alert))))
+    else:
+        talk.server(record(22, server_hello()))
+        talk.server(DATA)
+        for _ in range(records):
+            talk.client(DATA)
+    tape.wait(lasted)
+    talk.close("server")
+    return of_segments(tape.segments, options=Options(ports={port: "tls"}))[-1]
+
+
+NAMED = "on port 443 to take it for MQTT."
+
+
+def test_a_hello_without_alpn_on_the_port_of_the_web() -> None:
+    first = on_the_web_port().first
+
+    assert (first.cause, first.certainty) == (Cause.TLS_FAILURE, Certainty.HYPOTHESIS)
+    assert first.headline.endswith(NAMED)
+    assert "x-amzn-mqtt-ca" in first.advice[0]
+
+
+@each(
+    "end",
+    [
+        on_the_web_port(ALPN_OFFER),
+        on_the_web_port(ECH),
+        on_the_web_port(port=8883),
+        on_the_web_port(lasted=20),
+        on_the_web_port(records=4),
+        on_the_web_port(served=60),
+    ],
+)
+def test_what_disproves_that_alpn_is_missing(end: Explanation) -> None:
+    assert not any(candidate.headline.endswith(NAMED) for candidate in end.candidates)
+
+
+@each("extensions, served, is_named", [([], 0, True), ([ALPN_OFFER], 0, False), ([], 60, False), ([], 1, True)])
+def test_an_alert_on_the_port_of_the_web(extensions: list[bytes], served: int, is_named: bool) -> None:
+    first = on_the_web_port(*extensions, alert=FAILURE, served=served).first
+
+    assert first.certainty is Certainty.CERTAIN
+    assert any(line.startswith("Let the client offer the protocol") for line in first.advice) is is_named

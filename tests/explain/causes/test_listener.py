@@ -37,8 +37,22 @@ def test_tls_to_a_port_that_does_not_answer_in_it() -> None:
     assert (explanation.cause, explanation.first.certainty) == (Cause.WRONG_LISTENER, Certainty.LIKELY)
 
 
-def test_a_client_that_gives_tls_up_itself_proves_nothing() -> None:
-    assert ending(f"silent > {HELLO}; > fin").cause is Cause.UNREADABLE
+@each(
+    "text, certainty",
+    [
+        (f"silent > {HELLO}; +9 > fin", Certainty.HYPOTHESIS),
+        (f"silent > {HELLO}; < ack; +9 > reset", Certainty.HYPOTHESIS),
+        (f"@1 opened client=c2; silent > {HELLO}; < ack; +9 > fin", Certainty.LIKELY),
+        # It did not wait, or nothing acknowledged its hello.
+        (f"silent > {HELLO}; > fin", None),
+        (f"@1 opened client=c2; silent > {HELLO}; +9 > reset", None),
+    ],
+)
+def test_a_client_that_gives_tls_up_after_no_answer(text: str, certainty: Certainty | None) -> None:
+    end = next(end for end in explained(*steps_of(text)) if end.transport == "tls")
+
+    assert (end.cause is Cause.WRONG_LISTENER) is (certainty is not None)
+    assert certainty is None or end.first.certainty is certainty
 
 
 def test_a_port_that_speaks_mqtt_with_others_is_not_the_wrong_one() -> None:
@@ -321,6 +335,48 @@ def test_a_request_of_http_on_a_port_for_mqtt(is_served: bool, certainty: Certai
 
     assert (end.cause, end.first.certainty) == (Cause.WRONG_LISTENER, certainty)
     assert "The client sent an HTTP request (GET) to port 1883" in end.first.headline
+
+
+@each(
+    "sent, answer, headline",
+    [
+        ('"GET / HTTP/1.1\\r\\n\\r\\n"', '; < raw "HTTP/1.1 400 Bad Request\\r\\n\\r\\n"',
+         "sent an HTTP request (GET) to port 1883, and the server answered in HTTP: neither side spoke MQTT"),
+        ('"POST /a HTTP/1.1\\r\\n\\r\\nabc"', "; < reset", "an HTTP request (POST) to port 1883, which most"),
+        ('"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n"', "", "The client sent bytes of HTTP to port 1883, which most"),
+        ('"SSH-2.0-OpenSSH_9.2\\r\\n"', "", "The client sent bytes of SSH to port 1883, which most"),
+        ('"GET / HTTP/1.1\\r\\n\\r\\n"', "; < raw d0 00", "and the server did not answer in HTTP."),
+    ],
+)  # fmt: skip
+def test_a_client_of_another_protocol(sent: str, answer: str, headline: str) -> None:
+    end = ending(f"silent > raw {sent}{answer}; < fin")
+
+    assert end.cause is Cause.WRONG_LISTENER
+    assert headline in end.first.headline
+    assert not any("malformed" in moment.what for moment in end.timeline)
+
+
+V2 = "0d0a0d0a000d0a515549540a 21 11 000c 0a000009"
+
+
+@each(
+    "text, is_quiet",
+    [
+        (f"{HEADER}; > fin", True),
+        (f"{HEADER}; > reset", True),
+        (f"silent > raw {V2}; > fin", True),
+        ('silent > raw "PROXY TCP4 10.0.0.9 10.0."; > fin', True),
+        (f"{HEADER}; < fin", False),
+        (f"{HEADER}; > connect; > fin", False),
+        (f"{HEADER}; lost > connect; > fin", False),
+        ("> raw 10 05 00; > fin", False),
+    ],
+)
+def test_a_connection_with_a_proxy_header_alone_is_a_health_check(text: str, is_quiet: bool) -> None:
+    end = ending(text)
+
+    assert (end.cause is Cause.NO_MQTT) is is_quiet
+    assert ("of a load balancer and no MQTT, as health checks do." in end.first.headline) is is_quiet
 
 
 @each("data", [b"GET me a coffee", b"\x47\x05hello"])

@@ -469,3 +469,110 @@ def test_a_proxy_header_before_a_connect_without_an_answer(others: str, is_named
 
     assert (": a PROXY protocol header came before it, which the broker may not" in end.first.headline) is is_named
     assert end.first.advice[0].startswith("Let both agree on the PROXY protocol") is is_named
+
+
+REFUSED_TWIN = "opened 3.1.1; @1 > connect 3.1.1; @1 < connack code=2; @1 < fin; > pingreq; < pingresp"
+
+
+@each(
+    "text, is_named",
+    [
+        (REFUSED_TWIN, True),
+        # This broker takes sessions over: before the refusal, or after it.
+        (f"@2 opened 3.1.1; +9 opened 3.1.1; @2 < fin; {REFUSED_TWIN.partition('; ')[2]}", False),
+        (f"{REFUSED_TWIN}; +9 @2 opened 3.1.1; < fin", False),
+        (f"{REFUSED_TWIN}; > disconnect; > fin; +9 @2 opened 3.1.1", True),
+    ],
+)
+def test_a_broker_that_takes_sessions_over_does_not_refuse_for_them(text: str, is_named: bool) -> None:
+    (headline,) = [end.first.headline for end in explained(*steps_of(text)) if "refused" in end.first.headline]
+
+    assert ("the same Client Identifier was connected then" in headline) is is_named
+
+
+@each(
+    "others, cause, says",
+    [
+        ("opened; @1 > connect; @1 < fin; > pingreq; < pingresp", Cause.NO_CONNACK, "was connected then, as #0"),
+        ("opened client=c2; @2 opened; @2 > disconnect; @2 > fin; @1 > connect; @1 < fin; > pingreq; < pingresp",
+         Cause.NO_CONNACK, "without a CONNACK."),
+        # The broker served nobody before and after.
+        ("@2 opened; @2 > disconnect; @2 > fin; @1 > connect; @1 < fin", Cause.SERVER_UNAVAILABLE, "was not ready"),
+    ],
+)  # fmt: skip
+def test_a_broker_that_serves_others_is_not_unavailable(others: str, cause: Cause, says: str) -> None:
+    (end,) = [end for end in explained(*steps_of(others)) if end.client.endswith(":51235")]
+
+    assert end.cause is cause
+    assert says in end.first.headline
+
+
+@each(
+    "text, is_named",
+    [
+        ('> connect 3.1.1 user_name="" password=x; < connack code=4; < fin', True),
+        ('> connect user_name="" password=x; < connack code=0x87; < fin', True),
+        ('> connect 3.1.1 user_name="" password=x; < fin', True),
+        ('> connect user_name="" password=x; < connack code=0x8a; < fin', False),
+        ("> connect 3.1.1 user_name=u password=x; < connack code=4; < fin", False),
+        # The broker accepts an empty user name.
+        ('@1 opened client=c2 user_name=""; > connect user_name="" password=x; < connack code=0x86; < fin', False),
+        ('@1 opened client=c2 user_name=""; > connect user_name="" password=x; < fin', False),
+    ],
+)
+def test_an_empty_user_name(text: str, is_named: bool) -> None:
+    (first,) = [end.first for end in explained(*steps_of(text)) if end.ended_how == "fin"]
+
+    assert any(reason.text == "the user name in the CONNECT is empty" for reason in first.reasons) is is_named
+    assert any("Set the user name" in line for line in first.advice) is is_named
+
+
+@each("packet", ["> connect; < connack code={}; < fin", "opened; < disconnect code={}; < fin"])
+@each("code, says", [("0x9c", "sends the client to"), ("0x9d", "has moved")])
+def test_another_server_is_named(packet: str, code: str, says: str) -> None:
+    named = ending(packet.format(f"{code} server_reference=b2.example:1883")).first
+    nameless = ending(packet.format(code)).first
+
+    assert says in named.headline
+    assert "b2.example:1883" in named.headline
+    assert named.advice == ("Let the client connect to b2.example:1883, the Server Reference of the packet.",)
+    assert nameless.advice == ("Ask who operates the broker for the address: the packet has no Server Reference.",)
+
+
+METHOD = "authentication_method=SCRAM-SHA-1"
+EXCHANGE = f"> connect {METHOD}; < auth code=0x18 {METHOD}; > auth code=0x18 {METHOD} authentication_data=x"
+
+
+@each(
+    "text, says",
+    [
+        (f"> connect {METHOD}; < connack code=0x8c; < fin", "does not offer the Authentication Method SCRAM-SHA-1."),
+        (f"@1 opened client=c2 {METHOD}; > connect {METHOD}; < connack code=0x8c; < fin",
+         "it refused the Authentication Method SCRAM-SHA-1, although the broker accepted"),
+        ("> connect; < connack code=0x8c; < fin", "the CONNECT has no Authentication Method"),
+        (f"{EXCHANGE}; < connack code=0x87; < fin", "or did not accept the authentication with SCRAM-SHA-1."),
+        (f"opened {METHOD}; > auth code=0x19 {METHOD}; < disconnect code=0x87; < fin",
+         "most probably did not accept the authentication with SCRAM-SHA-1."),
+        (f"opened {METHOD}; > auth code=0x19 {METHOD}; < auth {METHOD}; > publish a x; < disconnect code=0x87; < fin",
+         "something that was sent is not allowed"),
+        (f"{EXCHANGE}; < fin", "it may not have accepted the authentication with SCRAM-SHA-1."),
+        (f"{EXCHANGE}; +9 < fin", "nothing in the capture says why."),
+        (f"{EXCHANGE}; > fin", "The client closed"),
+    ],
+)  # fmt: skip
+def test_an_authentication_that_is_refused(text: str, says: str) -> None:
+    (first,) = [end.first for end in explained(*steps_of(text)) if end.ended_how == "fin"]
+
+    assert says in first.headline
+    assert not any("no user name" in reason.text for reason in first.reasons) or METHOD not in text
+
+
+@each("version, is_told", [("3.1", True), ("3.1.1", True), ("5.0", False)])
+def test_only_a_connection_before_5_0_is_told_to_use_it(version: str, is_told: bool) -> None:
+    assert any("Use MQTT 5.0" in line for line in ending(f"opened {version}; +3 < fin").first.advice) is is_told
+
+
+def test_the_headline_names_the_reason_code_of_a_client_without_a_user_name() -> None:
+    ends = explained(*steps_of("opened 3.1.1 client=c2; @1 > connect 3.1.1; @1 < connack code=5; @1 < fin"))
+
+    assert ends[1].first.headline.startswith("The broker refused the CONNECT with 5 not authorized: ")

@@ -39,7 +39,7 @@ def test_the_end_in_sentences() -> None:
         "To see why a message did not arrive, add --message TOPIC.",
     ]
     assert verdict(Totals(3, 3, empty=2), Counter(), "")[0] == (
-        "No connection ended in trouble: 1 connection ended with DISCONNECT; 2 connections ended without data from"
+        "No connection ended in trouble: 1 connection ended with DISCONNECT; 2 connections ended without MQTT from"
         " either side."
     )
     remarked = Totals(4, 1, unreadable=3, remarks=["heuristic: it leaves."])

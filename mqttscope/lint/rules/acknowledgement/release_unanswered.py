@@ -28,7 +28,8 @@ class PubrecUnanswered(ReleaseRule):
 
     The receiver of a QoS 2 message keeps the packet identifier until PUBREL arrives, and some receivers deliver the
     message only then.  Reported when the PUBREL has been missing for ``timeout`` seconds on an open connection, and
-    only if TCP shows that the sender of the message got the PUBREC.
+    only if TCP shows that the sender of the message got the PUBREC.  A PUBREC that comes after the PUBREL of its
+    exchange, or for an identifier that is not in use on the connection, proves nothing.
 
     Instead, answer each PUBREC that has a Reason Code below 0x80 with PUBREL, even if the message has expired.
     """
@@ -43,7 +44,25 @@ class PubrecUnanswered(ReleaseRule):
     looks_at = Pubrec
     begun_by_debtor = True
 
+    def owed(self, at: RuleContext, debtor: Direction) -> Iterator[tuple[int, int]]:
+        """PUBREC packets of open exchanges that have no PUBREL yet: a further PUBREC is a fault of its sender."""
+        side = at.connection.side(debtor)
+        for identifier, number in super().owed(at, debtor):
+            exchange = side.running(identifier, "publish")
+            if exchange is not None and exchange.released_by is None:
+                yield identifier, number
+
     good = examples("""
+        a second PUBREC after the exchange has ended
+            opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; +1 < pubrec 7
+            +20 > pingreq; < pingresp; +20 > pingreq; < pingresp; > fin
+        a second PUBREC after PUBREL, in 3.1.1, by the client
+            opened 3.1.1; < publish a qos=2 id=7; > pubrec 7; < pubrel 7; > pubrec 7; < ack; > pubcomp 7; < ack
+            +50 > fin
+        a PUBREC in a resumed session, for an exchange that had ended
+            opened 3.1.1 resume; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; > fin
+            +1 @1 opened 3.1.1 resume < present; @1 < pubrec 7; +20 @1 > pingreq; @1 < pingresp; +20 @1 > pingreq
+            @1 < pingresp; @1 > fin
         released
             opened; > publish a qos=2 id=7; < pubrec 7; > pubrel 7; < pubcomp 7; +20 > pingreq; < pingresp
             +20 > pingreq; < pingresp; > fin

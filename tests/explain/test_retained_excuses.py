@@ -1,0 +1,53 @@
+"""Reasons why a client that subscribed later rightly got no copy of a retained message."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+from tests.each import each
+from tests.explain.running import traced
+from tests.lint.lint_help import steps_of
+from tests.triage.running import gathered
+
+SETS = "opened client=w; > publish a x retain qos=1 id=1; < puback 1"
+READS = "+1 @1 opened client=r; @1 > subscribe 1 a:0; @1 < suback 1 0; +5 @1 > pingreq; @1 < pingresp"
+WILL = SETS.replace("client=w", 'client=w will=a will_payload="{}" will_retain')
+
+
+@each(
+    "sets, reads, fate, outcome",
+    [
+        (SETS.replace("puback 1", "puback 1 code=0x87"), READS, "message_refused", "; the broker had refused the *"),
+        (SETS.replace("retain", "retain message_expiry_interval=1"), f"+1 {READS}", "expired", "; * had expired *"),
+        (SETS.replace("retain", "retain message_expiry_interval=60"), f"+1 {READS}", "not_sent", ", and the broker *"),
+        (SETS, READS.replace(":0", ":0,retain_handling=2"), "not_concerned", " with Retain Handling 2: *"),
+        (SETS, READS.replace(":0", ":0,retain_handling=1"), "subscribed_later", ""),
+        (SETS, READS.replace("client=r", "client=r maximum_packet_size=5"), "too_large", ", and takes packets of at *"),
+        (SETS, READS, "not_sent", ", and the broker did not send it this retained message (3.3.1.3) *"),
+        # A will removes or replaces it, unless a DISCONNECT discards the will.
+        (f"{WILL.format('')}; > fin", READS, "not_concerned", "; by then the will of frame * had removed this *"),
+        (f"{WILL.format('gone')}; > fin", READS, "not_concerned", "; by then the will of frame * had replaced this *"),
+        (f"{WILL.format('')}; > disconnect; > fin", READS, "subscribed_later", ""),
+        (f"{WILL.format('').replace(' will_retain', '')}; > fin", READS, "subscribed_later", ""),
+        (WILL.format(""), READS, "subscribed_later", ""),
+    ],
+)  # fmt: skip
+def test_why_no_retained_message_came(sets: str, reads: str, fate: str, outcome: str) -> None:
+    (row,) = traced("a", *steps_of(sets, reads)).messages[0].deliveries
+
+    assert row.fate == fate
+    assert fnmatchcase(row.outcome, f"subscribed to a * later{outcome}"), row.outcome
+
+
+@each("sets, reads, is_lost", [
+    (SETS, READS, True),
+    (SETS, READS.replace(":0", ":0,retain_handling=2"), False),
+    (SETS.replace("qos=1", "qos=1 message_expiry_interval=1"), f"+1 {READS}", False),
+    (f'{SETS}; > publish a "" retain qos=1 id=2; < puback 2', READS, False),
+    (f"{WILL.format('')}; > fin", READS, False),
+    (SETS, READS.replace("0; +5", "0; @1 < publish a x retain; +5"), False),
+])  # fmt: skip
+def test_a_retained_message_that_did_not_come_is_a_loss(sets: str, reads: str, is_lost: bool) -> None:
+    losses = [fault for fault in gathered(sets, reads).faults if fault.who == "r"]
+
+    assert [fault.text.partition(":")[0] for fault in losses] == ["did not get the message to a of w"] * is_lost
