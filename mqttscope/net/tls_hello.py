@@ -174,7 +174,7 @@ class TlsObserver:
         within = min(length, side.remaining)
         side.remaining -= within
         side.alert, side.short = False, b""
-        if side.collecting and (side.content_type == HANDSHAKE or within < length):
+        if side.content_type == HANDSHAKE or within < length:
             self._stop(side)
         if within < length:
             side.framed = False

@@ -331,6 +331,7 @@ def wire(from_initiator: bool, sequence: int, acknowledgment: int, flags: int, d
 
 @settings(max_examples=250 if THOROUGH else 125, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(shuffled_streams(), st.booleans())
+@example((b"abc", b"GET /", 0, 0, [(True, 0, 1), (False, 0, 5), (False, 0, 5), (True, 1, 3)]), True)
 def test_any_order_duplication_splitting_and_overlap_gives_the_same_streams(
     drawn: tuple[bytes, bytes, int, int, list[tuple[bool, int, int]]], fins_first: bool
 ) -> None:
@@ -346,6 +347,8 @@ def test_any_order_duplication_splitting_and_overlap_gives_the_same_streams(
         middle.append(wire(from_initiator, isn + 1 + start, other + 1, ACK, data[start:stop], number))
     table = FlowTable()
     events = feed(table, opening + (ends + middle if fins_first else middle + ends))
+    # A repeated beginning may be another connection, so segments after it wait: here for the end of the capture.
+    events += table.close()
 
     check_tiling(events)
     for from_initiator, data in ((True, up), (False, down)):
@@ -353,7 +356,6 @@ def test_any_order_duplication_splitting_and_overlap_gives_the_same_streams(
         assert b"".join(piece.data for piece in pieces) == data
     assert not [event for event in events if isinstance(event, (StreamGap, StreamOverlap))]
     assert render(events[-1]) == "closed fin"
-    assert not table.close()
 
 
 class Thorough(FlowTable):

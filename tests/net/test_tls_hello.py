@@ -223,12 +223,20 @@ def test_a_gap_inside_a_record_keeps_the_framing_and_one_elsewhere_loses_it() ->
 def test_a_gap_inside_a_hello_leaves_the_hello_unknown() -> None:
     observer = TlsObserver()
     raw = record(22, client_hello(SNI))
-    observer.feed(CLIENT, raw[:30])
+    observer.feed(CLIENT, raw[:-5])
     observer.gap(CLIENT, 5)
-    observer.feed(CLIENT, raw[35:] + record(20, b"\1"))
+    observer.feed(CLIENT, record(22, raw[-5:]) + record(20, b"\1"))
     assert not observer.client_hello
     assert observer.client.framed
-    assert observer.client.records == {22: 1, 20: 1}
+    assert observer.client.records == {22: 2, 20: 1}
+
+
+def test_a_gap_inside_another_record_leaves_the_hello_known() -> None:
+    observer = TlsObserver()
+    observer.feed(CLIENT, record(21, bytes(20))[:10])
+    observer.gap(CLIENT, 15)
+    observer.feed(CLIENT, record(22, client_hello(SNI)))
+    assert observer.client_hello
 
 
 def test_bytes_that_are_no_record_end_the_framing_at_their_offset() -> None:
