@@ -47,6 +47,7 @@ OTHERWISE = {
     "PKTAP around Ethernet": "the header is longer in life",
     "IPv6 payload length 0 of segmentation offload": "tshark knows that of IPv4 alone",
     "IPv6 routing, mobility, HIP, shim6": "nothing may follow mobility there",
+    "ERSPAN type III with an IP datagram": "tshark reads Ethernet alone there",
     "ERSPAN type II": "type I has no sequence number",
     "VXLAN on any port": "tshark goes by the port",
     "VXLAN on any port, padded inside": "likewise",
