@@ -391,7 +391,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, lake: Path) -> None:
     for changed, text in changes:
         with pytest.raises(LakeError, match=f"other options: .*{text}"):
             write_lake([SEVERAL[1]], lake, LakeOptions(group="a", **changed))
-    with pytest.raises(LakeError, match="no table 'nonsense'"):
+    with pytest.raises(LakeError, match="table 'nonsense' does not exist"):
         read_table(lake, "nonsense")
     manifest = json.loads((lake / "manifest.json").read_text())
     (lake / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
