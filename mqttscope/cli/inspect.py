@@ -148,7 +148,10 @@ def command(args: InspectOptions) -> int:
             page = reporter
             page.limit, reporter = args.limit, MeasuredPage(page)
         fast_path = None
-        if export is None and wanted is None and not args.selection.connection and args.limit is None:
+        shows_acknowledgments = asks_acknowledged or args.form in ("tree", "ladder")
+        # The fast path feeds the reporter by itself, without acknowledgments.
+        is_whole = export is None and wanted is None and not args.selection.connection and args.limit is None
+        if is_whole and not shows_acknowledgments:
             passing = args.form == "jsonl"
             # Decoders identify a packet by its object.
             fast_path = FastPath(
@@ -156,7 +159,7 @@ def command(args: InspectOptions) -> int:
             )
         source = run.segments(fast_path=fast_path)
         events = run.events(source) if export is None else watch.events(export.events(source, dissector))
-        if asks_acknowledged or args.form in ("tree", "ladder"):
+        if shows_acknowledgments:
             events = run.with_acknowledgments(events, asked=asks_acknowledged)
         if wanted is not None and decoders is not None and decoders.remembers:
             events = decoders.observed(events)

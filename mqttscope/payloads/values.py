@@ -321,8 +321,7 @@ def _hidden_columns(pairs: list[Any], outer: bool | None) -> list[bool | None]:
 def _secrecy_of_named(pairs: list[Any], outer: bool | None) -> bool | None:
     """Whether ``value`` beside ``name`` is a secret; ``None`` if the value decides."""
     for name in (item[1] for item in pairs if item[0] == "name" and isinstance(item[1], str)):
-        # The last part of a path is the name: ``Wifi/Password``.
-        outer = _secrecy(name.rpartition("/")[2], outer)
+        outer = _secrecy(name, outer)
     return outer
 
 

@@ -56,7 +56,10 @@ MAX_LINES_BESIDE: Final = 4
 Ranges = list[tuple[int, int]]
 
 _OF_NAMES: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-"
-_REST_OF_NAME = re.compile(r"[A-Za-z0-9_.\-]*")
+_REST_OF_NAME = re.compile(
+    r"[A-Za-z0-9_.\-]*(?:(?:/[A-Za-z0-9_.\-]{1,32}){1,8}(?=\\{0,32}[\"'`]?\s{0,8}[:=]))?", re.ASCII
+)
+"""Up to a sign, the parts of a path belong to the name: ``Password/Value=``."""
 _GENERIC_BEHIND = re.compile(rf" (?:{'|'.join(sorted(GENERIC))})(?![A-Za-z])", re.IGNORECASE)
 _WORD_BEFORE = re.compile(r"([A-Za-z0-9]{1,20})[ /]$", re.ASCII)
 _BEHIND = re.compile(

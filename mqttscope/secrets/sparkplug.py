@@ -80,8 +80,7 @@ def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 def _metric(data: bytes, at: int, end: int, outer: bool | None, depth: int) -> Ranges:
     fields = [*_fields(data, at, end)]
     for name in _texts(data, fields, 1):
-        # The last part of a path is the name: ``Wifi/Password``.
-        hides = secrecy(name.rpartition("/")[2], outer)
+        hides = secrecy(name, outer)
         break
     else:
         hides = outer

@@ -294,12 +294,17 @@ def test_a_page_refuses_views_that_it_does_not_have(tmp_path: Path) -> None:
     assert invoke("inspect", QOS, "--output", page, "--payload", "protobuf").code == 0
 
 
+EVERY = "--filter", "connect or not connect"
+
+
 def test_a_filter_for_what_tcp_acknowledged() -> None:
     never = "pingreq and not tcp_acknowledged"
     (line,) = invoke("inspect", capture("half-open"), "--format", "jsonl", "--filter", never).text.splitlines()
     assert line.endswith(',"tcp_acknowledged":false}')
     tree = invoke("inspect", capture("half-open"), "--format", "tree").text
     assert tree.count("TCP: never acknowledged") == 1
+    tree, every = (invoke("inspect", capture("keep-alive"), "--format", "tree", *only).text for only in ((), EVERY))
+    assert tree.count("TCP: ") == every.count("TCP: ") > 10
     refused = invoke("stats", capture("half-open"), "--filter", never)
     assert (refused.code, "only inspect supports the field tcp_acknowledged" in refused.err) == (2, True)
 

@@ -95,6 +95,12 @@ HIDDEN = [
     f"{{{' ' * 200}password: «hush!»",
     f"{' ' * 100}password: «correct horse»",
     '{"type":"password","wifi_password":"«a b»","value":"«hush!»"}',
+    # names with parts
+    '{"Wifi/Password/Value":"«hush!»"}',
+    '{"Password/1":"«hush!»","Password/of/the/device":"a"}',
+    r'{"a":"{\"mqtt/token/text\":\"«hush!»\"}"}',
+    "Wifi/Password/Value=«hush!»",
+    "site/password/help=a b",
     # the value on another line, or far from its sign
     '{"password":\n"«hush!»"}',
     '{"password"\n: "«hush!»"}',

@@ -38,6 +38,10 @@ def payload(**metric: Any) -> bytes:
     [
         ({"name": "password", "string_value": "hunter"}, [b"hunter"]),
         ({"name": "Wifi/Password", "string_value": "hunter"}, [b"hunter"]),
+        ({"name": "Api/Key", "string_value": "hunter"}, [b"hunter"]),
+        ({"name": "Wifi/Password/Value", "string_value": "hunter"}, [b"hunter"]),
+        ({"name": f"{'a/' * 200}password/1", "string_value": "hunter"}, [b"hunter"]),
+        ({"name": "Password/Policy", "string_value": "hunter"}, []),
         ({"name": "password", "bytes_value": b"\0\1\2\3"}, [b"\0\1\2\3"]),
         ({"name": "pin code", "int_value": 123456}, [b"\xc0\xc4\7"]),
         ({"name": "password", "double_value": 1234.5}, [b"\0\0\0\0\0\x4a\x93\x40"]),
