@@ -32,16 +32,15 @@ _LOWER: Final = "abcdefghijklmnopqrstuvwxyz"
 _DIGITS: Final = "0123456789"
 _NOT_ZERO: Final = _DIGITS[1:]
 _HEX_LETTERS: Final = "abcdef"
-_HEX: Final = _DIGITS + _HEX_LETTERS
 _ALNUM: Final = _DIGITS + _LOWER.upper() + _LOWER
 _HEX_WORD: Final = re.compile(r"(?<![0-9A-Za-z])(?=[0-9a-fA-F]*[0-9])(?:[0-9a-f]{8,}|[0-9A-F]{8,})(?![0-9A-Za-z])")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 _JSON_TOKEN: Final = re.compile(
     r'"(?P<text>(?:[^"\\]|\\.)*)"|-?(?P<number>\d+(?:\.\d+)?)(?:[eE][-+]?\d+)?|true|false|null', re.DOTALL
 )
-_JSON_ESCAPE: Final = re.compile(
-    r"\\(?:u[dD][89abAB][0-9a-fA-F](?P<high>[0-9a-fA-F])\\u[dD][c-fC-F](?P<low>[0-9a-fA-F]{2})"
-    r"|u(?P<code>[0-9a-fA-F]{4})|.)",
+_JSON_CHARACTER: Final = re.compile(
+    r"\\u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|\\u(?P<code>[0-9a-fA-F]{4})"
+    r"|\\.|[^\\]",
     re.DOTALL,
 )
 _NEVER_UTF8: Final = bytes((*range(0xF8, 0x100), 0xC0, 0xC1))
@@ -151,7 +150,14 @@ class Pseudonyms:
 
     def _make_token(self, token: str) -> str:
         if token[0] == '"':
-            return self._moved(token, _in_json_text(token[1:-1], 1), b"json text")
+            text = token[1:-1]
+            forms = [*_JSON_CHARACTER.finditer(text)] if "\\" in text else []
+            if forms:
+                text = "".join(map(_character, forms))
+            moved = self._moved(text, _places(text), b"json text")
+            if forms:
+                moved = "".join(map(_in_its_form, forms, text, moved))
+            return f'"{moved}"'
         return self._moved(token, _in_number(token), b"json number")
 
     def _moved(self, text: str, places: Places, purpose: bytes) -> str:
@@ -292,21 +298,25 @@ def _in_number(token: str) -> Places:
     return places
 
 
-def _in_json_text(text: str, start: int) -> Places:
-    escaped: set[int] = set()
-    places: Places = []
-    for hit in _JSON_ESCAPE.finditer(text):
-        escaped.update(range(*hit.span()))
-        code = hit["code"]
-        if hit["low"] is not None:
-            # A surrogate pair stays one, whatever these digits are.
-            places += [(start + at, _HEX) for at in (*range(*hit.span("high")), *range(*hit.span("low")))]
-        if code is not None and code[:2].lower() not in ("d8", "d9", "da", "db", "dc", "dd", "de", "df"):
-            places += [(start + at, _HEX) for at in range(hit.end() - 2, hit.end())]
-            if code[:2] != "00" and code[0] not in "dD":
-                places.append((start + hit.end() - 3, _HEX))
-    places += [(start + at, known) for at, known in _places(text) if at not in escaped]
-    return sorted(places)
+def _character(form: re.Match[str]) -> str:
+    """The character that a JSON text has in this form; for a short escape, one that is not replaced."""
+    if form["code"] is not None:
+        return chr(int(form["code"], 16))
+    if form["low"] is not None:
+        return chr(0x10000 + ((int(form["high"], 16) - 0xD800) << 10) + int(form["low"], 16) - 0xDC00)
+    return "\\" if form[0][0] == "\\" else form[0]
+
+
+def _in_its_form(form: re.Match[str], before: str, after: str) -> str:
+    """A replacement, escaped if its original is."""
+    if after == before:
+        return form[0]
+    if form["code"] is not None:
+        return f"\\u{ord(after):04x}"
+    if form["low"] is not None:
+        high, low = divmod(ord(after) - 0x10000, 0x400)
+        return f"\\u{0xD800 + high:04x}\\u{0xDC00 + low:04x}"
+    return after
 
 
 def _without_runs(pseudonyms: Pseudonyms, text: str) -> bytes:

@@ -149,6 +149,19 @@ def test_json_stays_json_of_the_same_structure(value: object, escaped: bool) -> 
     json.loads(new_raw)
 
 
+def test_escaped_and_plain_characters_are_replaced_alike() -> None:
+    raw = r'["\u0064\u0065\u0076","dev","d\u0065v","\u00fc\n\u0007","ü\n\u0007",{"k":1,"\u006b":1}]'.encode()
+    new_raw = NAMES.payload(raw)
+    first, second, third, umlaut, plain, keys = json.loads(new_raw)
+
+    assert first == second == third != "dev"
+    assert first.isalpha()
+    assert first.isascii()
+    assert umlaut == plain != "ü\n\a"
+    assert len(keys) == 1
+    assert len(new_raw) == len(raw)
+
+
 def test_characters_beyond_16_bits_are_replaced_in_escapes() -> None:
     faces = [chr(0x1F600 + number) for number in range(64)]
     pairs = [NAMES.payload(json.dumps(face).encode()) for face in faces]
