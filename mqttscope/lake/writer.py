@@ -431,7 +431,7 @@ def _rule_words(rule: Rule) -> str:
     return " ".join([rule.code, *(f"{name}={value!r}" for name, value in sorted(rule.set.items()))])
 
 
-def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+def differences(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """The old and new values of options that differ, without rules; empty if they are unknown."""
     changes = [
         f"{name} was {before[name]} and is {value}"
@@ -460,10 +460,10 @@ def check_settings(before: Manifest, options: LakeOptions, root: Place) -> LakeO
     check_tables(root, before, _READ)
     if before.group != options.group:
         raise LakeError(f"{root} holds captures of the group {before.group!r}, not of {options.group!r}")
-    differences = _differences(before.options, option_words(options))
-    if differences:
+    changes = differences(before.options, option_words(options))
+    if changes:
         raise LakeError(
-            f"{root} was written with other options: {differences}; use the same options, or another folder, or "
+            f"{root} was written with other options: {changes}; use the same options, or another folder, or "
             f"'mqttscope pipeline rebuild'"
         )
     if not before.options and before.settings != settings_digest(options):

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mqttscope.cli.command import OTHER, OUTPUT, READING, argument, group, make_command, option, options
+from mqttscope.cli.command import (
+    OTHER,
+    OUTPUT,
+    READING,
+    argument,
+    group,
+    make_command,
+    on_command_line,
+    option,
+    options,
+)
 from mqttscope.cli.main import EXIT_CLEAN, printable
 from mqttscope.cli.output import warn
 from mqttscope.cli.pipeline.common import (
@@ -71,10 +81,28 @@ class RebuildRun(IngestRun):
 
     def sources(self, before: Manifest) -> Sequence[str]:
         """The given captures, or the captures of the lake under their names."""
+        self._continue_options(before)
         return self.args.sources or sorted(set(before.captures.values()))
 
     def known_objects(self, before: Manifest) -> Mapping[str, Sequence[Any]]:
         return {}
+
+    def _continue_options(self, before: Manifest) -> None:
+        """Take the values of the lake for options that are not given, and warn of other differences."""
+        from mqttscope.lake.writer import differences, option_words
+
+        asked_for, words = {spelling for _, spelling in on_command_line()}, before.options
+        if "--payload-limit" not in asked_for:
+            self.options.payload_limit = int(words.get("--payload-limit", self.options.payload_limit))
+        if "--group" not in asked_for:
+            self.options.group = before.group
+        if "--deduplicate" not in asked_for:
+            self.options.deduplicate = words.get("--deduplicate") == "on"
+        changes = differences(
+            words, {name: text for name, text in option_words(self.options).items() if name not in asked_for}
+        )
+        if changes:
+            warn(f"the lake is made again with other options: {changes}")
 
 
 @make_command(
@@ -86,7 +114,8 @@ Examples:
   mqttscope pipeline rebuild --lake lake --master local[4]
 
 Captures are recognised by their content: SRC names their places if they have moved. Options may differ from the
-earlier ones. If captures are missing, the exit code is 3 and the lake is unchanged.
+earlier ones; without --group, --payload-limit and --deduplicate, those of the lake stay. If captures are missing,
+the exit code is 3 and the lake is unchanged.
 """,
 )
 def rebuild_command(args: RebuildOptions) -> int:

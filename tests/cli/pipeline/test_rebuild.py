@@ -31,6 +31,22 @@ def test_captures_are_read_again_under_their_names(tmp_path: Path) -> None:
     assert (done.code, list(read_manifest(lake).captures.values())) == (0, [str(CAPTURES[0])])
 
 
+def test_options_of_the_lake_stay_unless_others_are_given(tmp_path: Path) -> None:
+    lake, words = tmp_path / "lake", ("--lake", tmp_path / "lake", "--no-config")
+    other = ("--payload-limit", "64", "--group", "site", "--deduplicate", "--port", "1999:mqtt")
+    assert invoke("pipeline", "ingest", *CAPTURES, *words, *other).code == 0
+    done = invoke("pipeline", "rebuild", *words)
+    assert done.code == 0
+    warning = "mqttscope: the lake is made again with other options: --port was 1999:mqtt and is none\n"
+    assert done.err.startswith(warning)
+    after = read_manifest(lake)
+    options = [after.options[name] for name in ("--payload-limit", "--deduplicate")]
+    assert (after.group, options) == ("site", ["64", "on"])
+    done = invoke("pipeline", "rebuild", *words, "--payload-limit", "0", "--group", "")
+    after = read_manifest(lake)
+    assert (done.code, after.group, after.options["--payload-limit"]) == (0, "", "0")
+
+
 def test_findings_are_made_again_from_tables_or_captures(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     words = ("--lake", lake, "--no-config")
