@@ -114,7 +114,7 @@ Examples:
   mqttscope pipeline rebuild --lake lake --master local[4]
 
 Captures are recognised by their content: SRC names their places if they have moved. Options may differ from the
-earlier ones; without --group, --payload-limit and --deduplicate, those of the lake stay. If captures are missing,
+earlier ones; without --group, --payload-limit and --deduplicate, the lake keeps its own. If captures are missing,
 the exit code is 3 and the lake is unchanged.
 """,
 )
