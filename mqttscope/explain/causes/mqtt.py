@@ -18,6 +18,7 @@ from mqttscope.explain.causes.case import (
     candidate,
     code_of,
     exceeded,
+    lost_before,
     other_side,
     ran_on,
     twin,
@@ -25,7 +26,6 @@ from mqttscope.explain.causes.case import (
 )
 from mqttscope.explain.causes.timing import PATIENT_NS, first_of
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
-from mqttscope.explain.segments import LEAST_REPEATS
 from mqttscope.explain.story import CONTROLS, SPACE
 from mqttscope.explain.unread_bytes import MAX_STRAY, Misread
 from mqttscope.lint.catalogue import all_rules
@@ -104,14 +104,11 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         doubts.append(Evidence(f"it went to another port of the broker: {other.server}"))
     advice: tuple[str, ...] = ()
     silent = story.silent_ns or 0
-    server = case.half("server")
-    lost = None if server is None else server.missed or server.unanswered
-    is_lost = lost is not None and lost.repeats >= LEAST_REPEATS
-    is_lost = is_lost and lost is not None and other.timestamp_ns - lost.since_ns >= SECOND
+    lost = lost_before(case, other.timestamp_ns)
     rivals = case.book.other_arrivals(story, case.ended_ns - GONE_NS, case.ended_ns + GONE_NS)
     if not same_host:
         heard_ns = _last_heard_ns(case, rivals)
-        is_lost = is_lost and lost is not None and heard_ns <= lost.since_ns
+        lost = lost if lost is not None and heard_ns <= lost.since_ns else None
         headline = (
             f"The session was taken over: a connection from another address, {other.client}, has the same Client"
             " Identifier."
@@ -133,7 +130,7 @@ def taken_over(case: Case) -> Iterator[Candidate]:
                     " without an end that arrived"
                 )
             )
-    if is_lost:
+    if lost is not None:
         advice = ADVICE[Cause.TAKEN_OVER][1:]
     number = len(rivals) + 1
     hosts = {host_of(case.connection.client), *(host_of(rival.client) for rival in rivals)}
@@ -149,8 +146,8 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         reasons.append(Evidence(text, disconnect.frame, disconnect.timestamp_ns))
     reasons.append(case.closing())
     yield candidate(
-        Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, usual=not is_lost,
-        weight=70 if is_lost else 90,
+        Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, usual=lost is None,
+        weight=90 if lost is None else 70,
     )  # fmt: skip
 
 
