@@ -505,10 +505,14 @@ def test_ends_with_messages_that_are_larger_than_all_that_the_broker_took(
         if change == "cut":
             last = f'@{number} > raw 32 {0x80 | (size & 0x7F):02x} {size >> 7:02x} 0001 "a" 0009 "{"x" * 60}"'
         lines.append(last)
-        lines.append(f"{'+2 ' if change == 'later' else ''}@{number} < {'reset' if change in ('reset', 'cut') else 'fin'}")
+        lines.append(
+            f"{'+2 ' if change == 'later' else ''}@{number} < {'reset' if change in ('reset', 'cut') else 'fin'}"
+        )
     explanations = [each for each in explained(*steps_of(*lines)) if each.client_identifier == "c1"]
 
-    named = [each.first.certainty for each in explanations if "most probably its limit is between" in each.first.headline]
+    named = [
+        each.first.certainty for each in explanations if "most probably its limit is between" in each.first.headline
+    ]
     assert named == ([] if certainty is None else [certainty] * 3)
     if certainty is not None:
         assert explanations[0].cause is Cause.PACKET_TOO_LARGE

@@ -57,7 +57,8 @@ def test_the_disconnect_of_the_server_is_certain(code: int, cause: str) -> None:
 )
 def test_a_disconnect_of_a_client_whose_tcp_was_out_of_reach(code: int, way: str, is_lost: bool) -> None:
     talk = Conversation().open()
-    talk.begin(wire(connect(5), version=V5))
+    talk.say(CLIENT, wire(connect(5), version=V5))
+    talk.ack(SERVER)
     talk.say(SERVER, wire(Connack(reason_code=0), version=V5))
     talk.ack(CLIENT)
     if way == "lost just before the end":
