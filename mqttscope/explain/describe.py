@@ -169,7 +169,8 @@ def damaged(event: MalformedEvent | UnparsedEvent) -> str:
     if left.packet_type is None:
         return f"bytes ({size}) that were not read as a packet"
     total = announced(left.raw)
-    begun = f"beginning of a {_type(left.packet_type)} ({f'{left.length} of {total} bytes' * (total > left.length) or size})"
+    size = f"{left.length} of {total} bytes" if total > left.length else size
+    begun = f"beginning of a {_type(left.packet_type)} ({size})"
     if left.reason not in ENDS:
         return f"{begun}, which was not read as a packet"
     return f"{begun}, inside which the {'capture ends' if left.reason == 'capture_end' else 'connection ended'}"

@@ -496,8 +496,8 @@ def test_ends_with_messages_that_are_larger_than_all_that_the_broker_took(
         lines.append("@9 > pingreq; @9 < pingresp")
     for number in range(2 if change == "only two ends" else 3):
         lines.append(f"@{number} opened 3.1.1")
-        for identifier in range(1 if change.startswith("one message taken") else 3):
-            lines.append(TAKES.format(n=number, size=7_000 + number, id=identifier + 1))
+        count = 1 if change.startswith("one message taken") else 3
+        lines += [TAKES.format(n=number, size=7_000 + number, id=at + 1) for at in range(count)]
         size = 9_000 + (0 if change == "the same size each time" else 100 * number)
         size = 50 if number == 1 and change == "one end with a small message" else size
         last = LARGER.format(n=number, size=size) + " retain" * (change == "with RETAIN")
