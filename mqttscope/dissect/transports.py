@@ -26,7 +26,7 @@ from mqttscope.dissect.flow_state import (
 )
 from mqttscope.dissect.options import MQTT, TLS, WEBSOCKET, Options
 from mqttscope.events import ConnectionOpened, Event, MalformedEvent, PacketEvent, UnparsedEvent
-from mqttscope.mqtt.codec import decode, header_fault
+from mqttscope.mqtt.codec import decode, header_fault, with_header_fault
 from mqttscope.mqtt.constants import Direction, MalformedReason, PacketType
 from mqttscope.mqtt.declare import ControlPacket, Malformed
 from mqttscope.mqtt.foreign import MAX_SIGNATURE, foreign_protocol, is_text
@@ -636,7 +636,6 @@ def cut_off(item: StreamItem, how: str, stream: PacketStream) -> StreamItem:
     if isinstance(item, Malformed) and item.reason is MalformedReason.TRUNCATED:
         fault = header_fault(item.raw, stream.version) if stream.version_source else None
         if fault is not None:
-            reason, offset, field, detail = fault.reason, fault.offset, fault.field, fault.detail
-            return replace(item, reason=reason, offset=offset, field=field, detail=detail, faults=(fault,))
+            return with_header_fault(item, fault)
         return Unparsed(how, len(item.raw), item.raw, 0, item.packet_type)
     return item

@@ -411,7 +411,7 @@ class Book:
         if by == "server":
             self._note_return(story)
         if message is not None and by is not None:
-            self._ended_on(client_key(connection), by, connection.number, message)
+            self._note_message(client_key(connection), by, connection.number, message)
         self._triggered(client_key(connection), connection.number, story.trigger)
         known = self.open.get(connection.server, {})
         known.pop(connection.number, None)
@@ -455,7 +455,7 @@ class Book:
                 silences.popleft()
                 self.dropped["ends"] += 1
 
-    def _ended_on(self, client: tuple[str, str], by: str, number: int, message: LastPublish) -> None:
+    def _note_message(self, client: tuple[str, str], by: str, number: int, message: LastPublish) -> None:
         key = (*client, by)
         if key not in self.last_messages and len(self.last_messages) >= MAX_CLIENTS:
             self.last_messages.popitem(last=False)
@@ -464,10 +464,9 @@ class Book:
         known.append((number, message))
         del known[:-MAX_CONNECTS]
 
-    def same_again(self, story: Story, by: str | None, message: LastPublish | None) -> list[int]:
-        """Numbers of the connections of the client that a side ended on this message."""
-        known = self.last_messages.get((*client_key(story.connection), by or ""), ())
-        return [number for number, other in known if other == message]
+    def ended_on(self, story: Story, by: str | None) -> list[tuple[int, LastPublish]]:
+        """Connections of the client that a side ended on a message: numbers and messages."""
+        return self.last_messages.get((*client_key(story.connection), by or ""), [])
 
     def noted(self, story: Story, client_identifier: str, timestamp_ns: int, frame: int, capture: str) -> None:
         """A client has sent CONNECT or SUBSCRIBE: it may be one that was there under another Client Identifier."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mqttscope.events import MalformedEvent, PacketEvent, UnparsedEvent
+from mqttscope.explain.oddities import ENDS, announced
 from mqttscope.mqtt import PacketType, Properties, ProtocolVersion, packets
 from mqttscope.mqtt.constants import Direction, reason_name, type_name
 from mqttscope.mqtt.foreign import foreign_protocol
@@ -167,7 +168,12 @@ def damaged(event: MalformedEvent | UnparsedEvent) -> str:
         return f"bytes of {protocol} ({size})"
     if left.packet_type is None:
         return f"bytes ({size}) that were not read as a packet"
-    return f"beginning of a {_type(left.packet_type)} ({size}), which was not read as a packet"
+    total = announced(left.raw)
+    size = f"{left.length} of {total} bytes" if total > left.length else size
+    begun = f"beginning of a {_type(left.packet_type)} ({size})"
+    if left.reason not in ENDS:
+        return f"{begun}, which was not read as a packet"
+    return f"{begun}, inside which the {'capture ends' if left.reason == 'capture_end' else 'connection ended'}"
 
 
 def _type(number: int) -> str:

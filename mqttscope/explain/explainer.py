@@ -328,8 +328,11 @@ class Explainer:
         story.finished = connection.closed_how == "capture_end"
         self.assigned.note(story)
         case = Case(story, self.book, self.watch)
-        for remark in chain(timing.held_back(case), timing.loops(case)):
+        for remark in timing.held_back(case):
             self._remark(remark)
+        for summary, remark in timing.loops(case):
+            self._remark(remark)
+            self.totals.loop = self.totals.loop or summary
         path.note_origin(case)
         story.forgotten_ns = tcp.forgotten_ns(case)
         story.unread = unread.unread(case)

@@ -314,3 +314,5 @@ class Totals:
     """Sentences about ends that need no explanation one by one."""
     unresolved: list[UnresolvedName] = field(default_factory=list)
     """Clients that failed to resolve names; the remarks have their sentences, too."""
+    loop: str = ""
+    """Summary of the first remark about a message that circulates, or empty."""

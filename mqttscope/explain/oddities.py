@@ -22,6 +22,8 @@ _NO_PACKET = frozenset(
     )
 )  # fmt: skip
 """Faults of a fixed header that may not be a header at all."""
+ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
+"""Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 _LAST_OLD_CODE = 5
 """Highest return code of a CONNACK before 5.0."""
 

@@ -14,7 +14,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.echoes import Echoes
 from mqttscope.explain.logins import Login
 from mqttscope.explain.model import Broken, Evidence, Moment
-from mqttscope.explain.oddities import announced, is_whole, oddity, old_refusal, unused_identifier, unusual
+from mqttscope.explain.oddities import ENDS, announced, is_whole, oddity, old_refusal, unused_identifier, unusual
 from mqttscope.explain.segments import LEAST_REPEATS, FlowFacts, Half
 from mqttscope.explain.unread_bytes import ForeignBytes, Misread, Stray
 from mqttscope.lint.finding import Finding, Severity
@@ -36,8 +36,6 @@ MAX_BROKEN = 16
 """Maximum number of last errors of the linter that are remembered, unless each is of another rule."""
 CLOCK_SET_NS = 1_000_000_000
 """A clock that differs by less has not been set back: frames can be out of order."""
-ENDS = frozenset(("reset", "port_reused", "idle", "evicted", "capture_end"))
-"""Reasons of bytes that were not read (`mqtt.stream.Unparsed`), if the end of the connection cut their packet."""
 BORNE_NS = 1_000_000_000
 """If the client still sends this long after a message, the message did not end the connection."""
 ALIKE = 50

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -326,8 +327,7 @@ def first_byte_fault(first: int, version: ProtocolVersion) -> FaultReport | None
     """The fault of a packet that begins with this byte; ``None`` if a packet of this version may begin with it."""
     kind = first >> 4
     if reserved(kind, version):
-        detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
-        return FaultReport(MalformedReason.PACKET_TYPE_RESERVED, 0, "packet_type", detail)
+        return _type_fault(kind, version)
     if kind == PacketType.PUBLISH:
         fault = qos_fault() if first & 6 == 6 else None
     else:
@@ -336,13 +336,34 @@ def first_byte_fault(first: int, version: ProtocolVersion) -> FaultReport | None
     return None if fault is None else FaultReport(fault.reason, fault.offset, fault.field, fault.detail)
 
 
+def _type_fault(kind: int, version: ProtocolVersion) -> FaultReport:
+    detail = f"packet type {kind} ({type_name(kind)}) is reserved in MQTT {version.text}"
+    return FaultReport(MalformedReason.PACKET_TYPE_RESERVED, 0, "packet_type", detail)
+
+
 def reserved(kind: int, version: ProtocolVersion) -> bool:
     """Whether no packet has this type in this version."""
     return kind == RESERVED or (kind == _AUTH and version != V5)
 
 
+def with_header_fault(cut: Malformed, fault: FaultReport) -> Malformed:
+    """A packet that is cut by the end of the input, with the fault that its fixed header proves."""
+    return replace(
+        cut, reason=fault.reason, offset=fault.offset, field=fault.field, detail=fault.detail, faults=(fault,)
+    )
+
+
 def truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
-    """`Malformed` for a packet that is cut by the end of the input, with the fields before the cut."""
+    """`Malformed` for a packet that is cut by the end of the input, with the fields before the cut.
+
+    If its type is reserved, the cut is not its fault.
+    """
+    cut = _truncated(raw, version)
+    is_reserved = bool(raw) and reserved(raw[0] >> 4, version)
+    return with_header_fault(cut, _type_fault(raw[0] >> 4, version)) if is_reserved else cut
+
+
+def _truncated(raw: bytes, version: ProtocolVersion) -> Malformed:
     body, end = packet_end(raw, 0, len(raw))
     if body == NEED_MORE:
         detail = "the input ends inside the fixed header"

@@ -240,7 +240,9 @@ class PacketStream:
                     out.append(self._beside(implausible_length(rest[:inner], self.version), rest[inner:], before))
                     self._frame(rest[inner:], out)
                     continue
-                out.append(self._beside(truncated(rest, self.version), b"", before))
+                # An AUTH is not reserved in a version that is only assumed.
+                version = V5 if not self.version_source and rest[0] >> 4 == PacketType.AUTH else self.version
+                out.append(self._beside(truncated(rest, version), b"", before))
             return out
 
     def lose_framing(self) -> None:

@@ -127,6 +127,18 @@ def test_a_cut_packet_is_malformed_where_its_first_byte_is(rest: str, reason: st
     assert len(only(events, UnparsedEvent)) == (not reason)
 
 
+@pytest.mark.parametrize(
+    ("rest", "reason"),
+    [("0a c0", "packet_type_reserved"), ("f0", "packet_type_reserved"), ("36 05", "truncated"), ("c0", "truncated")],
+)
+def test_a_sender_that_closes_inside_a_packet_of_a_reserved_type(rest: str, reason: str) -> None:
+    talk = opened()
+    talk.client(bytes.fromhex(rest))
+    talk.close()
+
+    assert [event.malformed.reason for event in only(talk.events(), MalformedEvent)] == [reason]
+
+
 def test_a_packet_without_its_most_important_bytes_is_unparsed() -> None:
     talk = opened()
     talk.client(b"\x82\x06\0\x05", missing=4)

@@ -14,8 +14,8 @@ ROUND = "+0.0003 < publish light on; +0.05 > publish light on"
 FAST = "+0.0003 < publish light on; +0.0049 > publish light on"
 
 
-def remarks(*lines: str) -> list[str]:
-    running = Explainer()
+def remarks(*lines: str, running: Explainer | None = None) -> list[str]:
+    running = running or Explainer()
     explained(*steps_of(*lines), explainer=running)
     return [remark for remark in running.totals.remarks if "a loop through its own subscription" in remark]
 
@@ -46,9 +46,12 @@ def remarks(*lines: str) -> list[str]:
     ],
 )
 def test_a_loop_through_a_subscription(lines: list[str], is_loop: bool) -> None:
-    result = remarks(*lines)
+    running = Explainer()
+    result = remarks(*lines, running=running)
 
     assert len(result) == is_loop
+    assert running.totals.loop.startswith("heuristic: hub (#0) published a message 20 times" if is_loop else "")
+    assert bool(running.totals.loop) is is_loop
     if is_loop:
         assert "hub (#0) published a message 20 times within " in result[0]
         assert "PUBLISH q0 light (" in result[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.each import each
 from tests.limits.lint_rules import messages_of
+from tests.lint.lint_help import linted, steps_of
 
 
 @each(
@@ -27,3 +28,21 @@ def test_numbers_in_messages(code: str, lines: list[str], message: str) -> None:
     (text,) = messages_of(code, *lines, hosts="seconds=10" in lines[0])
 
     assert text.startswith(message)
+
+
+@each(
+    "filters, codes, rules",
+    [
+        ("a:0 b:2", "0 1 0", {"SUB210"}),  # read as 5.0, the SUBACK would grant QoS 1 for a
+        ("a:0 b:1", "0 1 1", {"SUB210"}),  # without the last code, all is as it was asked
+        ("a:0", "0 0", {"SUB210"}),
+        ("a:1 b:1", "0 1 1", {"SUB210", "HDR205"}),
+        ("a:1 b:1", "0 1 0x80", {"SUB210", "HDR205"}),
+    ],
+)
+def test_a_suback_with_one_code_too_many_has_the_layout_of_5_0_only_if_that_is_more_probable(
+    filters: str, codes: str, rules: set[str]
+) -> None:
+    steps = steps_of(f"opened 3.1.1; > subscribe 10 {filters}; < suback 10 {codes}")
+
+    assert {finding.rule for finding in linted(*steps, codes=("SUB210", "HDR205"))} == rules

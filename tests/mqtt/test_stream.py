@@ -366,3 +366,10 @@ class TestEvidence:
         other = PacketStream(version_source="")
         other.feed(parse("10 06 00 04 4d 51 54 54"))
         assert other.version_source == ""
+
+
+def test_the_beginning_of_an_auth_is_not_of_a_reserved_type_if_the_version_is_unknown() -> None:
+    stream = PacketStream(V3_1_1, version_source="")
+    assert not stream.feed(b"\xf0")
+
+    assert [item.reason for item in stream.close() if isinstance(item, Malformed)] == [MalformedReason.TRUNCATED]

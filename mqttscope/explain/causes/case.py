@@ -9,7 +9,7 @@ from mqttscope.explain import describe
 from mqttscope.explain.advice import ADVICE, OF_CLOSE
 from mqttscope.explain.book import DISORDER_NS, MOMENT_NS, Arrival, Book, End, Life
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
-from mqttscope.explain.segments import Half, Seen, SegmentWatch
+from mqttscope.explain.segments import LEAST_REPEATS, Half, Seen, SegmentWatch, Unanswered
 from mqttscope.explain.story import LastPublish, Story
 from mqttscope.lint.catalogue import all_rules
 from mqttscope.mqtt.constants import ProtocolVersion
@@ -395,6 +395,15 @@ def records_of(case: Case, side: str, *kinds: str) -> int:
 
 def other_side(side: str) -> str:
     return "server" if side == "client" else "client"
+
+
+def lost_before(case: Case, at_ns: int) -> Unanswered | None:
+    """Data that the broker sent again without an acknowledgment, for a second or more before a time."""
+    server = case.half("server")
+    lost = None if server is None else server.missed or server.unanswered
+    if lost is None or lost.repeats < LEAST_REPEATS or at_ns - lost.since_ns < AT_ONCE_NS:
+        return None
+    return lost
 
 
 def twin(case: Case) -> Arrival | None:

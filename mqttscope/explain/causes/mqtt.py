@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from mqttscope.explain import describe
 from mqttscope.explain.advice import ADVICE, BY_VIOLATION
-from mqttscope.explain.book import MAX_GRANTED
+from mqttscope.explain.book import MAX_GRANTED, Arrival
 from mqttscope.explain.causes.case import (
     AT_ONCE_NS,
     MEANING,
@@ -18,14 +18,14 @@ from mqttscope.explain.causes.case import (
     candidate,
     code_of,
     exceeded,
+    lost_before,
     other_side,
     ran_on,
     twin,
     twin_sentence,
 )
-from mqttscope.explain.causes.timing import PATIENT_NS
+from mqttscope.explain.causes.timing import PATIENT_NS, first_of
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
-from mqttscope.explain.segments import LEAST_REPEATS
 from mqttscope.explain.story import CONTROLS, SPACE
 from mqttscope.explain.unread_bytes import MAX_STRAY, Misread
 from mqttscope.lint.catalogue import all_rules
@@ -104,15 +104,22 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         doubts.append(Evidence(f"it went to another port of the broker: {other.server}"))
     advice: tuple[str, ...] = ()
     silent = story.silent_ns or 0
-    server = case.half("server")
-    lost = None if server is None else server.missed or server.unanswered
-    is_lost = same_host and lost is not None and lost.repeats >= LEAST_REPEATS
-    is_lost = is_lost and lost is not None and other.timestamp_ns - lost.since_ns >= SECOND
+    lost = lost_before(case, other.timestamp_ns)
+    rivals = case.book.other_arrivals(story, case.ended_ns - GONE_NS, case.ended_ns + GONE_NS)
     if not same_host:
+        heard_ns = _last_heard_ns(case, rivals)
+        lost = lost if lost is not None and heard_ns <= lost.since_ns else None
         headline = (
-            f"The session was taken over: another host, {other.client}, connected with the same Client Identifier."
+            f"The session was taken over: a connection from another address, {other.client}, has the same Client"
+            " Identifier."
         )
-        advice = (f"Two hosts use one Client Identifier: {case.connection.client} and {other.client}.",)
+        addresses = f"{case.connection.client} and {other.client}"
+        advice = (f"Find out whether {addresses} are two devices, or one device with a new address.",)
+        if heard_ns > other.timestamp_ns:
+            headline = (
+                f"The session was taken over: another host, {other.client}, connected with the same Client Identifier."
+            )
+            advice = (f"Two hosts use one Client Identifier: {addresses}.",)
     else:
         headline = f"The session was taken over by a new connection from the same host, {other.client}."
         if silent > 10 * SECOND:
@@ -123,9 +130,8 @@ def taken_over(case: Case) -> Iterator[Candidate]:
                     " without an end that arrived"
                 )
             )
-    if is_lost:
+    if lost is not None:
         advice = ADVICE[Cause.TAKEN_OVER][1:]
-    rivals = case.book.other_arrivals(story, case.ended_ns - GONE_NS, case.ended_ns + GONE_NS)
     number = len(rivals) + 1
     hosts = {host_of(case.connection.client), *(host_of(rival.client) for rival in rivals)}
     if number > MANY_TAKEOVERS and len(hosts) > 1:
@@ -140,9 +146,20 @@ def taken_over(case: Case) -> Iterator[Candidate]:
         reasons.append(Evidence(text, disconnect.frame, disconnect.timestamp_ns))
     reasons.append(case.closing())
     yield candidate(
-        Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, usual=not is_lost,
-        weight=70 if is_lost else 90,
+        Cause.TAKEN_OVER, certainty, headline, reasons, doubts, advice=advice, usual=lost is None,
+        weight=90 if lost is None else 70,
     )  # fmt: skip
+
+
+def _last_heard_ns(case: Case, arrivals: list[Arrival]) -> int:
+    """Time of the last segment from the client's address on this connection, or of its last CONNECT in ``arrivals``.
+
+    An RST does not count: the next owner of the address, or a NAT, answers with RST.
+    """
+    client, host = case.half("client"), host_of(case.connection.client)
+    times = [arrival.timestamp_ns for arrival in arrivals if host_of(arrival.client) == host]
+    times += [] if client is None or client.last is None else [client.last.timestamp_ns]
+    return max(times, default=0)
 
 
 def violation(case: Case) -> Iterator[Candidate]:
@@ -376,6 +393,10 @@ def closed_on_packet(case: Case) -> Iterator[Candidate]:
     """The server closed right after a packet of the client, without a word: its size, or what it asks for."""
     story = case.story
     last = story.last_of("client")
+    over = _over_limit(case)
+    if over is not None:
+        yield over
+        return
     if case.by == "server" and last is not None and story.connack is not None and case.arrived:
         if story.latest_kind == PacketType.PUBLISH and story.idle_ns is not None and story.idle_ns <= AT_ONCE_NS:
             begun = story.last["client"][-1]
@@ -492,6 +513,43 @@ def beyond_profile(case: Case) -> Iterator[Candidate]:
     )  # fmt: skip
 
 
+def _over_limit(case: Case) -> Candidate | None:
+    """Connections of the client end with messages of several sizes, each larger than all that the broker took.
+
+    What the broker took is acknowledged, so the messages have the topic and the features of an acknowledged one.
+    """
+    story, connection, facts, message = case.story, case.connection, case.story.facts, case.ended_on
+    if case.by != "server" or not case.is_closed or story.connack is None or message is None or story.refusals:
+        return None
+    is_sending = facts is not None and not facts.is_mixed and facts.data_ns >= case.ended_ns - AT_ONCE_NS
+    keep_alive_ns, before = (connection.keep_alive or 0) * SECOND, list(story.last["client"])[-2:][0]
+    if not is_sending or story.clock_set or 0 < keep_alive_ns <= case.ended_ns - before.timestamp_ns:
+        return None
+    server, ends = case.book.of(connection.server), case.book.ended_on(story, "server")
+    others = case.book.open.get(connection.server, {}).values()
+    sizes = {end.size for _, end in ends}
+    taken = max(server.borne_bytes, story.borne_bytes, story.largest, *(other.largest for other in others))
+    limit = connection.server_side.maximum_packet_size or 0
+    if len(sizes) < LEAST_TOGETHER or min(sizes) <= max(taken, limit) or message.topic not in story.accepted:
+        return None
+    if case.together or not message.features <= server.borne | story.borne:
+        return None
+    answers = sum(moment.what.startswith(("PUBACK", "PUBREC")) for moment in story.last["server"])
+    last, least = story.last["client"][-1], min(sizes)
+    return candidate(
+        Cause.PACKET_TOO_LARGE, Certainty.LIKELY if answers >= LEAST_AGAIN else Certainty.HYPOTHESIS,
+        f"The broker ended {len(ends)} connections with a PUBLISH larger than each that it took: most probably its"
+        f" limit is between {taken:,} and {least:,} bytes.",
+        [
+            story.evidence(last, f"the client sent {last.what}"),
+            Evidence(f"the broker ended {first_of(number for number, _ in ends)} with a PUBLISH of {least:,} to"
+                     f" {max(sizes):,} bytes, and took all of up to {taken:,} bytes, also to this topic"),
+            case.closing(),
+        ],
+        weight=66,
+    )  # fmt: skip
+
+
 def _too_large(case: Case, about: list[Evidence | None]) -> Iterator[Candidate]:
     """A PUBLISH much larger than all before it; hardly a broker refuses less than `LEAST_LIMIT`."""
     story, limit = case.story, case.connection.server_side.maximum_packet_size
@@ -583,7 +641,7 @@ def _unsaid(case: Case, kind: int = PacketType.PUBLISH) -> str:
 def again(case: Case) -> tuple[list[Evidence], str]:
     """That one side sends the same message on each connection, and the other side ends each; and how often."""
     message = case.ended_on
-    numbers = case.book.same_again(case.story, case.by, message)
+    numbers = [number for number, other in case.book.ended_on(case.story, case.by) if other == message]
     if len(numbers) < LEAST_AGAIN or message is None:
         return [], ""
     shown = ", ".join(f"#{number}" for number in numbers[:8]) + (", …" if len(numbers) > 8 else "")

@@ -12,6 +12,7 @@ from mqttscope.explain.causes.case import (
     MEANING,
     RETURN_NS,
     SECOND,
+    SHORTLY_NS,
     Case,
     advice_of,
     candidate,
@@ -19,6 +20,7 @@ from mqttscope.explain.causes.case import (
     declined,
     exceeded,
     framed,
+    lost_before,
     took_over,
     twin,
     twin_sentence,
@@ -26,7 +28,14 @@ from mqttscope.explain.causes.case import (
 from mqttscope.explain.causes.lifetimes import OF_TOKEN, expiry_text, is_taken_late
 from mqttscope.explain.causes.listener import OF_HEADER
 from mqttscope.explain.causes.mqtt import again, odd_text, of_odd_text
-from mqttscope.explain.causes.timing import OF_UNFINISHED, OF_UNREAD, closed_window, keep_alive_sentences, unfinished
+from mqttscope.explain.causes.timing import (
+    OF_UNFINISHED,
+    OF_UNREAD,
+    closed_window,
+    keep_alive_sentences,
+    of_the_link,
+    unfinished,
+)
 from mqttscope.explain.logins import ANONYMOUS, EMPTY
 from mqttscope.explain.model import Broken, Candidate, Cause, Certainty, Evidence
 from mqttscope.explain.story import ReasonPacket
@@ -155,15 +164,29 @@ def server_disconnect(case: Case) -> Iterator[Candidate]:
     reasons.append(unread)
     if unread is not None and cause is Cause.KEEP_ALIVE and not packet:
         meaning, advice = f"{unread.text}, so it sent no PINGREQ", OF_UNREAD
+    gone = _out_of_reach(case, disconnect) if cause in (Cause.KEEP_ALIVE, Cause.TAKEN_OVER) and not packet else None
+    if gone is not None:
+        reasons.append(gone)
+        meaning, advice = f"{meaning}; {gone.text}", of_the_link(case)[1]
     if packet:
         meaning = f"the client was sending a {packet}, and brokers count only complete packets"
         advice = OF_UNFINISHED
     yield candidate(
         cause, Certainty.CERTAIN, f"The broker disconnected the client with {text}: {meaning}.",
-        [*reasons, case.closing()], broken=broken, advice=advice, usual=not (packet or odd or is_advised),
+        [*reasons, case.closing()], broken=broken, advice=advice, usual=not (packet or odd or is_advised or gone),
         weight=100,
         reason_code=disconnect.code, stated_by="DISCONNECT",
     )  # fmt: skip
+
+
+def _out_of_reach(case: Case, disconnect: ReasonPacket) -> Evidence | None:
+    """That the client's TCP had not answered the broker for seconds when it was disconnected, and never did."""
+    lost, client = lost_before(case, disconnect.timestamp_ns - SHORTLY_NS), case.half("client")
+    if lost is None or client is None or client.last is None or client.last.timestamp_ns > lost.since_ns:
+        return None
+    waited = describe.span(disconnect.timestamp_ns - lost.since_ns)
+    text = f"the client was out of reach: its TCP had acknowledged nothing for {waited}"
+    return Evidence(text, lost.since_frame, lost.since_ns)
 
 
 def connack_refusal(case: Case) -> Iterator[Candidate]:

@@ -221,7 +221,7 @@ def keep_alive(case: Case) -> Iterator[Candidate]:
     if other is not None:
         weight -= 30
         doubts.append(twin_sentence(case, other))
-    link, advice = _of_the_link(case)
+    link, advice = of_the_link(case)
     if is_lost:
         link, advice = ["what it had sent was lost"], (_PATH,)
     packet = unfinished(case)
@@ -297,7 +297,7 @@ _PATH = (
 )
 
 
-def _of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
+def of_the_link(case: Case) -> tuple[list[str | Evidence], tuple[str, ...]]:
     """Whether the client was still there while it was silent: a few words for the headline, and the evidence."""
     client, server = case.half("client"), case.half("server")
     story = case.story
@@ -599,8 +599,8 @@ def held_back(case: Case) -> Iterator[str]:
         )
 
 
-def loops(case: Case) -> Iterator[str]:
-    """Remarks about a client that publishes what it receives through its own subscription (`echoes`).
+def loops(case: Case) -> Iterator[tuple[str, str]]:
+    """A client that publishes what it receives through its own subscription (`echoes`): summary and remark.
 
     Messages that return to a bridge, or in spite of No Local, come another way (OPS230).
     """
@@ -609,12 +609,14 @@ def loops(case: Case) -> Iterator[str]:
         return
     name, number = describe.name(case.connection.client_identifier or case.connection.client), case.connection.number
     lasted = describe.span(loop.last_ns - loop.first.timestamp_ns)
-    yield (
+    text = (
         f"heuristic: {name} (#{number}) published a message {loop.count:,} times within {lasted}, each time right after"
-        f" the broker had delivered it to {name} (first in frame {loop.first.frame:,}: {loop.first.what}): most"
-        " probably a loop through its own subscription. Give what it receives and what it publishes different topics,"
-        " or subscribe with No Local (5.0)."
+        f" the broker had delivered it to {name}"
     )
+    meaning = "most probably a loop through its own subscription."
+    advice = "Give what it receives and what it publishes different topics, or subscribe with No Local (5.0)."
+    first = f"(first in frame {loop.first.frame:,}: {loop.first.what})"
+    yield f"{text}: {meaning}", f"{text} {first}: {meaning} {advice}"
 
 
 def closed_while_repeated(case: Case, side: str) -> Evidence | None:

@@ -253,12 +253,13 @@ class EndSummary:
     def lines(self, when: Callable[[int], str], totals: Totals | None = None) -> list[tuple[str, str]]:
         """Titles and sentences, with times formatted by ``when``; empty if nothing broke.
 
-        ``totals`` have the clients that failed to resolve names, which are in the sentences, too.
+        ``totals`` have the clients that failed to resolve names, and a message that circulates.
         """
         lost = [] if totals is None else totals.unresolved
+        loop = [("Loop", totals.loop)] if totals is not None and totals.loop else []
         unresolved = f"{plural(len(lost), 'client')} could not resolve a name" if lost else ""
         if not self._kinds or self._from_ns is None:
-            return _of_lookups(lost, unresolved, when) if lost else []
+            return (_of_lookups(lost, unresolved, when) if lost else []) + loop
         kinds = sorted(self._kinds.items(), key=lambda row: self._rank(*row), reverse=True)
         causes = ", ".join(f"{kind.count:,} × {TITLES[cause]}" for cause, kind in kinds[:MAX_TOLD])
         more = "" if len(kinds) <= MAX_TOLD else f", {plural(len(kinds) - MAX_TOLD, 'other cause')}"
@@ -275,6 +276,7 @@ class EndSummary:
             ("Since", since),
             ("Why", f"{first.certainty}: {first.headline}"),
             ("Look at", first.advice[0] if first.advice else "the ends below"),
+            *loop,
         ]
 
     def _rank(self, cause: Cause, kind: _CauseCount) -> tuple[bool, bool, tuple[float, float, bool, int]]:

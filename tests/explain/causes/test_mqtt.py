@@ -466,6 +466,60 @@ def test_a_server_that_closes_inside_the_largest_packet(
     assert Cause.NOT_AUTHORIZED not in causes(explanation)
 
 
+TAKES = '@{n} > publish a "x"*{size} qos=1 id={id}; @{n} < puback {id}'
+LARGER = '@{n} > publish a "x"*{size} qos=1 id=9'
+
+
+@each(
+    "change, certainty",
+    [
+        ("", Certainty.LIKELY),
+        ("reset", Certainty.LIKELY),
+        ("cut", Certainty.LIKELY),
+        ("only two ends", None),
+        ("the same size each time", None),
+        ("one end with a small message", None),
+        ("another client may send as much", None),
+        ("another client sent as much with QoS 0", None),
+        ("another topic", None),
+        ("with RETAIN", None),
+        ("later", None),
+        ("one message taken on each connection", Certainty.HYPOTHESIS),
+    ],
+)
+def test_ends_with_messages_that_are_larger_than_all_that_the_broker_took(
+    change: str, certainty: Certainty | None
+) -> None:
+    lines = ["@9 opened 3.1.1 client=c9"]
+    if change.startswith("another client"):
+        lines.append('@9 > publish a "x"*9500 ' + ("" if "QoS 0" in change else "qos=1 id=1; @9 < puback 1"))
+        lines.append("@9 > pingreq; @9 < pingresp")
+    for number in range(2 if change == "only two ends" else 3):
+        lines.append(f"@{number} opened 3.1.1")
+        count = 1 if change.startswith("one message taken") else 3
+        lines += [TAKES.format(n=number, size=7_000 + number, id=at + 1) for at in range(count)]
+        size = 9_000 + (0 if change == "the same size each time" else 100 * number)
+        size = 50 if number == 1 and change == "one end with a small message" else size
+        last = LARGER.format(n=number, size=size) + " retain" * (change == "with RETAIN")
+        last = last.replace("publish a", "publish b") if change == "another topic" else last
+        if change == "cut":
+            last = f'@{number} > raw 32 {0x80 | (size & 0x7F):02x} {size >> 7:02x} 0001 "a" 0009 "{"x" * 60}"'
+        lines.append(last)
+        lines.append(
+            f"{'+2 ' if change == 'later' else ''}@{number} < {'reset' if change in ('reset', 'cut') else 'fin'}"
+        )
+    explanations = [each for each in explained(*steps_of(*lines)) if each.client_identifier == "c1"]
+
+    named = [
+        each.first.certainty for each in explanations if "most probably its limit is between" in each.first.headline
+    ]
+    assert named == ([] if certainty is None else [certainty] * 3)
+    if certainty is not None:
+        assert explanations[0].cause is Cause.PACKET_TOO_LARGE
+        assert "between 7,0" in explanations[0].first.headline
+        assert Cause.NOT_AUTHORIZED not in causes(explanations[0])
+
+
 RAW = bytes.fromhex("32e05d000161 0005") + b"x" * 11_995
 
 

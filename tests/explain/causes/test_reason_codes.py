@@ -5,8 +5,9 @@ from __future__ import annotations
 from mqttscope.explain import Cause, Certainty
 from mqttscope.lint.examples import START_NS
 from mqttscope.mqtt.constants import ProtocolVersion
-from mqttscope.mqtt.packets import Connack
-from tests.dissect.talk import Talk, Tape, connect
+from mqttscope.mqtt.packets import Connack, Disconnect, Publish
+from tests.dissect.conversations import CLIENT, SERVER, Conversation, numbered
+from tests.dissect.talk import Talk, Tape, connect, wire
 from tests.each import each
 from tests.explain.causes.test_listener import HEADER
 from tests.explain.running import ending, explained, of_segments
@@ -41,6 +42,45 @@ def test_the_disconnect_of_the_server_is_certain(code: int, cause: str) -> None:
         code,
     )
     assert f"0x{code:02X}" in explanation.first.headline
+
+
+@each(
+    "code, way, is_lost",
+    [
+        (0x8D, "lost", True),
+        (0x8E, "lost", True),
+        (0x8D, "acknowledged", False),
+        (0x8D, "acknowledged at last", False),
+        (0x8D, "lost just before the end", False),
+        (0x98, "lost", False),
+    ],
+)
+def test_a_disconnect_of_a_client_whose_tcp_was_out_of_reach(code: int, way: str, is_lost: bool) -> None:
+    talk = Conversation().open()
+    talk.say(CLIENT, wire(connect(5), version=V5))
+    talk.ack(SERVER)
+    talk.say(SERVER, wire(Connack(reason_code=0), version=V5))
+    talk.ack(CLIENT)
+    if way == "lost just before the end":
+        talk.wait(80)
+    (sent,) = talk.wait(9).say(SERVER, wire(Publish(topic_name="late", payload=b"1"), version=V5))
+    if way == "acknowledged":
+        talk.ack(CLIENT)
+    else:
+        for pause in (0.5, 1, 2):
+            talk.wait(pause).repeat(sent)
+    if way != "lost just before the end":
+        talk.wait(80)
+    if way == "acknowledged at last":
+        talk.ack(CLIENT)
+    talk.say(SERVER, wire(Disconnect(reason_code=code), version=V5))
+    talk.fin(SERVER)
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert (first.certainty, first.reason_code) == (Certainty.CERTAIN, code)
+    assert ("the client was out of reach: its TCP had acknowledged nothing for 83.5" in first.headline) is is_lost
+    assert any("Let the client send PINGREQ" in text for text in first.advice) is (code == 0x8D and not is_lost)
+    assert not any("copied" in text for text in first.advice)
 
 
 CERTAIN = {

@@ -648,6 +648,45 @@ def test_a_takeover_after_a_lost_path_is_its_consequence(lost: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("way", "cause", "sentence"),
+    [
+        ("lost", Cause.HALF_OPEN, "Look at the path between the two"),
+        ("silent", Cause.TAKEN_OVER, "one device with a new address"),
+        ("reset", Cause.TAKEN_OVER, "one device with a new address"),
+        ("alive", Cause.TAKEN_OVER, "Two hosts use one Client Identifier"),
+        ("lost, and speaks again", Cause.TAKEN_OVER, "Two hosts use one Client Identifier"),
+        ("lost, and comes back", Cause.TAKEN_OVER, "Two hosts use one Client Identifier"),
+    ],
+)
+def test_a_takeover_from_another_address_is_by_two_hosts_only_if_the_old_one_is_alive(
+    way: str, cause: Cause, sentence: str
+) -> None:
+    talk = Conversation().quiet().ack(CLIENT)
+    if way.startswith("lost"):
+        (sent,) = talk.wait(20).say(SERVER, LATE)
+        for pause in (1, 2, 4):
+            talk.wait(pause).repeat(sent)
+    before = talk.stacks[SERVER].next
+    other = Conversation(talk.tape, (70_000, 90_000), client="192.0.2.9")
+    other.keys = Talk(client_port=50_008, client=other.client).keys
+    other.wait(2).open().whole()
+    talk.fin(SERVER)
+    if way in ("alive", "lost, and speaks again"):
+        talk.ack(CLIENT)
+    elif way == "reset":
+        talk.put(CLIENT, RST, sequence=before)
+    elif way == "lost, and comes back":
+        back = Conversation(talk.tape, (110_000, 130_000))
+        back.keys = Talk(client_port=50_009).keys
+        back.wait(2).open().whole()
+    first = of_segments(numbered(talk.tape.segments))[0].first
+
+    assert (first.cause, first.certainty) == (cause, Certainty.LIKELY)
+    assert sentence in first.advice[0]
+    assert ("another host" in first.headline) is sentence.startswith("Two hosts")
+
+
+@pytest.mark.parametrize(
     ("line", "named"),
     [
         ("opened 3.1.1 resume; > pubrel 7; < fin", "most probably because of it"),

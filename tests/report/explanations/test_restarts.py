@@ -185,6 +185,15 @@ def test_the_first_lines_name_clients_that_could_not_resolve_names() -> None:
     assert lines["Why"].startswith("likely: The client closed")
 
 
+def test_the_first_lines_name_a_message_that_circulates() -> None:
+    overview, totals = EndSummary(), Totals(loop="heuristic: a loop.")
+
+    assert overview.lines(str, totals) == [("Loop", "heuristic: a loop.")]
+    overview.add(explained(*steps_of("opened 3.1.1; > fin"))[0])
+    assert [title for title, _ in overview.lines(str, totals)][-1] == "Loop"
+    assert "Loop" not in dict(overview.lines(str, Totals()))
+
+
 def test_the_sentence_of_a_cause_is_the_one_of_most_ends() -> None:
     explanation = explained(*steps_of("opened 3.1.1; > fin"))[0]
     overview = EndSummary()

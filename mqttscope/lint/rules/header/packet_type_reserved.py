@@ -40,6 +40,8 @@ class PacketTypeReserved(MalformedRule):
             opened 3.1; > raw f0 00 !packet_type
         after a PINGREQ with a wrong length
             opened; > raw c0 01 c0 & raw 00 00 !packet_type
+        bytes that begin no packet, before the client closes
+            opened 3.1.1; > raw 0a c0 !packet_type; > fin
     """)
 
     def check_malformed(self, fault: FaultReport, at: RuleContext) -> Findings:

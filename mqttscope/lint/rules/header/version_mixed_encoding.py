@@ -1,4 +1,5 @@
 from mqttscope.lint.rules import V3_1_1, V5, Confidence, Findings, Related, Rule, RuleContext, Severity, examples
+from mqttscope.lint.rules.subscription import request_of
 from mqttscope.lint.shared_checks import REFUSAL_OF_3_1_1, other_layout
 from mqttscope.mqtt import Malformed, MalformedReason, ProtocolVersion, Suback, decode
 from mqttscope.mqtt.constants import type_name
@@ -63,6 +64,11 @@ class VersionMixedEncoding(Rule):
         read = decode(packet.raw, other)
         if not isinstance(read, Suback) or len(read.reason_codes) != asked.filters or read.properties:
             return None
+        request = request_of(packet, at)
+        wanted = () if request is None else request.maximum_qos
+        grants_more = any(qos < code < 0x80 for qos, code in zip(wanted, read.reason_codes, strict=False))
+        if grants_more or wanted == tuple(packet.reason_codes or ())[: asked.filters]:
+            return None  # more probably a wrong number of codes, which SUB210 reports
         return self._report("SUBACK", other, at)
 
     def _report(
