@@ -504,8 +504,12 @@ class MessageWatch:
         """Take a message that its publisher sends again (5.0 and 3.1.1, 4.4)."""
         connection = event.connection
         message.repetition = message.repetition or Resend()
-        is_unaware = has_answer(connection, message.answer_position, from_client=True) is False
-        message.repetition.add(event, connection=message.connection, is_unaware=is_unaware)
+        # A later connection has TCP streams of its own, in which the position of the answer means nothing.
+        is_same = message.source is connection
+        is_unaware = is_same and has_answer(connection, message.answer_position, from_client=True) is False
+        message.repetition.add(
+            event, connection=message.connection, is_unaware=is_unaware, is_released=message.released
+        )
         if message.answer is None:
             if message.source is not connection:
                 message.source, message.end = connection, event.stream_offset + len(packet.raw) + packet.missing
