@@ -91,6 +91,7 @@ class MessageReport:
         elif not (watch.origins.has_unknown or watch.origins.kinds or watch.has_foreign):
             lines.append(f"The capture contains no message to {shape}.")
             lines += watch.instead()
+        lines += watch.unfinished.sentences()
         lines += [
             f"The capture also has messages to {describe.name(topic)}, which is another topic{SLASH}."
             for topic in watch.with_other_slashes()

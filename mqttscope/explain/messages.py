@@ -45,6 +45,7 @@ from mqttscope.explain.pauses import PauseWatch
 from mqttscope.explain.renamed_forwards import RenamedForwards
 from mqttscope.explain.repetitions import Resend, answer_position, has_answer
 from mqttscope.explain.retained_copies import RetainedCopies
+from mqttscope.explain.unfinished import UnfinishedMessages
 from mqttscope.explain.wills import AnnouncedWill
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
@@ -70,7 +71,7 @@ _ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
 MAX_OTHERS = 10_000
 """Maximum number of topics of other messages that are remembered, to name the nearest ones."""
 MAX_NEAREST = 3
-"""Maximum number of topics, of wills, and of beginnings of messages that are named where no message was published."""
+"""Maximum number of topics and of wills that are named where no message was published."""
 
 
 class MessageWatch:
@@ -117,11 +118,10 @@ class MessageWatch:
         """Messages to topics beyond `MAX_OTHERS`."""
         self._wills: list[AnnouncedWill] = []
         """The first CONNECT packets with a will for the topics that were asked for."""
-        self._begun: list[Evidence] = []
-        """First unfinished messages for these topics."""
+        self.unfinished = UnfinishedMessages()
         self.loops = LoopWatch()
         self._further = 0
-        """Wills and beginnings after the first `MAX_NEAREST`."""
+        """Wills after the first `MAX_NEAREST`."""
         self.filters: dict[str, dict[tuple[str, str], None]] = {}
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
         self._index = FilterIndex()
@@ -166,7 +166,9 @@ class MessageWatch:
             self.forwards.note_server(event.connection.server)
         elif isinstance(event, GapEvent):
             known = self.clients.get(_key(event.connection))
-            if known is not None and event.direction is not C2S:
+            if event.direction is C2S:
+                self.origins.lacks_bytes = True
+            elif known is not None:
                 known.gap_ns = max(known.gap_ns, event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
             self.origins.resolve()
@@ -749,19 +751,10 @@ class MessageWatch:
             if known is not None and is_over and len(known.parts.setdefault(topic, [])) < model.MAX_REPORTED:
                 known.parts[topic].append((event.timestamp_ns, event.frame, announced(raw)))
         else:
-            client = describe.name(event.connection.client_identifier) or event.connection.client
-            self._note(self._begun, f"{client} sent the beginning of a message to {describe.name(topic)}", event)
-
-    def _note(self, places: list[Evidence], text: str, event: PacketEvent | MalformedEvent | UnparsedEvent) -> None:
-        if len(places) < MAX_NEAREST:
-            places.append(Evidence.at(text, event))
-        else:
-            self._further += 1
+            self.unfinished.note(event, topic)
 
     def instead(self) -> Iterator[str]:
         """Sentences about the nearest topics and wills, for a capture without a message to the given topics."""
-        for place in self._begun:
-            yield f"{place.text}, and not the rest of it (frame {place.frame})."
         for will in self._wills:
             yield will.outcome
         if self._further:
