@@ -152,6 +152,8 @@ class Wanted:
     """Maximum Packet Size of the client then."""
     retained: Got | None = None
     """The first of them."""
+    is_answered: bool = False
+    """Whether a message with RETAIN 1 came that it matches, for whatever reason."""
     answers: int = 0
     """Number of them that came."""
     last_answer_ns: int = 0

@@ -664,11 +664,15 @@ class MessageWatch:
     def _note_retained(self, event: PacketEvent, publish: packets.Publish) -> None:
         """The broker answers a SUBSCRIBE with a retained message, if that can be the only reason to send it."""
         connection, known = event.connection, self.clients.get(_key(event.connection))
-        if known is None or not event.topic or known.keeps_retain or connection.session_present or self.forgotten:
+        if known is None or not event.topic:
+            return
+        names = [name for name in self._index.match(event.topic) if name in known.filters]
+        for name in names:
+            known.filters[name].is_answered = True
+        if known.keeps_retain or connection.session_present or self.forgotten:
             return
         if self.loops.follows(connection.number):
             return  # perhaps a bridge, which gets live messages with RETAIN 1
-        names = [name for name in self._index.match(event.topic) if name in known.filters]
         wanted = known.filters[names[0]] if len(names) == 1 else None
         if wanted is None or not wanted.asks_for_retained or wanted.connection != connection.number:
             return
