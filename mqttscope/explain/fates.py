@@ -326,6 +326,10 @@ class Got:
     """The same copy, as it was sent again on this connection."""
     beside: list[int] = field(default_factory=list)
     """Frames of live copies that came within a second of the first one, for other subscriptions as it seems."""
+    surplus: list[int] = field(default_factory=list)
+    """Frames of copies beyond those that subscriptions explain."""
+    witness: str = ""
+    """Name of a client that got one copy, which shows that the surplus copies are of no other message."""
     size: int = 0
     """Bytes of the PUBLISH."""
     reply: int = 0

@@ -45,6 +45,7 @@ from mqttscope.explain.pauses import PauseWatch
 from mqttscope.explain.renamed_forwards import RenamedForwards
 from mqttscope.explain.repetitions import Resend, answer_position, has_answer
 from mqttscope.explain.retained_copies import RetainedCopies
+from mqttscope.explain.surplus_copies import MAX_COPIES, SurplusCopy, surplus_copy
 from mqttscope.explain.unfinished import UnfinishedMessages
 from mqttscope.explain.wills import AnnouncedWill
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
@@ -119,6 +120,7 @@ class MessageWatch:
         self._wills: list[AnnouncedWill] = []
         """The first CONNECT packets with a will for the topics that were asked for."""
         self.unfinished = UnfinishedMessages()
+        self.surplus: list[SurplusCopy] = []
         self.loops = LoopWatch()
         self._further = 0
         """Wills after the first `MAX_NEAREST`."""
@@ -591,7 +593,13 @@ class MessageWatch:
         payload = checksum, len(publish.payload)
         if publish.retain and self.copies.note(event, known.name, self.forwards.sightings(*payload)):
             return
-        if not self.changes.note_delivery(event, key, known.name, payload, is_followed=True):
+        if self.changes.note_delivery(event, key, known.name, payload, is_followed=True):
+            return
+        latest = self.published[next(reversed(numbers))] if numbers else None
+        surplus = surplus_copy(latest, key, known, event, publish)
+        if surplus is not None and len(self.surplus) < MAX_COPIES:
+            self.surplus.append(surplus)
+        else:
             self.origins.add_unknown(known, topic, event)
 
     def _has_forward(self, known: Subscriber, place: Place, event: PacketEvent, packet: packets.Publish) -> bool:
