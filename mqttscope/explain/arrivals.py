@@ -137,6 +137,8 @@ def doubled(message: Published, key: tuple[str, str], share: str, got: Got) -> t
     held = next((each for each in message.held.get(key, ()) if each.share == share), None)
     if share or held is None or not got.beside or got.passed_on or got.echo or message.repetition is not None:
         return ()
+    if got.surplus:
+        return ()
     due = tuple(wanted for wanted in held.subscriptions if wanted.applies(message, key))
     return due if len(due) == 1 + len(got.beside) else ()
 

@@ -13,13 +13,11 @@ from mqttscope.explain.arrivals import (
     ALARM,
     BUFFER,
     CLUSTER,
-    DISJOINT,
     EXPIRED,
     KEEP,
     LARGER,
     RETRY,
     SUBSCRIBE_AGAIN,
-    doubled_text,
     held_back,
     lapse,
     limit_after_return,
@@ -54,6 +52,7 @@ from mqttscope.explain.origins import Origins
 from mqttscope.explain.pauses import PauseWatch
 from mqttscope.explain.retained_answers import ACCESS, RetainedAnswers, stop_text
 from mqttscope.explain.size_limits import SIZE, SizeLimit, size_limit
+from mqttscope.explain.surplus_copies import several_copies
 from mqttscope.mqtt import PacketType
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
@@ -163,9 +162,9 @@ class Deliveries:
             times = "once" if first.passed_on == 1 else f"{first.passed_on:,} times"
             more = f", and {times} more: the broker passed on what {message.client} had sent again{more}"
             remark = "came more than once, since their publishers sent them again"
-        doubled = doubled_text(message, key, share, first)
-        if doubled and not more:
-            more, remark, advice = doubled, "came more than once, once for each matching subscription", (DISJOINT,)
+        several = several_copies(message, key, share, first)
+        if several and not more:
+            more, remark, advice = several
         if share:
             more += members_beside(message, key, share, self._watch.clients)
         if got.repetition is not None:

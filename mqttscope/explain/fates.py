@@ -152,6 +152,8 @@ class Wanted:
     """Maximum Packet Size of the client then."""
     retained: Got | None = None
     """The first of them."""
+    is_answered: bool = False
+    """Whether a message with RETAIN 1 came that it matches, for whatever reason."""
     answers: int = 0
     """Number of them that came."""
     last_answer_ns: int = 0
@@ -324,6 +326,10 @@ class Got:
     """The same copy, as it was sent again on this connection."""
     beside: list[int] = field(default_factory=list)
     """Frames of live copies that came within a second of the first one, for other subscriptions as it seems."""
+    surplus: list[int] = field(default_factory=list)
+    """Frames of copies beyond those that subscriptions explain."""
+    witness: str = ""
+    """Name of a client that got one copy, which shows that the surplus copies are of no other message."""
     size: int = 0
     """Bytes of the PUBLISH."""
     reply: int = 0

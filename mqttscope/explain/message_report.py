@@ -28,6 +28,7 @@ from mqttscope.explain.model import Evidence
 from mqttscope.explain.nearness import SLASH
 from mqttscope.explain.retained_answers import LEAST_ANSWERS, RetainedShortfall
 from mqttscope.explain.size_limits import SIZE
+from mqttscope.explain.surplus_copies import settle_surplus, surplus_sentences
 from mqttscope.mqtt.topics import matches
 from mqttscope.mqtt.wire import counted
 from mqttscope.session.matching import FAILURE
@@ -49,6 +50,7 @@ class MessageReport:
 
     def __init__(self, watch: MessageWatch) -> None:
         self.watch = watch
+        settle_surplus(watch)
         self._deliveries = Deliveries(watch)
         self._named: set[tuple[str, Key]] = set()
         """Topics, and clients with a filter that comes near them, that have been reported."""
@@ -91,6 +93,7 @@ class MessageReport:
         elif not (watch.origins.has_unknown or watch.origins.kinds or watch.has_foreign):
             lines.append(f"The capture contains no message to {shape}.")
             lines += watch.instead()
+        lines += watch.unfinished.sentences()
         lines += [
             f"The capture also has messages to {describe.name(topic)}, which is another topic{SLASH}."
             for topic in watch.with_other_slashes()
@@ -140,7 +143,8 @@ class MessageReport:
         return Trace(shown, [*(lines if troubled else ()), *hidden, *self._vain(of), *self.doubled(of)])
 
     def doubled(self, of: Callable[[str], bool] | None = None) -> Iterator[str]:
-        """A sentence for each client that got messages once for each of several matching subscriptions."""
+        """A sentence for each client that got messages once for each of several matching subscriptions, or oftener."""
+        yield from surplus_sentences(self.watch, of)
         rows: dict[Key, list[tuple[Published, Got, tuple[Wanted, ...]]]] = {}
         for message in self.watch.published.values():
             for key, copies in message.got.items():

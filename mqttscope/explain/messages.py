@@ -45,6 +45,8 @@ from mqttscope.explain.pauses import PauseWatch
 from mqttscope.explain.renamed_forwards import RenamedForwards
 from mqttscope.explain.repetitions import Resend, answer_position, has_answer
 from mqttscope.explain.retained_copies import RetainedCopies
+from mqttscope.explain.surplus_copies import MAX_COPIES, SurplusCopy, surplus_copy
+from mqttscope.explain.unfinished import UnfinishedMessages
 from mqttscope.explain.wills import AnnouncedWill
 from mqttscope.mqtt import PacketType, ProtocolVersion, packets
 from mqttscope.mqtt.codec import truncated
@@ -70,7 +72,7 @@ _ANSWERS = (PacketType.PUBACK, PacketType.PUBREC, PacketType.PUBCOMP)
 MAX_OTHERS = 10_000
 """Maximum number of topics of other messages that are remembered, to name the nearest ones."""
 MAX_NEAREST = 3
-"""Maximum number of topics, of wills, and of beginnings of messages that are named where no message was published."""
+"""Maximum number of topics and of wills that are named where no message was published."""
 
 
 class MessageWatch:
@@ -117,11 +119,11 @@ class MessageWatch:
         """Messages to topics beyond `MAX_OTHERS`."""
         self._wills: list[AnnouncedWill] = []
         """The first CONNECT packets with a will for the topics that were asked for."""
-        self._begun: list[Evidence] = []
-        """First unfinished messages for these topics."""
+        self.unfinished = UnfinishedMessages()
+        self.surplus: list[SurplusCopy] = []
         self.loops = LoopWatch()
         self._further = 0
-        """Wills and beginnings after the first `MAX_NEAREST`."""
+        """Wills after the first `MAX_NEAREST`."""
         self.filters: dict[str, dict[tuple[str, str], None]] = {}
         """Clients by what their filters are compared with; some may have subscribed to something else since."""
         self._index = FilterIndex()
@@ -166,7 +168,9 @@ class MessageWatch:
             self.forwards.note_server(event.connection.server)
         elif isinstance(event, GapEvent):
             known = self.clients.get(_key(event.connection))
-            if known is not None and event.direction is not C2S:
+            if event.direction is C2S:
+                self.origins.lacks_bytes = True
+            elif known is not None:
                 known.gap_ns = max(known.gap_ns, event.timestamp_ns)
         elif isinstance(event, ConnectionClosed):
             self.origins.resolve()
@@ -504,8 +508,12 @@ class MessageWatch:
         """Take a message that its publisher sends again (5.0 and 3.1.1, 4.4)."""
         connection = event.connection
         message.repetition = message.repetition or Resend()
-        is_unaware = has_answer(connection, message.answer_position, from_client=True) is False
-        message.repetition.add(event, connection=message.connection, is_unaware=is_unaware)
+        # A later connection has TCP streams of its own, in which the position of the answer means nothing.
+        is_same = message.source is connection
+        is_unaware = is_same and has_answer(connection, message.answer_position, from_client=True) is False
+        message.repetition.add(
+            event, connection=message.connection, is_unaware=is_unaware, is_released=message.released
+        )
         if message.answer is None:
             if message.source is not connection:
                 message.source, message.end = connection, event.stream_offset + len(packet.raw) + packet.missing
@@ -585,7 +593,13 @@ class MessageWatch:
         payload = checksum, len(publish.payload)
         if publish.retain and self.copies.note(event, known.name, self.forwards.sightings(*payload)):
             return
-        if not self.changes.note_delivery(event, key, known.name, payload, is_followed=True):
+        if self.changes.note_delivery(event, key, known.name, payload, is_followed=True):
+            return
+        latest = self.published[next(reversed(numbers))] if numbers else None
+        surplus = surplus_copy(latest, key, known, event, publish)
+        if surplus is not None and len(self.surplus) < MAX_COPIES:
+            self.surplus.append(surplus)
+        else:
             self.origins.add_unknown(known, topic, event)
 
     def _has_forward(self, known: Subscriber, place: Place, event: PacketEvent, packet: packets.Publish) -> bool:
@@ -658,11 +672,15 @@ class MessageWatch:
     def _note_retained(self, event: PacketEvent, publish: packets.Publish) -> None:
         """The broker answers a SUBSCRIBE with a retained message, if that can be the only reason to send it."""
         connection, known = event.connection, self.clients.get(_key(event.connection))
-        if known is None or not event.topic or known.keeps_retain or connection.session_present or self.forgotten:
+        if known is None or not event.topic:
+            return
+        names = [name for name in self._index.match(event.topic) if name in known.filters]
+        for name in names:
+            known.filters[name].is_answered = True
+        if known.keeps_retain or connection.session_present or self.forgotten:
             return
         if self.loops.follows(connection.number):
             return  # perhaps a bridge, which gets live messages with RETAIN 1
-        names = [name for name in self._index.match(event.topic) if name in known.filters]
         wanted = known.filters[names[0]] if len(names) == 1 else None
         if wanted is None or not wanted.asks_for_retained or wanted.connection != connection.number:
             return
@@ -745,19 +763,10 @@ class MessageWatch:
             if known is not None and is_over and len(known.parts.setdefault(topic, [])) < model.MAX_REPORTED:
                 known.parts[topic].append((event.timestamp_ns, event.frame, announced(raw)))
         else:
-            client = describe.name(event.connection.client_identifier) or event.connection.client
-            self._note(self._begun, f"{client} sent the beginning of a message to {describe.name(topic)}", event)
-
-    def _note(self, places: list[Evidence], text: str, event: PacketEvent | MalformedEvent | UnparsedEvent) -> None:
-        if len(places) < MAX_NEAREST:
-            places.append(Evidence.at(text, event))
-        else:
-            self._further += 1
+            self.unfinished.note(event, topic)
 
     def instead(self) -> Iterator[str]:
         """Sentences about the nearest topics and wills, for a capture without a message to the given topics."""
-        for place in self._begun:
-            yield f"{place.text}, and not the rest of it (frame {place.frame})."
         for will in self._wills:
             yield will.outcome
         if self._further:

@@ -81,6 +81,8 @@ class Origins:
         self.unknown: tuple[str, str, Evidence] | None = None
         """First delivery of a message that was not captured when published: topic, client, place."""
         self.unknown_count = self.unknown_retained = 0
+        self.lacks_bytes = False
+        """Whether the capture lacks bytes of a client, which may be a PUBLISH."""
         self.system = SystemTopics()
         self.kinds: dict[str, OriginRow] = {}
         self.retained_wills = RetainedWills()
@@ -240,6 +242,8 @@ class Origins:
             origin = "retained, or by a client that was not captured"
             if not self.unknown_retained:
                 origin = "by a client that was not captured, or by the broker"
+            if self.lacks_bytes:
+                origin += ", or the capture lacks the PUBLISH, since it lacks bytes of clients"
             yield (
                 f"{which} that no captured client published: {origin}; the"
                 f" first: {describe.name(topic)} to {client}, frame {place.frame}."

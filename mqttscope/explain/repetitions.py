@@ -26,8 +26,10 @@ class Resend:
     """Whether each of them has DUP 1."""
     is_unaware: bool = False
     """Whether TCP shows for one of them that an answer was under way, and had not reached the sender."""
+    is_released: bool = False
+    """Whether one of them came after the PUBREL of its sender."""
 
-    def add(self, event: PacketEvent, *, connection: int, is_unaware: bool) -> None:
+    def add(self, event: PacketEvent, *, connection: int, is_unaware: bool, is_released: bool = False) -> None:
         """Count a PUBLISH; ``connection``: the number of the connection that carried it before."""
         if not self.count:
             self.first_ns, self.first_frame, self.connection = event.timestamp_ns, event.frame, connection
@@ -36,6 +38,7 @@ class Resend:
         self.connection, self.last_ns, self.last_frame = event.connection.number, event.timestamp_ns, event.frame
         self.has_dup = self.has_dup and bool(getattr(event.packet, "dup", False))
         self.is_unaware = self.is_unaware or is_unaware
+        self.is_released = self.is_released or is_released
 
     @property
     def times(self) -> str:
@@ -53,7 +56,9 @@ class Resend:
                 f" on {self.further_connections:,} later connections"
             )  # fmt: skip
         why = "no acknowledgment of the broker had come"
-        if self.is_unaware:
+        if self.is_released:
+            why = "it had sent PUBREL before, so that the broker may take it as a new message (4.3.3)"
+        elif self.is_unaware:
             why = "TCP shows that the acknowledgment of the broker had not reached it"
         elif 0 < answered_ns < self.first_ns:
             why = f"the broker had acknowledged it {describe.span(answered_ns - since_ns)} after the first time"

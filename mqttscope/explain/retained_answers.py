@@ -45,6 +45,8 @@ WILDCARDS = (
     "Look whether the broker sends retained messages for filters with wildcards (some do not, RabbitMQ among them), or"
     " subscribe to the topic itself."
 )
+LOST = "Look whether the broker lost or removed the retained message in between."
+UNANSWERED = "Look in the broker why it did not answer this SUBSCRIBE with the retained message."
 PERSISTENCE = (
     "Let the broker store retained messages over restarts (mosquitto: persistence true), or publish them again after"
     " each reconnect."
@@ -248,18 +250,30 @@ class RetainedAnswers:
         return result
 
     def later(self, message: Published, key: Key, client: Subscriber) -> Iterator[Delivery]:
-        """The fates of a retained message for further subscriptions of a client that had got it and then did not."""
+        """The fates of a retained message for further subscriptions of a client that had got it and then did not.
+
+        On the same connection, the client subscribed to this Topic Filter before: each SUBSCRIBE asks for the message
+        anew (3.8.4), with Retain Handling 0 also if the subscription exists.
+        """
         copies = message.got.get(key, {}).values()
         if not message.retain or message.is_removal or not copies:
             return
         last_ns = max(copy.last.timestamp_ns for copy in copies)
         numbers = {copy.last.connection for copy in copies}
         for wanted in client.filters.values():
-            is_later = wanted.asked_ns > last_ns and wanted.connection not in numbers and wanted.retained is None
-            if not is_later or wanted.share or not compile_filter(wanted.plain_filter)(message.topic):
+            is_again = wanted.connection not in numbers or (wanted.begun or wanted.before) is not None
+            is_later = wanted.asked_ns > last_ns and is_again and not wanted.is_answered
+            if (
+                not is_later
+                or wanted.code is None
+                or wanted.code >= FAILURE
+                or wanted.share
+                or not compile_filter(wanted.plain_filter)(message.topic)
+            ):
                 continue
             after = describe.span(wanted.asked_ns - message.timestamp_ns)
-            text = f"subscribed to {describe.name(wanted.topic_filter)} again on #{wanted.connection}, {after} later"
+            where = "" if wanted.connection in numbers else f" on #{wanted.connection}"
+            text = f"subscribed to {describe.name(wanted.topic_filter)} again{where}, {after} later"
             result = self.fate(message, key, client, wanted, text)
             if result.fate is Fate.NOT_SENT:
                 yield result
@@ -333,7 +347,7 @@ class RetainedAnswers:
         elif key in message.got:
             result.outcome += f", and the broker did not send it this retained message (3.3.1.3); {proven}"
             result.fate = Fate.NOT_SENT
-            result.advice = ("Look whether the broker lost or removed the retained message in between.",)
+            result.advice = (LOST if proof_ns < wanted.asked_ns else UNANSWERED,)
         else:
             result.outcome += f", and the broker did not send it this retained message (3.3.1.3); {proven}"
             is_wildcard = "+" in wanted.plain_filter or "#" in wanted.plain_filter

@@ -385,10 +385,6 @@ NOT_SENT_WILL = f"c1 announced a will to {TOPIC} (frame 4), and no client was se
         (f"opened will={TOPIC}; > disconnect code=4; < ack; > fin", NOT_SENT_WILL),
         (f"opened will={TOPIC}; < disconnect code=0x8d; > disconnect; < ack; > fin", NOT_SENT_WILL),
         (f"{WILLED}; @1 opened client=other; @1 > disconnect; @1 < ack", NOT_SENT_WILL),
-        (
-            "opened 3.1.1; > raw 30 40 000d 706c616e742f372f616c61726d 78; > fin",
-            f"c1 sent the beginning of a message to {TOPIC}, and not the rest of it (frame 7).",
-        ),
     ],
 )
 def test_what_there_is_instead_of_a_message(text: str, expected: str) -> None:

@@ -123,3 +123,15 @@ def test_a_will_that_its_client_does_not_replace(lines: tuple[str, ...], words: 
 
     assert len(rows) == bool(words)
     assert all("is the will of dev (#0, frame " in row and words in row for row in rows)
+
+
+@each(
+    "loses, is_doubtful",
+    [("lost @1 > publish a y", True), ("lost @0 < publish a y", False), ("@1 > pingreq", False)],
+)
+def test_a_publish_may_be_among_lost_bytes_of_a_client(loses: str, is_doubtful: bool) -> None:
+    writer = "@1 opened client=writer; @1 > publish a x; < publish a x"
+    remarks = trace(READER, writer, loses, "@1 > pingreq; < publish a y; < publish a z", topic="a").remarks
+    (line,) = (line for line in remarks if "that no captured client published" in line)
+
+    assert (", or the capture lacks the PUBLISH, since it lacks bytes" in line) is is_doubtful

@@ -12,6 +12,8 @@ READER = "opened client=reader; > subscribe 1 t:1; < suback 1 1; @1 opened 3.1.1
 SENDS = "@1 > publish t hot qos=1 id=5"
 TAKES = "< publish t hot qos=1 id={0}; > puback {0}"
 NEXT = "@1 > reset; @2 opened 3.1.1 client=writer"
+TWICE = f"{SENDS.replace('qos=1', 'qos=2')}; @1 < pubrec 5"
+LATE = "@2 > publish t hot qos=2 id=5 dup"
 FIRST, SECOND = TAKES.format(1), TAKES.format(2)
 
 
@@ -34,6 +36,15 @@ FIRST, SECOND = TAKES.format(1), TAKES.format(2)
             f"{SENDS}; {NEXT}; {SENDS.replace('@1', '@2')} dup; @2 < puback 5; {FIRST}",
             "once on a later connection, with the same Packet Identifier: no *",
             "",
+        ),
+        # TCP of the later connection shows nothing about an answer on the former one.
+        (f"{SENDS}; @1 < puback 5; {NEXT}; {SENDS.replace('@1', '@2')} dup; {FIRST}", "*: the broker had acknow*", ""),
+        (f"{TWICE}; {NEXT}; {LATE}; {FIRST}", "*: the broker had acknowledged it 10.0 ms *", ""),
+        (f"{TWICE}; @1 > pubrel 5; {NEXT}; {LATE}; {FIRST}", "* later connection, * had sent PUBREL before, so *", ""),
+        (
+            f"{TWICE}; @1 > pubrel 5; @1 < pubcomp 5; {NEXT}; {LATE}; {FIRST}; {SECOND}",
+            "* connection, *: it had sent PUBREL before, so that the broker may take it as a new message (4.3.3); *",
+            "once more",
         ),
     ],
 )  # fmt: skip

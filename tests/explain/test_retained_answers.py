@@ -217,3 +217,47 @@ def test_what_is_no_loss_at_a_stop(old: str, new: str) -> None:
         lines[3] += "; @2 < publish t x retain"  # the broker still has it after the stop
 
     assert not any("by that" in delivery.outcome for delivery in fates(*lines))
+
+
+ENDS = "+5 @1 > unsubscribe 2 t; @1 < unsuback 2 0"
+ASKS_AGAIN = "+1 @1 > subscribe 3 t:0; @1 < suback 3 0"
+GOES_ON = "+2 @1 > pingreq; @1 < pingresp"
+COPY = "@1 < publish t x retain"
+PROOF = f"{COMES}; @3 < publish t x retain"
+
+
+@each(
+    "lines, words",
+    [
+        ((ENDS, ASKS_AGAIN, GOES_ON), "the broker kept it: tab-1 got it with RETAIN 1"),
+        ((ASKS_AGAIN, GOES_ON), "the broker kept it: tab-1 got it with RETAIN 1"),  # the subscription exists
+        ((ASKS_AGAIN, GOES_ON, PROOF, LASTS), "the broker kept it: tab-2 got it with RETAIN 1"),
+        ((PROOF, ASKS_AGAIN, GOES_ON), "the broker kept it: tab-2 got it with RETAIN 1"),
+        # It came, for this subscription or for another one of the SUBSCRIBE.
+        ((ENDS, ASKS_AGAIN, COPY, GOES_ON), ""),
+        ((ASKS_AGAIN, COPY, GOES_ON, PROOF), ""),
+        ((ASKS_AGAIN.replace("t:0", "t:0 +:0").replace("3 0", "3 0 0"), COPY, GOES_ON, PROOF), ""),
+        # It was not asked for, was removed or replaced, or may come later.
+        ((ASKS_AGAIN.replace("t:0", "t:0,retain_handling=1"), GOES_ON, PROOF), ""),
+        ((ENDS, ASKS_AGAIN.replace("t:0", "t:0,retain_handling=2"), GOES_ON, PROOF), ""),
+        (("> publish t qos=1 id=2 retain; < puback 2; @1 < publish t", ASKS_AGAIN, GOES_ON), ""),
+        (("> publish t y qos=1 id=2 retain; < puback 2; @1 < publish t y", ASKS_AGAIN, "@1 < publish t y retain"), ""),
+        ((ASKS_AGAIN,), ""),
+        # The SUBSCRIBE was refused, or its answer is not in the capture.
+        ((ASKS_AGAIN.replace("3 0", "3 0x80"), GOES_ON), ""),
+        ((ASKS_AGAIN.partition(";")[0], GOES_ON), ""),
+    ],
+)
+def test_a_second_subscribe_on_one_connection(lines: tuple[str, ...], words: str) -> None:
+    again = [
+        delivery
+        for message in traced("t", *steps_of(KEEPS, BEFORE, *lines)).messages
+        for delivery in message.deliveries
+        if delivery.client == "tab-1" and delivery.is_trouble
+    ]
+
+    assert len(again) == bool(words), again
+    for delivery in again:
+        assert delivery.outcome.startswith("subscribed to t again, ")
+        assert "did not send it this retained message (3.3.1.3)" in delivery.outcome
+        assert words in delivery.outcome
