@@ -36,6 +36,7 @@ SMALL = {
     "explain/echoes.py": "a heuristic with state and limits of its own, beside a module that is full",
     "explain/lost_messages.py": "a count of findings, beside a module of connections",
     "explain/renamed_forwards.py": "a heuristic with state and limits of its own, beside a module that is full",
+    "explain/unfinished.py": "messages without an end, beside a module that is full",
     "explain/retained_excuses.py": "reasons that need the wills and limits of a capture, beside a long module",
     "explain/system_topics.py": "a heuristic with state and limits of its own",
     "metrics/exposition.py": "all that needs the package prometheus-client",

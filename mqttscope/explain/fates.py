@@ -327,7 +327,7 @@ class Got:
     beside: list[int] = field(default_factory=list)
     """Frames of live copies that came within a second of the first one, for other subscriptions as it seems."""
     surplus: list[int] = field(default_factory=list)
-    """Frames of copies beyond those that subscriptions explain."""
+    """Frames of copies that no subscription explains."""
     witness: str = ""
     """Name of a client that got one copy, which shows that the surplus copies are of no other message."""
     size: int = 0

@@ -508,7 +508,7 @@ class MessageWatch:
         """Take a message that its publisher sends again (5.0 and 3.1.1, 4.4)."""
         connection = event.connection
         message.repetition = message.repetition or Resend()
-        # A later connection has TCP streams of its own, in which the position of the answer means nothing.
+        # The position of the answer belongs to the TCP streams of its own connection.
         is_same = message.source is connection
         is_unaware = is_same and has_answer(connection, message.answer_position, from_client=True) is False
         message.repetition.add(

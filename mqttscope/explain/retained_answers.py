@@ -253,7 +253,7 @@ class RetainedAnswers:
         """The fates of a retained message for further subscriptions of a client that had got it and then did not.
 
         On the same connection, the client subscribed to this Topic Filter before: each SUBSCRIBE asks for the message
-        anew (3.8.4), with Retain Handling 0 also if the subscription exists.
+        again (3.8.4), with Retain Handling 0 also if the subscription exists.
         """
         copies = message.got.get(key, {}).values()
         if not message.retain or message.is_removal or not copies:

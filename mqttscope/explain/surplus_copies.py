@@ -1,9 +1,9 @@
 """Copies of a message beyond the subscriptions of a client that match it.
 
 A broker sends one copy, or one for each matching subscription (5.0 3.3.4, 3.1.1 3.3.5).  Further copies within a second
-on the same connection may be of an equal message that the capture lacks.  A witness contradicts that: a client with one
-matching subscription of QoS 1 or 2, whose connection lasts for a second more and that got one copy, would have got the
-other message too.  Without a witness, the copies count as messages that no captured client published.  They do so, too,
+on the same connection may be of an equal message that the capture lacks.  A witness contradicts that: a client that has
+one matching subscription of QoS 1 or 2, stays connected for a second more and got one copy would have got the other
+message too.  Without a witness, the copies count as messages that no captured client published.  They do so, too,
 if the client may have subscriptions that the capture does not show, or messages from before its connection: a session
 that it resumed, or a filter that begins with ``$`` and that brokers give a meaning of their own.
 """
@@ -37,7 +37,7 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class SurplusCopy:
-    """A delivery beyond those that subscriptions explain."""
+    """A delivery that no subscription explains."""
 
     message: Published
     key: Key
@@ -143,7 +143,7 @@ def several_copies(message: Published, key: Key, share: str, got: Got) -> tuple[
     verb, due = ("matches", "1 copy is") if len(names) == 1 else ("match", f"{len(names)} copies are")
     text = (
         f", {len(frames)} times (frames {describe.listed(frames)}): {counted(len(names), 'subscription')} {verb}"
-        f" ({describe.listed(names)}), for which at most {due} due ({section(got)}); likely the broker sent the others"
+        f" ({describe.listed(names)}), so that at most {due} due ({section(got)}); likely the broker sent the others"
         f" itself, since {got.witness}, with one matching subscription, got one copy"
     )
     return text, "came more often than subscriptions match, likely by the broker", (SURPLUS,)

@@ -31,11 +31,11 @@ def said(trace: Trace) -> str:
 @each(
     "lines, subscriptions, times",
     [
-        (STORY, "2 subscriptions match (a/+ and a/b), for which at most 2 copies are due (5.0 3.3.4); likely", 4),
+        (STORY, "2 subscriptions match (a/+ and a/b), so that at most 2 copies are due (5.0 3.3.4); likely", 4),
         ((TWO, WITNESS, SENT, *COPIES[:3], WITNESSED, LASTS), "2 subscriptions match (a/+ and a/b), for which", 3),
         (
             (TWO.partition("; > subscribe 2")[0], WITNESS, SENT, *COPIES[:2], WITNESSED, LASTS),
-            "1 subscription matches (a/+), for which at most 1 copy is due",
+            "1 subscription matches (a/+), so that at most 1 copy is due",
             2,
         ),
     ],

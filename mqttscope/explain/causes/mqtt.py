@@ -516,7 +516,7 @@ def beyond_profile(case: Case) -> Iterator[Candidate]:
 def _over_limit(case: Case) -> Candidate | None:
     """Connections of the client end with messages of several sizes, each larger than all that the broker took.
 
-    What the broker took is acknowledged, so the messages have the topic and the features of an acknowledged one.
+    The messages have the topic and the features of one that the broker acknowledged.
     """
     story, connection, facts, message = case.story, case.connection, case.story.facts, case.ended_on
     if case.by != "server" or not case.is_closed or story.connack is None or message is None or story.refusals:
@@ -528,9 +528,9 @@ def _over_limit(case: Case) -> Candidate | None:
     server, ends = case.book.of(connection.server), case.book.ended_on(story, "server")
     others = case.book.open.get(connection.server, {}).values()
     sizes = {end.size for _, end in ends}
-    taken = max(server.borne_bytes, story.borne_bytes, story.largest, *(other.largest for other in others))
+    largest = max(server.borne_bytes, story.borne_bytes, story.largest, *(other.largest for other in others))
     limit = connection.server_side.maximum_packet_size or 0
-    if len(sizes) < LEAST_TOGETHER or min(sizes) <= max(taken, limit) or message.topic not in story.accepted:
+    if len(sizes) < LEAST_TOGETHER or min(sizes) <= max(largest, limit) or message.topic not in story.accepted:
         return None
     if case.together or not message.features <= server.borne | story.borne:
         return None
@@ -539,11 +539,11 @@ def _over_limit(case: Case) -> Candidate | None:
     return candidate(
         Cause.PACKET_TOO_LARGE, Certainty.LIKELY if answers >= LEAST_AGAIN else Certainty.HYPOTHESIS,
         f"The broker ended {len(ends)} connections with a PUBLISH larger than each that it took: most probably its"
-        f" limit is between {taken:,} and {least:,} bytes.",
+        f" limit is between {largest:,} and {least:,} bytes.",
         [
             story.evidence(last, f"the client sent {last.what}"),
             Evidence(f"the broker ended {first_of(number for number, _ in ends)} with a PUBLISH of {least:,} to"
-                     f" {max(sizes):,} bytes, and took all of up to {taken:,} bytes, also to this topic"),
+                     f" {max(sizes):,} bytes, and took all of up to {largest:,} bytes, also to this topic"),
             case.closing(),
         ],
         weight=66,

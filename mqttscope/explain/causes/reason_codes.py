@@ -226,6 +226,10 @@ def connack_refusal(case: Case) -> Iterator[Candidate]:
     ]
     if cause is Cause.USE_ANOTHER_SERVER:
         meaning, advice = _elsewhere(connack)
+    elif cause is Cause.SERVER_UNAVAILABLE and (other := case.served) is not None:
+        meaning = "it served others at that time, so that it may refuse new connections, or this client alone"
+        heard = f"the broker sent on connection #{other.connection} before and after it"
+        reasons.append(Evidence(heard, other.frame, other.heard_ns, other.capture))
     elif cause in OF_LOGIN and (login.authentication_method or connack.code == BAD_METHOD):
         meaning, advice = _of_method(case, connack.code, meaning, reasons)
     elif before and cause is Cause.NOT_AUTHORIZED and case.story.connect is not None:

@@ -536,6 +536,10 @@ def test_a_broker_that_takes_sessions_over_does_not_refuse_for_them(text: str, i
         ("opened; @1 > connect; @1 < fin; > pingreq; < pingresp", Cause.NO_CONNACK, "was connected then, as #0"),
         ("opened client=c2; @2 opened; @2 > disconnect; @2 > fin; @1 > connect; @1 < fin; > pingreq; < pingresp",
          Cause.NO_CONNACK, "without a CONNACK."),
+        ("opened client=c2; @1 > connect; @1 < connack code=0x88; @1 < fin; > pingreq; < pingresp",
+         Cause.SERVER_UNAVAILABLE, "0x88 Server unavailable: it served others at that time"),
+        ("opened client=c2; > disconnect; > fin; @1 > connect; @1 < connack code=0x88; @1 < fin",
+         Cause.SERVER_UNAVAILABLE, "its cluster is not ready"),
         # The broker served nobody before and after.
         ("@2 opened; @2 > disconnect; @2 > fin; @1 > connect; @1 < fin", Cause.SERVER_UNAVAILABLE, "was not ready"),
     ],
