@@ -32,7 +32,7 @@ def said(trace: Trace) -> str:
     "lines, subscriptions, times",
     [
         (STORY, "2 subscriptions match (a/+ and a/b), so that at most 2 copies are due (5.0 3.3.4); likely", 4),
-        ((TWO, WITNESS, SENT, *COPIES[:3], WITNESSED, LASTS), "2 subscriptions match (a/+ and a/b), for which", 3),
+        ((TWO, WITNESS, SENT, *COPIES[:3], WITNESSED, LASTS), "2 subscriptions match (a/+ and a/b), so that", 3),
         (
             (TWO.partition("; > subscribe 2")[0], WITNESS, SENT, *COPIES[:2], WITNESSED, LASTS),
             "1 subscription matches (a/+), so that at most 1 copy is due",
