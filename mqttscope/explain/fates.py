@@ -588,8 +588,8 @@ class Published:
 
     @property
     def is_removal(self) -> bool:
-        """Whether it removes the retained message of its topic (3.3.1.3)."""
-        return self.retain and self.is_empty
+        """Whether it removes the retained message of its topic (3.3.1.3), unless the broker refused it."""
+        return self.retain and self.is_empty and (self.code or 0) < FAILURE
 
     @property
     def expires_ns(self) -> int:

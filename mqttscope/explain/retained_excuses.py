@@ -2,17 +2,19 @@
 
 The broker had refused the message, it had expired, the client asked for no retained messages, the message is larger
 than the client takes, or a will to the topic with Will Retain 1 was due in between.  The delivery of such a will need
-not be in the capture: with an empty payload it removes the retained message, and nobody is sent that later.
+not be in the capture: with an empty payload it removes the retained message, and nobody is sent that later.  A delivery
+of the message with RETAIN 1 after the will was due contradicts that.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mqttscope.explain import describe
 from mqttscope.explain.arrivals import LARGER
-from mqttscope.explain.fates import Fate, Published, Wanted
-from mqttscope.explain.origins import Origins
+from mqttscope.explain.fates import Fate, Published, Subscriber, Wanted
+from mqttscope.explain.origins import Origins, Place
 from mqttscope.session.matching import FAILURE
 
 
@@ -25,12 +27,16 @@ class RetainedExcuse:
     advice: tuple[str, ...] = ()
 
 
-def excuse_of(message: Published, wanted: Wanted, origins: Origins) -> RetainedExcuse | None:
-    """The first reason that the capture shows."""
+def excuse_of(
+    message: Published, wanted: Wanted, origins: Origins, clients: Mapping[Place, Subscriber], kept_ns: int
+) -> RetainedExcuse | None:
+    """The first reason that the capture shows; ``kept_ns``: until when the broker certainly kept the message."""
     largest = wanted.largest
     if (message.code or 0) >= FAILURE:
-        text = f"; the broker had refused the message ({describe.code(message.code or 0)}), and keeps no copy of it"
-        return RetainedExcuse(Fate.MESSAGE_REFUSED, text)
+        refused = f"; the broker had refused the message ({describe.code(message.code or 0)}), and"
+        if message.is_empty:
+            return RetainedExcuse(Fate.NOT_CONCERNED, f"{refused} it removed no retained message")
+        return RetainedExcuse(Fate.MESSAGE_REFUSED, f"{refused} keeps no copy of it")
     if message.expires_ns <= wanted.asked_ns:
         text = f"; the message had expired (Message Expiry Interval {message.expiry} s)"
         return RetainedExcuse(Fate.EXPIRED, text, ("Raise the Message Expiry Interval of the publisher.",))
@@ -40,7 +46,7 @@ def excuse_of(message: Published, wanted: Wanted, origins: Origins) -> RetainedE
     if largest is not None and message.size > largest:
         text = f", and takes packets of at most {largest:,} bytes (Maximum Packet Size); this one has {message.size:,}"
         return RetainedExcuse(Fate.TOO_LARGE, text, (LARGER,))
-    due = origins.due_will((message.server, message.topic), message.timestamp_ns, wanted.asked_ns)
+    due = origins.due_will((message.server, message.topic), kept_ns, wanted.asked_ns, clients)
     if due is None:
         return None
     frame, will = due
