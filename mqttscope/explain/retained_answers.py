@@ -225,7 +225,9 @@ class RetainedAnswers:
         later = self.replacement(message, wanted.asked_ns)
         will = self._watch.origins.replacement(message, kept_ns, wanted.asked_ns)
         shortfall = self.shortfall(key, client, wanted)
-        excuse = excuse_of(message, wanted, self._watch.origins, self._watch.clients, kept_ns)
+        place = message.server, message.topic
+        due = self._watch.origins.due_will(place, kept_ns, wanted.asked_ns, self._watch.clients)
+        excuse = excuse_of(message, client, wanted, due)
         if later is not None and is_released(later) and not is_refused:
             result.outcome += f"; by then frame {later.frame} had replaced this retained message"
             result.fate = Fate.NOT_CONCERNED

@@ -8,13 +8,12 @@ of the message with RETAIN 1 after the will was due contradicts that.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mqttscope.explain import describe
-from mqttscope.explain.arrivals import LARGER
+from mqttscope.explain.arrivals import LARGER, over_limit
 from mqttscope.explain.fates import Fate, Published, Subscriber, Wanted
-from mqttscope.explain.origins import Origins, Place
+from mqttscope.mqtt.parts import Will
 from mqttscope.session.matching import FAILURE
 
 
@@ -28,10 +27,9 @@ class RetainedExcuse:
 
 
 def excuse_of(
-    message: Published, wanted: Wanted, origins: Origins, clients: Mapping[Place, Subscriber], kept_ns: int
+    message: Published, client: Subscriber, wanted: Wanted, due: tuple[int, Will] | None
 ) -> RetainedExcuse | None:
-    """The first reason that the capture shows; ``kept_ns``: until when the broker certainly kept the message."""
-    largest = wanted.largest
+    """The first reason that the capture shows; ``due``: the will that it had to retain, and its frame."""
     if (message.code or 0) >= FAILURE:
         refused = f"; the broker had refused the message ({describe.code(message.code or 0)}), and"
         if message.is_empty:
@@ -43,10 +41,8 @@ def excuse_of(
     if wanted.retain_handling == NEVER_SENT:
         text = f" with Retain Handling {NEVER_SENT}: it asked for no retained messages (5.0 3.8.3.1)"
         return RetainedExcuse(Fate.NOT_CONCERNED, text, ("Subscribe with Retain Handling 0 to get them.",))
-    if largest is not None and message.size > largest:
-        text = f", and takes packets of at most {largest:,} bytes (Maximum Packet Size); this one has {message.size:,}"
-        return RetainedExcuse(Fate.TOO_LARGE, text, (LARGER,))
-    due = origins.due_will((message.server, message.topic), kept_ns, wanted.asked_ns, clients)
+    if limit := over_limit(message, client, wanted, wanted.largest):
+        return RetainedExcuse(Fate.TOO_LARGE, f", and {limit}", (LARGER,))
     if due is None:
         return None
     frame, will = due
