@@ -29,9 +29,9 @@ KEEP = (
 )
 SUBSCRIBE_AGAIN = "Connect with a Session Expiry Interval; subscribe after each CONNACK with Session Present 0."
 EXPIRED = "Raise the Session Expiry Interval of the client above its longest absence."
-_IDENTIFIER_BYTES = 2
+_PACKET_IDENTIFIER = 2
 """Size of a Packet Identifier."""
-_ALIAS_BYTES = 3
+_TOPIC_ALIAS = 3
 """Size of the property Topic Alias."""
 LARGER = "Raise the Maximum Packet Size of the client, or send smaller messages."
 ACKNOWLEDGE = "Let the client acknowledge messages sooner, or raise its Receive Maximum."
@@ -276,7 +276,7 @@ def alias_bytes(topic: str, publish: packets.Publish) -> int:
     """Bytes that a PUBLISH to a topic lacks because of its Topic Alias, which its receiver does not forward."""
     if publish.properties is None or publish.properties.topic_alias is None:
         return 0
-    return (0 if publish.topic_name else len(topic.encode())) - _ALIAS_BYTES
+    return (0 if publish.topic_name else len(topic.encode())) - _TOPIC_ALIAS
 
 
 def _copy_sizes(message: Published, client: Subscriber, wanted: Wanted) -> tuple[int, int]:
@@ -290,13 +290,13 @@ def _copy_sizes(message: Published, client: Subscriber, wanted: Wanted) -> tuple
     most = rest + message.alias_bytes + (not has_block or not is_known)
     least = rest + message.alias_bytes + (not has_block and is_known)
     if message.qos and not wanted.qos:
-        most, least = most - _IDENTIFIER_BYTES, least - _IDENTIFIER_BYTES
+        most, least = most - _PACKET_IDENTIFIER, least - _PACKET_IDENTIFIER
     elif message.qos and wanted.granted_ns is None:
-        least -= _IDENTIFIER_BYTES  # the broker may have granted QoS 0
+        least -= _PACKET_IDENTIFIER  # the broker may have granted QoS 0
     if wanted.identifier is not None:
         most += 1 + len(write_variable_byte_integer(wanted.identifier))
     if client.takes_aliases:
-        most, least = most + _ALIAS_BYTES, least - max(0, len(message.topic.encode()) - _ALIAS_BYTES)
+        most, least = most + _TOPIC_ALIAS, least - max(0, len(message.topic.encode()) - _TOPIC_ALIAS)
     return (
         1 + len(write_variable_byte_integer(least)) + least,
         1 + len(write_variable_byte_integer(most)) + most,

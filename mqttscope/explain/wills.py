@@ -129,10 +129,10 @@ def said_goodbye(connection: Connection) -> bool:
 
 
 def due_time(connection: Connection, will: Will, client: Subscriber | None) -> int:
-    """Time when a broker has to publish the will of a connection of a client; `NEVER` if the capture shows none.
+    """Time when a broker has to publish the will of a connection of a client; `NEVER` if that is not certain.
 
-    Only an accepted connection has a will.  A Will Delay Interval ends with the session at the latest, and a client
-    that is back before its end may have resumed the session, so that no will is due (5.0 3.1.3.2.2).
+    Only an accepted connection has a will.  A Will Delay Interval ends with the session at the latest.  A client may
+    resume its session before that, and then no will is due (5.0 3.1.3.2.2).
     """
     is_accepted = connection.connack_packet is not None and connection.phase is not REFUSED
     if not is_accepted or said_goodbye(connection) or connection.closed_how in (None, "capture_end"):
