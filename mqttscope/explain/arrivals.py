@@ -12,7 +12,7 @@ from mqttscope.explain.repetitions import has_answer
 from mqttscope.explain.segments import DELAYED_NS
 from mqttscope.mqtt import ProtocolVersion, packets
 from mqttscope.mqtt.topics import matches
-from mqttscope.mqtt.wire import counted
+from mqttscope.mqtt.wire import counted, write_variable_byte_integer
 from mqttscope.session.inflight import RECEIVED
 from mqttscope.session.matching import FAILURE
 
@@ -29,6 +29,10 @@ KEEP = (
 )
 SUBSCRIBE_AGAIN = "Connect with a Session Expiry Interval; subscribe after each CONNACK with Session Present 0."
 EXPIRED = "Raise the Session Expiry Interval of the client above its longest absence."
+_PACKET_IDENTIFIER = 2
+"""Size of a Packet Identifier."""
+_TOPIC_ALIAS = 3
+"""Size of the property Topic Alias."""
 LARGER = "Raise the Maximum Packet Size of the client, or send smaller messages."
 ACKNOWLEDGE = "Let the client acknowledge messages sooner, or raise its Receive Maximum."
 CLUSTER = "Check whether the servers share sessions; after Session Present 0 a client has to subscribe again."
@@ -270,14 +274,54 @@ def unreleased(got: Got, now_ns: int) -> tuple[str, str] | None:
     return "; the broker sent no PUBREL after its PUBREC, and some clients deliver a message only then", _UNRELEASED
 
 
+def alias_bytes(topic: str, publish: packets.Publish) -> int:
+    """Bytes that a PUBLISH to a topic lacks because of its Topic Alias, which its receiver does not forward."""
+    if publish.properties is None or publish.properties.topic_alias is None:
+        return 0
+    return (0 if publish.topic_name else len(topic.encode())) - _TOPIC_ALIAS
+
+
+def _copy_sizes(message: Published, client: Subscriber, wanted: Wanted) -> tuple[int, int]:
+    """Minimum and maximum size of the PUBLISH that brings a message to a client with MQTT 5.0, in bytes.
+
+    A copy has no Packet Identifier with QoS 0, and the properties that its publisher sent (5.0 3.3.2.3).  A broker may
+    replace the topic by an alias of the client, or send it with one, and add the Subscription Identifier.
+    """
+    rest = next(message.size - head for head in (2, 3, 4, 5) if head == 5 or message.size - head < 1 << 7 * (head - 1))
+    is_known, has_block = message.source.version_known, message.source.version is ProtocolVersion.V5
+    most = rest + message.alias_bytes + (not has_block or not is_known)
+    least = rest + message.alias_bytes + (not has_block and is_known)
+    if message.qos and not wanted.qos:
+        most, least = most - _PACKET_IDENTIFIER, least - _PACKET_IDENTIFIER
+    elif message.qos and wanted.granted_ns is None:
+        least -= _PACKET_IDENTIFIER  # the broker may have granted QoS 0
+    if wanted.identifier is not None:
+        most += 1 + len(write_variable_byte_integer(wanted.identifier))
+    if client.takes_aliases:
+        most, least = most + _TOPIC_ALIAS, least - max(0, len(message.topic.encode()) - _TOPIC_ALIAS)
+    return (
+        1 + len(write_variable_byte_integer(least)) + least,
+        1 + len(write_variable_byte_integer(most)) + most,
+    )
+
+
+def over_limit(message: Published, client: Subscriber, wanted: Wanted, largest: int | None) -> str:
+    """Words about a copy that is larger than the Maximum Packet Size of a client, or may be; empty if it is not."""
+    least, most = _copy_sizes(message, client, wanted)
+    if largest is None or most <= largest:
+        return ""
+    text = f"takes packets of at most {largest:,} bytes (Maximum Packet Size); the copy of this message has"
+    if least > largest:
+        return f"{text} {'' if least == most else 'at least '}{least:,}"
+    return f"{text} {least:,} to {most:,}, so that it may be too large"
+
+
 def limit_after_return(
-    message: Published, client: Subscriber, back_ns: int, number: int, now_ns: int
+    message: Published, client: Subscriber, wanted: Wanted, back_ns: int, number: int, now_ns: int
 ) -> tuple[Fate, str, str] | None:
     """A limit of the connection that resumed the session of a client, as fate, words and advice."""
-    largest = client.largest.get(number, message.size)
-    if message.size > largest:
-        text = f"as #{number} it takes packets of at most {largest:,} bytes (Maximum Packet Size); this one has"
-        return Fate.TOO_LARGE, f"{text} {message.size:,}", LARGER
+    if text := over_limit(message, client, wanted, client.largest.get(number)):
+        return Fate.TOO_LARGE, f"as #{number} it {text}", LARGER
     over_ns = min(now_ns, client.ends.get(number, (NEVER, 0))[0])
     if any(from_ns >= back_ns and until_ns >= over_ns for from_ns, until_ns in client.full):
         text = f"its Receive Maximum was used up after it had come back as #{number}: it did not acknowledge earlier"

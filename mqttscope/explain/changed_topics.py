@@ -5,7 +5,7 @@ mount point), sends a message with its payload shortly afterwards under the chan
 
 * the payload left the broker within 0.1 s, with RETAIN 0, and the topics differ only by . and /, or by a prefix,
 * at least two messages to the broker were changed like that,
-* no client got one of them with its own topic,
+* no client got one of them with its own topic, nor did one that got a changed one get any message to that topic so,
 * and no captured client publishes to the changed topic itself.
 
 The last two contradict it.  A client that was not captured may publish each payload again with another topic, so that
@@ -117,12 +117,14 @@ class ChangedTopics:
 
     def proven(self, messages: Iterable[Published]) -> set[tuple[str, str]]:
         """Changes that a broker most probably makes: its host, and the difference of the topics."""
-        counts, contradicted = Counter[tuple[str, str]](), set[tuple[str, str]]()
+        counts, contradicted, messages = Counter[tuple[str, str]](), set[tuple[str, str]](), list(messages)
+        unchanged = {(message.server, message.topic, key) for message in messages for key in message.got}
         for message in messages:
-            for place in {(message.server, copy.how) for copy in self._own(message)}:
-                counts[place] += 1
-                if message.got:
-                    contradicted.add(place)
+            copies = self._own(message)
+            counts.update({(message.server, copy.how) for copy in copies})
+            for copy in copies:
+                if message.got or (message.server, message.topic, copy.key) in unchanged:
+                    contradicted.add((message.server, copy.how))
         return {place for place, count in counts.items() if count >= LEAST_CHANGED} - contradicted
 
     def of(self, message: Published, proven: set[tuple[str, str]]) -> list[ChangedCopy]:

@@ -22,6 +22,7 @@ from mqttscope.explain.arrivals import (
     lapse,
     limit_after_return,
     not_ended,
+    over_limit,
     unheard,
     uninvited,
     unprocessed,
@@ -394,11 +395,8 @@ class Deliveries:
         self, message: Published, key: tuple[str, str], client: Subscriber, held: Held, wanted: Wanted, make: _Making
     ) -> Delivery:
         name = describe.name(wanted.topic_filter)
-        if held.largest is not None and message.size > held.largest:
-            return make(
-                Fate.TOO_LARGE, f"takes packets of at most {held.largest:,} bytes (Maximum Packet Size); this one has"
-                f" {message.size:,}", LARGER,
-            )  # fmt: skip
+        if limit_text := over_limit(message, client, wanted, held.largest):
+            return make(Fate.TOO_LARGE, limit_text, LARGER)
         if held.one_sided or client.gap_ns >= message.timestamp_ns - SECOND:
             return make(Fate.NOT_CAPTURED, "the capture lacks bytes that the broker sent it: it may have come")
         if not message.is_whole:
@@ -631,7 +629,7 @@ class Deliveries:
             return make(Fate.NOT_CAPTURED, f"{was}; {self._ends_after(back[0], f'it came back as #{back[3]}')}")
         if wanted.share:
             return self._of_the_share(message, client, make, wanted)
-        limit = limit_after_return(message, client, back[0], back[3], self._watch.now_ns)
+        limit = limit_after_return(message, client, wanted, back[0], back[3], self._watch.now_ns)
         if limit is not None:
             return make(limit[0], f"{was}; {limit[1]}", limit[2], **place)
         return make(

@@ -218,6 +218,8 @@ class Subscriber:
     """When its session expires, after the end of its last connection."""
     largest: dict[int, int] = field(default_factory=dict)
     """Maximum Packet Size of its connections, by their numbers."""
+    takes_aliases: bool = False
+    """Whether a connection of it had a Topic Alias Maximum above 0."""
     address: str = ""
     """Host of its last connection."""
     is_named: bool = False
@@ -562,6 +564,8 @@ class Published:
     """Whether the capture has all of its bytes."""
     is_empty: bool = False
     """Whether it has no payload."""
+    alias_bytes: int = 0
+    """Bytes that the message lacks because of its Topic Alias; negative if the alias is beside the Topic Name."""
     is_again: bool = False
     """Whether it has DUP, and its first sending is not in the capture."""
     code: int | None = None
@@ -594,8 +598,8 @@ class Published:
 
     @property
     def is_removal(self) -> bool:
-        """Whether it removes the retained message of its topic (3.3.1.3)."""
-        return self.retain and self.is_empty
+        """Whether it removes the retained message of its topic (3.3.1.3), unless the broker refused it."""
+        return self.retain and self.is_empty and (self.code or 0) < FAILURE
 
     @property
     def expires_ns(self) -> int:

@@ -22,7 +22,7 @@ from mqttscope.events import (
     UnparsedEvent,
 )
 from mqttscope.explain import describe, model
-from mqttscope.explain.arrivals import copy_of, is_sent_again
+from mqttscope.explain.arrivals import alias_bytes, copy_of, is_sent_again
 from mqttscope.explain.changed_topics import ChangedTopics
 from mqttscope.explain.fates import (
     EXACTLY_ONCE,
@@ -367,6 +367,7 @@ class MessageWatch:
                 known.returns.append((event.timestamp_ns, event.frame, present, connection.number))
             else:
                 self.forgotten += 1
+        known.takes_aliases = known.takes_aliases or connection.client_side.topic_alias_maximum > 0
         if connection.client_side.maximum_packet_size is not None and len(known.largest) < MAX_FILTERS:
             known.largest[connection.number] = connection.client_side.maximum_packet_size
         if not present:
@@ -457,6 +458,7 @@ class MessageWatch:
             None if block is None else block.message_expiry_interval, event.frame, event.timestamp_ns, event.capture,
             key, connection, event.stream_offset + len(publish.raw) + publish.missing, is_whole=not publish.missing,
             is_empty=not publish.payload and not publish.missing, is_again=bool(publish.dup),
+            alias_bytes=alias_bytes(event.topic or "", publish),
         )  # fmt: skip
         if connection.transport == "tcp" and len(publish.raw) > 1:
             message.pause = self.pauses.longest(

@@ -22,7 +22,7 @@ from mqttscope.explain import describe, model
 from mqttscope.explain.fates import SECOND, Published, Subscriber, Wanted
 from mqttscope.explain.model import Evidence
 from mqttscope.explain.system_topics import SystemTopics
-from mqttscope.explain.wills import RetainedWills, said_goodbye
+from mqttscope.explain.wills import RetainedWills, due_time, said_goodbye
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.parts import Will
 from mqttscope.mqtt.topics import matches
@@ -118,12 +118,14 @@ class Origins:
         """Whether the capture has a will to a topic."""
         return any(known == place for known, _ in self._willed)
 
-    def due_will(self, place: Place, from_ns: int, until_ns: int) -> tuple[int, Will] | None:
-        """Frame and will of a connection that ended in a time without DISCONNECT: the broker has to publish it."""
+    def due_will(
+        self, place: Place, from_ns: int, until_ns: int, clients: Mapping[Place, Subscriber]
+    ) -> tuple[int, Will] | None:
+        """Frame and will with Will Retain 1 that a broker had to publish in a time."""
         for (known, _), rows in self._willed.items():
             for connection, frame, will in rows if known == place else ():
-                is_over = from_ns <= connection.closed_ns <= until_ns and not said_goodbye(connection)
-                if will.will_retain and is_over and connection.closed_how != "capture_end":
+                client = clients.get((place[0], connection.client_identifier or connection.client))
+                if will.will_retain and from_ns <= due_time(connection, will, client) <= until_ns:
                     return frame, will
         return None
 
@@ -221,11 +223,11 @@ class Origins:
             row.readers[known.name] = f"{known.name} (frame {event.frame}{asked})"
         row.count += 1
 
-    def replacement(self, message: Published, until_ns: int) -> WillMessage | None:
-        """The will that replaced a retained message by a time, if one did."""
-        place = message.server, message.topic
+    def replacement(self, message: Published, from_ns: int, until_ns: int) -> WillMessage | None:
+        """The will that replaced a retained message in a time, if one did."""
+        place, from_ns = (message.server, message.topic), max(from_ns, message.latest_ns)
         for (known, _), will in self.published.items():
-            if known == place and will.is_retained and message.latest_ns < will.timestamp_ns <= until_ns:
+            if known == place and will.is_retained and from_ns < will.timestamp_ns <= until_ns:
                 return will
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -58,6 +58,7 @@ class RetainedWatch(Protocol):
     """Messages and subscriptions of a capture (`messages.MessageWatch`)."""
 
     published: dict[int, Published]
+    clients: OrderedDict[Key, Subscriber]
     now_ns: int
     origins: Origins
     pauses: PauseWatch
@@ -106,9 +107,9 @@ class RetainedAnswers:
     def __init__(self, watch: RetainedWatch) -> None:
         self._watch = watch
         self._by_topic: dict[tuple[str, str], list[Published]] = {}
-        """Messages with RETAIN 1 by host of the broker and topic, oldest first."""
+        """Messages with RETAIN 1 that no broker refused, by host of the broker and topic, oldest first."""
         for message in watch.published.values():
-            if message.retain:
+            if message.retain and (message.code or 0) < FAILURE:
                 self._by_topic.setdefault((message.server, message.topic), []).append(message)
         self._shortfalls: dict[tuple[Key, str], RetainedShortfall | None] = {}
         """Results by the client and its Topic Filter."""
@@ -116,9 +117,15 @@ class RetainedAnswers:
 
     def replacement(self, message: Published, until_ns: int) -> Published | None:
         """The next message with RETAIN 1 to the topic, if it was published before a time."""
-        rows = self._by_topic[message.server, message.topic]
+        rows = self._by_topic.get((message.server, message.topic), ())
         later = next((row for row in rows if row.timestamp_ns > message.timestamp_ns), None)
         return later if later is not None and later.timestamp_ns <= until_ns else None
+
+    def _kept_ns(self, message: Published) -> int:
+        """Until when the broker certainly kept a message: the last delivery that can only be of it, with RETAIN 1."""
+        proof_ns = 0 if message.proof is None else message.proof.timestamp_ns or 0
+        is_proven = self.replacement(message, proof_ns) is None
+        return max(message.timestamp_ns, proof_ns) if is_proven else message.timestamp_ns
 
     def shortfall(self, key: Key, client: Subscriber, wanted: Wanted) -> RetainedShortfall | None:
         """The retained messages that a broker left out beside at least `LEAST_ANSWERS` others, if it did.
@@ -216,16 +223,17 @@ class RetainedAnswers:
         result = Delivery(
             client.name, client.number, Fate.SUBSCRIBED_LATER, text, wanted.frame, wanted.asked_ns, wanted.capture
         )
-        later, will = (
-            self.replacement(message, wanted.asked_ns),
-            self._watch.origins.replacement(message, wanted.asked_ns),
-        )
+        kept_ns, is_refused = self._kept_ns(message), (message.code or 0) >= FAILURE
+        later = self.replacement(message, wanted.asked_ns)
+        will = self._watch.origins.replacement(message, kept_ns, wanted.asked_ns)
         shortfall = self.shortfall(key, client, wanted)
-        excuse = excuse_of(message, wanted, self._watch.origins)
-        if later is not None:
+        place = message.server, message.topic
+        due = self._watch.origins.due_will(place, kept_ns, wanted.asked_ns, self._watch.clients)
+        excuse = excuse_of(message, client, wanted, due)
+        if later is not None and is_released(later) and not is_refused:
             result.outcome += f"; by then frame {later.frame} had replaced this retained message"
             result.fate = Fate.NOT_CONCERNED
-        elif will is not None:
+        elif will is not None and not is_refused:
             result.outcome += (
                 f"; by then the will of {will.name} (frame {will.frame}) had replaced this retained message"
             )
@@ -414,6 +422,11 @@ def stop_text(stop: Explanation | None, before: str) -> str:
     return f"{before}{headline[0].lower()}{headline[1:].removesuffix('.')} (frame {stop.ended_frame})"
 
 
+def is_released(message: Published) -> bool:
+    """Whether its broker may not wait for PUBREL before it takes the message (4.3.3)."""
+    return message.qos < EXACTLY_ONCE or message.released
+
+
 def is_stored(message: Published, asked_ns: int, until_ns: int, largest: int | None) -> bool:
     """Whether a broker had acknowledged a retained message by a time, and a client could get it until another time."""
     answered_ns = None if message.answer is None else message.answer.timestamp_ns
@@ -423,7 +436,7 @@ def is_stored(message: Published, asked_ns: int, until_ns: int, largest: int | N
         and message.retain
         and not message.is_removal
         and (message.code or 0) < FAILURE
-        and (message.qos < EXACTLY_ONCE or message.released)
+        and is_released(message)
         and (largest is None or 2 * message.size <= largest)  # a broker may add properties
         and until_ns < message.expires_ns
         and not message.source.client_side.gapped

@@ -13,7 +13,7 @@ from mqttscope.explain.model import Evidence
 from mqttscope.mqtt import packets
 from mqttscope.mqtt.parts import Subscription, Will
 from mqttscope.mqtt.topics import matches
-from mqttscope.session.connection import C2S, Connection
+from mqttscope.session.connection import C2S, REFUSED, Connection
 from mqttscope.session.matching import FAILURE
 
 MAX_WILLS = 1_000
@@ -126,3 +126,20 @@ class RetainedWills:
 def said_goodbye(connection: Connection) -> bool:
     """Whether its client sent DISCONNECT, which discards the will."""
     return connection.disconnect_by == "client" and not connection.disconnect_reason
+
+
+def due_time(connection: Connection, will: Will, client: Subscriber | None) -> int:
+    """Time when a broker has to publish the will of a connection of a client; `NEVER` if that is not certain.
+
+    Only an accepted connection has a will.  A Will Delay Interval ends with the session at the latest.  A client may
+    resume its session before that, and then no will is due (5.0 3.1.3.2.2).
+    """
+    is_accepted = connection.connack_packet is not None and connection.phase is not REFUSED
+    if not is_accepted or said_goodbye(connection) or connection.closed_how in (None, "capture_end"):
+        return NEVER
+    delay = 0 if will.properties is None else will.properties.will_delay_interval or 0
+    delay = min(delay, connection.session_expiry_interval or 0)
+    due_ns = connection.closed_ns + delay * SECOND
+    returns = () if client is None else client.returns
+    is_back = any(row[3] != connection.number and connection.opened_ns < row[0] <= due_ns for row in returns)
+    return NEVER if delay and (is_back or client is None) else due_ns

@@ -184,3 +184,44 @@ def test_a_message_for_a_subscription_that_the_broker_refused(asks: str, is_name
     lines = [f"opened client=reader; {asks}", f"{WRITER}; @1 > publish a/b x", "< publish a/b x"]
 
     assert ("had refused its subscription to a/# (0x80)" in said(*lines)) is is_named
+
+
+LIMITED = "opened client=r maximum_packet_size={}; > subscribe 1 #:{}; < suback 1 {}; @1 opened client=w {}"
+ALIASED = "5.0 < topic_alias_maximum=1"
+
+
+@each(
+    "limit, granted, version, lines, fate, size",
+    [
+        (12, 1, "5.0", "publish a/b one qos=1 id=1", "too_large", "has 13"),
+        (13, 1, "5.0", "publish a/b one qos=1 id=1", "not_sent", ""),
+        # QoS 0 has no Packet Identifier, which shortens the Remaining Length, too.
+        (12, 0, "5.0", "publish a/b one qos=1 id=1", "not_sent", ""),
+        (10, 0, "5.0", "publish a/b one qos=1 id=1", "too_large", "has 11"),
+        (128, 0, "5.0", 'publish a/b "x"*120 qos=1 id=1', "not_sent", ""),
+        (127, 0, "5.0", 'publish a/b "x"*120 qos=1 id=1', "too_large", "has 128"),
+        # MQTT 3.1.1 has no Property Length.
+        (12, 1, "3.1.1", "publish a/b one qos=1 id=1", "too_large", "has 13"),
+        # The alias of the publisher is its own.
+        (13, 1, ALIASED, "publish a/b one qos=1 id=1 topic_alias=1", "not_sent", ""),
+        (12, 1, ALIASED, "publish a/b one qos=1 id=1 topic_alias=1", "too_large", "has 13"),
+        (13, 1, ALIASED, 'publish a/b 1 qos=1 id=1 topic_alias=1; @1 > publish "" onetwo qos=1 id=2 topic_alias=1',
+         "too_large", "has 16"),
+        # What the broker may add or leave out.
+        ("15 topic_alias_maximum=1", 1, "5.0", "publish a/bcdefgh one qos=1 id=1", "too_large",
+         "has 13 to 22, so that it may be too large"),
+        ("12 topic_alias_maximum=1", 1, "5.0", "publish a/bcdefgh one qos=1 id=1", "too_large", "has at least 13"),
+        ("22 topic_alias_maximum=1", 1, "5.0", "publish a/bcdefgh one qos=1 id=1", "not_sent", ""),
+        (14, "1 subscription_identifier=7", "5.0", "publish a/b one qos=1 id=1", "too_large",
+         "has 13 to 15, so that it may be too large"),
+    ],
+)  # fmt: skip
+def test_the_size_of_a_copy(
+    limit: int | str, granted: int | str, version: str, lines: str, fate: str, size: str
+) -> None:
+    client, answer = LIMITED.format(limit, granted, str(granted)[0], version), f"@1 < puback {lines.count('>') + 1}"
+    shown = traced("#", *steps_of(client, f"+1 @1 > {lines}", answer, "+2 > pingreq; < pingresp"))
+    (row,) = (row for row in shown.messages[-1].deliveries if row.client == "r")
+
+    assert row.fate == fate
+    assert not size or row.outcome.endswith(f"(Maximum Packet Size); the copy of this message {size}"), row.outcome

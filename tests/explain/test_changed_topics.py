@@ -34,6 +34,12 @@ def test_a_broker_that_changes_separators() -> None:
     assert "it sent the payloads of 2 of 2 messages to o/a.b within 20.0 ms as o/a/b; the first: frame " in text
 
 
+def test_a_client_of_another_listener_gets_the_topic_as_it_is() -> None:
+    shown = trace(*messages(), "@2 > publish o/a.b y; @1 < publish o/a.b y")
+
+    assert str(shown.messages[0].deliveries[0].fate) == "topic_changed"
+
+
 def test_the_changed_topic_is_asked_for() -> None:
     text = "\n".join(trace(*messages(), topic="o/a/b").remarks)
 
@@ -56,6 +62,7 @@ def test_a_broker_that_adds_a_prefix() -> None:
     [
         messages(count=1),  # by chance
         messages(f"{SENT}; < publish o/a.b x{{n}}"),  # the topic is not changed for others
+        [*messages(), "@2 > publish o/a.b y; < publish o/a.b y"],  # the next message of the topic is not changed
         [*messages(), "@2 > publish o/a/b y"],  # a client publishes to it
         messages(SENT.replace("; <", "; +0.101 <")),
         messages(SENT.replace("< publish o/a/b x{n}", "< publish o/a/b x{n} retain")),

@@ -880,6 +880,7 @@ RETURNS = "+5 @2 opened client=r resume session_expiry_interval=300{}"
         (60, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*came back as #2 without its session *"),
         (0xFFFFFFFF, "; @2 > subscribe 1 a:1; @2 < suback 1 1", "session_gone", "*came back as #2 without its *"),
         (60, " maximum_packet_size=20 < present", "too_large", "*; as #2 it takes packets of at most 20 bytes *"),
+        (60, " maximum_packet_size=47 < present", "too_large", "*; the copy of this message has 48"),
         (60, " maximum_packet_size=200 < present", "not_sent", "*; it resumed its session as #2, *"),
         (60, " receive_maximum=1 < present; @2 < publish b z qos=1 id=9; @2 > ack", "quota_full",
          "*; its Receive Maximum was used up after it had come back as #2: *"),
