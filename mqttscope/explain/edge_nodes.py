@@ -59,6 +59,7 @@ ADVICE = {
     "metric": ("Put every metric into the birth, or publish a new birth before the first data of a new metric.",),
     "device": ("Publish a DBIRTH before the data of a device, and after each NBIRTH.",),
     "before_birth": ("Publish the NBIRTH first on every connection.",),
+    "unseen": ("Look whether the edge node has subscribed to its NCMD topic, and what the broker granted.",),
     "again": ("Publish the NBIRTH and all DBIRTH messages at once when Node Control/Rebirth is written.",),
 }
 """Advice for reasons of rebirth requests."""
@@ -189,6 +190,7 @@ REASONS = {
     "unborn": "; it had received no NBIRTH of the edge node on its connection",
     "dead": " after the NDEATH of the edge node",
     "again": " again; its request before had no answer",
+    "unseen": " again; the capture does not show that the edge node received the request before",
     "refused": " again; its request before was refused",
     "nothing": "; nothing in the capture shows why",
 }
@@ -511,10 +513,8 @@ class NodeStep:
             return
         birth = self.node.devices[message.device].birth
         of = f" of device {describe.name(message.device)}" if message.device else ""
-        born = Evidence(
-            f"the last {birth.message} of its sender does not have it", birth.frame, birth.timestamp_ns,
-            self.at.event.capture,
-        )  # fmt: skip
+        text = f"the last {birth.message} of its sender does not have it"
+        born = Evidence(text, birth.frame, birth.timestamp_ns, self.at.event.capture)
         verb = "published" if from_client else "received"
         story.unborn[place] = NodeAnswer(
             story.name, NodeQuestion.NO_BIRTH, Certainty.CERTAIN if from_client else Certainty.LIKELY,
@@ -536,8 +536,8 @@ class NodeStep:
                 key = "unborn"  # the host subscribed later
             self.received.clear()
         elif before := [request for request in story.pending if request.connections[0] == at.connection.number]:
-            key = "again" if before[-1].refused is None else "refused"
-            certainty = Certainty.LIKELY
+            last, certainty = before[-1], Certainty.LIKELY
+            key = "refused" if last.refused is not None else "unseen" if last.delivered is None else "again"
         elif not at.receiver.packets:
             if story.faults:
                 key, certainty, reasons = story.faults[0].key, Certainty.HYPOTHESIS, [story.faults[0].evidence]
