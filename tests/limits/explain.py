@@ -42,6 +42,7 @@ from tests.explain.test_edge_nodes import unborn_metrics as unborn_metrics
 from tests.explain.test_forwards import BRIDGE, OPENS, told
 from tests.explain.test_forwards import on as over
 from tests.explain.test_segments import OPENED, TO_CLIENT, TO_SERVER, client_of, facts_of, fed, segment
+from tests.explain.test_surplus_copies import COPIES, LASTS, SENT, TWO, UNKNOWN, WITNESS, WITNESSED, said
 from tests.explain.test_tokens import SAS, jwt
 from tests.lint.lint_help import linted, steps_of
 from tests.net.dns import query, received
@@ -193,6 +194,24 @@ def renamed(length: int, topics: int = 1) -> int:
         for number in range(1, topics + 1)
     ]
     return told(PLACES, OPENS, over(2, BRIDGE), *forwards, "+2 @0 > pingreq", topic="#").count("perhaps it forwards")
+
+
+def unfinished(count: int) -> tuple[int, int]:
+    """How many messages that were not sent whole are described, and how many sentences say that there are more."""
+    remarks = traced(
+        "t",
+        *steps_of(
+            *(f"@{n} opened 3.1.1 client=c{n}; @{n} > raw 30 40 0001 74 7879; @{n} > reset" for n in range(count))
+        ),
+    ).remarks
+    return sum("7 of the 66 bytes" in line for line in remarks), sum("1 more unfinished" in line for line in remarks)
+
+
+def surplus(copies: int) -> tuple[bool, bool]:
+    """Whether so many copies beyond a subscription are counted, and whether some count as messages of unseen clients."""
+    lines = TWO.partition("; > subscribe 2")[0], WITNESS, SENT, *COPIES[: copies + 1], WITNESSED, LASTS
+    trace = traced("a/b", *steps_of(*lines))
+    return f", {copies + 1} times (frames " in said(trace), any(UNKNOWN in line for line in trace.remarks)
 
 
 def clients(count: int) -> str:
