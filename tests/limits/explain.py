@@ -208,7 +208,7 @@ def unfinished(count: int) -> tuple[int, int]:
 
 
 def surplus(copies: int) -> tuple[bool, bool]:
-    """Whether so many copies beyond a subscription are counted, and whether some count as messages of unseen clients."""
+    """Whether so many copies beyond a subscription are counted, and whether others are of unseen clients."""
     lines = TWO.partition("; > subscribe 2")[0], WITNESS, SENT, *COPIES[: copies + 1], WITNESSED, LASTS
     trace = traced("a/b", *steps_of(*lines))
     return f", {copies + 1} times (frames " in said(trace), any(UNKNOWN in line for line in trace.remarks)
