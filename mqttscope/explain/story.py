@@ -238,7 +238,7 @@ class Story:
     counts_publish: bool = False
     """Whether it continued with PUBLISH alone for longer than one and a half times its Keep Alive."""
     back: Evidence | None = None
-    """The CONNECT with which the client was back under another Client Identifier before this connection ended."""
+    """The CONNECT of the same client under another Client Identifier, before this connection ended."""
     back_story: Story | None = None
     """That connection."""
     back_who: str = ""

@@ -92,15 +92,20 @@ def settle_surplus(watch: SurplusWatch) -> None:
     for (_, key), group in rows.items():
         message, last_ns = group[0].message, group[-1].event.timestamp_ns
         got = message.got[key][""]
-        witnesses = [
-            client.name
-            for other, client in watch.clients.items()
-            if (id(message), other) not in rows and _is_witness(watch, message, other, client, last_ns)
-        ]
+        # Only a client that got the message can be a witness: usually a few of many.
+        others = ((other, watch.clients[other]) for other in message.got if other in watch.clients)
+        witness = next(
+            (
+                client.name
+                for other, client in others
+                if (id(message), other) not in rows and _is_witness(watch, message, other, client, last_ns)
+            ),
+            None,
+        )
         due = sum(len(held.subscriptions) for held in message.held.get(key, ()))
         is_counted = got.copies == 1 + len(got.beside) and got.copies + len(group) > due > 0 and not got.passed_on
-        if witnesses and is_counted and not got.echo and watch.is_whole(message.server, message.topic):
-            got.surplus, got.witness = [copy.event.frame for copy in group], witnesses[0]
+        if witness is not None and is_counted and not got.echo and watch.is_whole(message.server, message.topic):
+            got.surplus, got.witness = [copy.event.frame for copy in group], witness
         else:
             doubtful += group
     for copy in sorted(doubtful, key=lambda copy: copy.event.timestamp_ns):
